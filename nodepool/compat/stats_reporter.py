@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.metrics import reports
-from nodepool.metrics.catalog import normalise as normalize_statsd_name
+from nodepool.metrics.registry import normalise as normalize_statsd_name
 from nodepool.metrics.statsd import get_client
 
 __all__ = ["StatsReporter", "get_client", "normalize_statsd_name"]

@@ -1,52 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter.
-
-Last the metrics that are computed when Prometheus asks.
-"""
+"""Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, UnknownMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
-from nodepool.metrics import catalog
-from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Series, Value
+from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Series, Value, labels_of
 
 T = TypeVar("T", bound=Value)
 
 #: Longer values of labels are cut, in characters.
 MOST_CHARACTERS: Final = 200
-
-
-@dataclass(frozen=True)
-class View:
-    """A name under which a timer is shown, with some of its labels; series that agree in these are added up.
-
-    :param wanted: a series without a value for this label is left out; None = all are shown.
-    """
-
-    name: str
-    labels: Sequence[str]
-    wanted: str | None = None
-
-
-#: Timers that statsd gets under several names. Each view has a number of events under its name, and the distribution
-#: under the name with ``_timer``.
-VIEWS: Final[Mapping[Metric, Sequence[View]]] = {
-    catalog.LAUNCH: (
-        View("nodepool_launch", ("result",)),
-        View("nodepool_launch_by_provider", ("provider", "result")),
-        View("nodepool_launch_by_provider_az", ("provider", "az", "result"), "az"),
-        View("nodepool_launch_by_requestor", ("requestor", "result"), "requestor"),
-    ),
-    catalog.IMAGE_UPDATE: (View("nodepool_image_update", ("image", "provider")),),
-}
 
 
 def families(values: Mapping[Series, Value]) -> Iterator[Family]:
@@ -64,18 +34,6 @@ def families(values: Mapping[Series, Value]) -> Iterator[Family]:
             yield _numbers(metric, found)
 
 
-def family_names(metric: Metric) -> list[str]:
-    """The names of the samples of a metric, as queries have them."""
-    if metric.kind is MetricKind.GAUGE:
-        return [metric.name]
-    if metric.kind is MetricKind.COUNTER:
-        return [f"{metric.name}_total"]
-    views = VIEWS.get(metric)
-    bases = [metric.name] if views is None else [f"{view.name}_timer" for view in views]
-    names = [f"{base}_{part}" for base in bases for part in ("bucket", "count", "sum")]
-    return names + [view.name for view in views or ()]
-
-
 def _numbers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Family:
     make = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
     family = make(metric.name, metric.help, labels=metric.labels)
@@ -86,28 +44,26 @@ def _numbers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Family:
 
 
 def _timers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Iterator[Family]:
-    views = VIEWS.get(metric)
-    if views is None:
+    """Of each view the number of events under its name, and the distribution under the name with ``_timer``."""
+    if not metric.views:
         yield _histogram(metric, metric.name, metric.labels, found)
-        return
-    for view in views:
-        summed = _summed(metric, view, found)
-        # Its name must not end in "_total", because dashboards know it without: so it cannot be told as a counter.
-        counts = UnknownMetricFamily(view.name, f"{metric.help} How many there were.", labels=view.labels)
-        for labels, value in _shown(summed):
-            counts.add_metric(labels, value.count)
+    for name, form in metric.views.items():
+        labels = labels_of(form)
+        summed = _summed([metric.labels.index(label) for label in labels], found)
+        # Its name must not end in "_total", because dashboards know it without: so it cannot be a counter.
+        counts = UnknownMetricFamily(name, f"{metric.help} How many there were.", labels=labels)
+        for values, value in _shown(summed):
+            counts.add_metric(values, value.count)
         yield counts
-        yield _histogram(metric, f"{view.name}_timer", view.labels, summed)
+        yield _histogram(metric, f"{name}_timer", labels, summed)
 
 
-def _summed(metric: Metric, view: View, found: Mapping[tuple[str, ...], Value]) -> dict[tuple[str, ...], Distribution]:
-    places = [metric.labels.index(label) for label in view.labels]
-    needed = None if view.wanted is None else metric.labels.index(view.wanted)
+def _summed(places: Sequence[int], found: Mapping[tuple[str, ...], Value]) -> dict[tuple[str, ...], Distribution]:
+    """Series that agree in some of their labels together; those that have no value for one of them are left out."""
     summed: dict[tuple[str, ...], Distribution] = {}
     for values, one in found.items():
         assert isinstance(one, Distribution)
-        if needed is None or values[needed]:
-            key = tuple(values[place] for place in places)
+        if all(key := tuple(values[place] for place in places)):
             known = summed.get(key)
             summed[key] = one if known is None else known.added_to(one)
     return summed

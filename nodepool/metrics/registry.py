@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Registry`: the metrics of this process. What counts goes to the registry; sinks such as statsd pass it on.
+"""`Registry`: the metrics of this process. What counts goes to the registry, which passes it on to statsd.
 
 A metric is declared once (`nodepool.metrics.catalog`). A *series* is a metric with a value for each of its labels.
 """
@@ -9,10 +9,14 @@ from __future__ import annotations
 import bisect
 import enum
 import logging
+import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from nodepool.metrics.statsd import StatsdClient
 
 log = logging.getLogger("nodepool.Stats")
 
@@ -41,7 +45,9 @@ class Metric:
     :param name: as Prometheus wants it, e.g. ``nodepool_launch``.
     :param labels: names of its labels; `series` wants a value for each.
     :param help: one sentence for people.
-    :param statsd: makes the names under which statsd gets it from the values of the labels; None = statsd does not.
+    :param statsd: the name under which statsd gets it, with ``{label}`` for the value of a label; empty = it does not.
+    :param views: of a timer that has several names: Prometheus' name -> that of statsd, from which its labels follow.
+        Series that agree in these are added up; one without a value for one of them is left out.
     :param buckets: of a timer: upper bounds in seconds, growing.
     :param statsd_counts: of a timer: does statsd get a counter beside it?
     """
@@ -50,7 +56,8 @@ class Metric:
     kind: MetricKind
     labels: tuple[str, ...]
     help: str
-    statsd: Callable[..., Sequence[str]] | None = None
+    statsd: str = ""
+    views: Mapping[str, str] = field(default_factory=dict)
     buckets: tuple[float, ...] = DEFAULT_BUCKETS
     statsd_counts: bool = True
 
@@ -66,6 +73,36 @@ class Series(NamedTuple):
 
     metric: Metric
     values: tuple[str, ...]
+
+    def statsd_names(self) -> Sequence[str]:
+        """The names under which statsd gets it; none if it does not."""
+        given = dict(zip(self.metric.labels, self.values, strict=True))
+        forms = [form for form in self.metric.views.values() if all(given[label] for label in labels_of(form))]
+        if self.metric.statsd:
+            forms.append(self.metric.statsd)
+        texts = {name: text.translate(_NORMALISED if name in _FREE_LABELS else _PLAIN) for name, text in given.items()}
+        return [form.format_map(texts) for form in forms]
+
+
+def labels_of(form: str) -> list[str]:
+    """The labels in a statsd name, see `Metric`."""
+    return _LABEL.findall(form)
+
+
+# The rules for text of others as a part of a statsd name (reference/metrics).
+
+_LABEL: Final = re.compile(r"{(\w+)}")
+#: Named freely by clients: what has a meaning in a name or in the protocol is replaced.
+_FREE_LABELS: Final = frozenset({"requestor", "tenant", "limit"})
+_NORMALISED: Final = str.maketrans(dict.fromkeys(".:|\r\n", "_"))
+# Labels and providers of nodes come from ZooKeeper, where any program may have written them. They are kept as they are,
+# dots included, but for what would end a line early and make a wrong metric of the rest.
+_PLAIN: Final = str.maketrans(dict.fromkeys("|\r\n", "_"))
+
+
+def normalise(text: str) -> str:
+    """Text of a requestor or tenant as one part of a name: ``.`` and ``:`` become ``_``."""
+    return text.translate(_NORMALISED)
 
 
 @dataclass
@@ -93,27 +130,17 @@ class Distribution:
         return Distribution(self.count + other.count, self.sum_seconds + other.sum_seconds, buckets)
 
 
-class Sink(Protocol):
-    """Passes on what the registry is told, at once. Must neither block nor raise. Called from any thread."""
-
-    def gauges(self, values: Mapping[Series, float]) -> None: ...
-
-    def counted(self, series: Series, amount: float) -> None: ...
-
-    def timed(self, series: Series, seconds: float) -> None: ...
-
-
 Value = float | Distribution
 
 
 class Registry:
     """Keeps the last value of each series. Any thread; nothing blocks. ``_lock`` is held for dictionary work only.
 
-    :param sinks: are notified of every change, without the lock.
+    :param statsd: gives the client that gets every change, without the lock; None = there is none.
     """
 
-    def __init__(self, sinks: Iterable[Sink] = ()) -> None:
-        self._sinks = tuple(sinks)
+    def __init__(self, statsd: Callable[[], StatsdClient | None] = lambda: None) -> None:
+        self._statsd = statsd
         self._lock = threading.Lock()
         self._values: dict[Metric, dict[tuple[str, ...], Value]] = {}
         self._groups: dict[str, Mapping[Series, float]] = {}
@@ -123,8 +150,7 @@ class Registry:
         """Set a gauge."""
         with self._lock:
             self._store(series, value)
-        for sink in self._sinks:
-            sink.gauges({series: value})
+        self._send_gauges({series: value})
 
     def count(self, series: Series, amount: float = 1) -> None:
         """Add to a counter."""
@@ -132,8 +158,9 @@ class Registry:
             before = self._values.get(series.metric, {}).get(series.values, 0.0)
             assert not isinstance(before, Distribution)
             self._store(series, before + amount)
-        for sink in self._sinks:
-            sink.counted(series, amount)
+        if (client := self._statsd()) is not None:
+            for name in series.statsd_names():
+                client.incr(name, amount)
 
     def time(self, series: Series, seconds: float) -> None:
         """Note how long an event took."""
@@ -144,17 +171,21 @@ class Registry:
                 self._store(series, known)
             assert isinstance(known, Distribution)
             known.add(seconds, series.metric.buckets)
-        for sink in self._sinks:
-            sink.timed(series, seconds)
+        if (client := self._statsd()) is not None and (names := series.statsd_names()):
+            with client.pipeline() as pipe:
+                for name in names:
+                    pipe.timing(name, seconds * 1000)
+                    if series.metric.statsd_counts:
+                        pipe.incr(name)
 
     def replace(self, group: str, values: Mapping[Series, float]) -> None:
-        """Make the gauges of a group these. One that was there before and is not any more is 0 for the sinks, once.
+        """Make the gauges of a group these. One that was there before and is not any more is 0 for statsd, once.
 
         A statsd server keeps a gauge at its last value for ever, e.g. of a label that only a deleted node had.
         """
         with self._lock:
             gone = [series for series in self._groups.get(group, {}) if series not in values]
-            # Told once. A gauge that was 0 already needs no second one.
+            # Sent once. A gauge that was 0 already needs no second one.
             zeros: dict[Series, float] = {
                 series: 0 for series in gone if self._values.get(series.metric, {}).get(series.values)
             }
@@ -164,11 +195,10 @@ class Registry:
                 # Without a bound: these replace the ones before, so they do not grow with time.
                 self._values.setdefault(series.metric, {})[series.values] = value
             self._groups[group] = dict(values)
-        for sink in self._sinks:
-            sink.gauges({**zeros, **values})
+        self._send_gauges({**zeros, **values})
 
     def forget(self, group: str) -> None:
-        """Drop the gauges of a group: somebody else tells them from now on. The sinks are not told."""
+        """Drop the gauges of a group: another process reports them from now on. Nothing is sent."""
         with self._lock:
             for series in self._groups.pop(group, {}):
                 self._values.get(series.metric, {}).pop(series.values, None)
@@ -179,7 +209,7 @@ class Registry:
             metrics = list(self._values)
         found: dict[Series, Value] = {}
         for metric in metrics:
-            # Not all at once: whoever counts would wait for it.
+            # Not all at once: threads that count would wait for it.
             with self._lock:
                 values = {
                     labels: value.copy() if isinstance(value, Distribution) else value
@@ -187,6 +217,10 @@ class Registry:
                 }
             found.update((Series(metric, labels), value) for labels, value in values.items())
         return found
+
+    def _send_gauges(self, values: Mapping[Series, float]) -> None:
+        if (client := self._statsd()) is not None:
+            client.gauges({name: value for series, value in values.items() for name in series.statsd_names()})
 
     def _store(self, series: Series, value: Value) -> None:
         """Call with ``_lock`` held."""

@@ -14,16 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from nodepool.metrics import catalog
-from nodepool.metrics.catalog import (
-    BOOT,
-    CIRCUIT_OPEN,
-    CIRCUIT_OPENED,
-    INSTANCES_ENDED,
-    LAUNCH,
-    LEAKED,
-    REQUEST_WAIT,
-    SCAN,
-)
 from nodepool.metrics.registry import Series
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
@@ -276,17 +266,17 @@ def report_launch(
     :param az: availability zone of the node, if it has one.
     :param requestor: of the request, if it has one.
     """
-    REGISTRY.time(LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)
+    REGISTRY.time(catalog.LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)
 
 
 def report_boot(provider: str, seconds: float) -> None:
     """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report_launch`."""
-    REGISTRY.time(BOOT.series(provider), seconds)
+    REGISTRY.time(catalog.BOOT.series(provider), seconds)
 
 
 def report_scan(provider: str, seconds: float) -> None:
     """Note that an instance could be logged in to, so long after that. As `report_launch`."""
-    REGISTRY.time(SCAN.series(provider), seconds)
+    REGISTRY.time(catalog.SCAN.series(provider), seconds)
 
 
 # Leaked resources that were deleted (reference/metrics 4).
@@ -299,7 +289,7 @@ def report_leaks(provider: str, resource: str, count: int = 1) -> None:
     :param resource: plural, e.g. ``instances``, ``ports``.
     """
     if count > 0:
-        REGISTRY.count(LEAKED.series(provider, resource), count)
+        REGISTRY.count(catalog.LEAKED.series(provider, resource), count)
 
 
 # Instances that ended, and why (reference/metrics 9).
@@ -311,7 +301,7 @@ def report_instance_end(provider: str, reason: str) -> None:
     :param provider: name of the provider.
     :param reason: code of the cloud, e.g. ``Server.SpotInstanceTermination``; "" = it gives none.
     """
-    REGISTRY.count(INSTANCES_ENDED.series(provider, reason or "none"))
+    REGISTRY.count(catalog.INSTANCES_ENDED.series(provider, reason or "none"))
 
 
 # How long requests waited (reference/metrics 9).
@@ -325,7 +315,7 @@ def report_wait(labels: Iterable[str], outcome: str, seconds: float) -> None:
     :param seconds: since it was submitted; of clocks of two hosts, so it may be a little less than 0.
     """
     for label in sorted(set(labels)):
-        REGISTRY.time(REQUEST_WAIT.series(label, outcome), max(0.0, seconds))
+        REGISTRY.time(catalog.REQUEST_WAIT.series(label, outcome), max(0.0, seconds))
 
 
 # Providers whose circuit breaker is open, because their cloud keeps failing. Nodepool 11 has no such metric.
@@ -336,6 +326,6 @@ def report_circuit_breaker(provider: str, opens: bool) -> None:
 
     :param provider: name of the provider.
     """
-    REGISTRY.set(CIRCUIT_OPEN.series(socket.gethostname(), provider), int(opens))
+    REGISTRY.set(catalog.CIRCUIT_OPEN.series(socket.gethostname(), provider), int(opens))
     if opens:
-        REGISTRY.count(CIRCUIT_OPENED.series(provider))
+        REGISTRY.count(catalog.CIRCUIT_OPENED.series(provider))

@@ -3,7 +3,7 @@
 
 A metric must never delay or break a worker. So the socket does not block, a datagram that cannot be sent is dropped,
 and a host name is only resolved at the start and, after a failure, by callers of `resolve`. After the client come the
-sink that passes metrics on, and the metrics of this process.
+metrics of this process.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from statsd.client.base import StatsClientBase
 from statsd.client.udp import Pipeline
 
 from nodepool.metrics.registry import Registry
-
-if TYPE_CHECKING:
-    from nodepool.metrics.registry import Series
 
 DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 8125
@@ -154,49 +151,7 @@ def client_of(host: str, port: int) -> StatsdClient:
     return client
 
 
-# `StatsdSink`: passes metrics on to a statsd server (reference/metrics).
-
-
-class StatsdSink:
-    """Any thread. Neither blocks nor raises.
-
-    :param client: asked at each call; None = nothing is sent.
-    """
-
-    def __init__(self, client: Callable[[], StatsdClient | None]) -> None:
-        self._client = client
-
-    def gauges(self, values: Mapping[Series, float]) -> None:
-        client = self._client()
-        if client is not None:
-            client.gauges({name: value for series, value in values.items() for name in statsd_names(series)})
-
-    def counted(self, series: Series, amount: float) -> None:
-        client = self._client()
-        if client is not None:
-            for name in statsd_names(series):
-                client.incr(name, amount)
-
-    def timed(self, series: Series, seconds: float) -> None:
-        """A timer under each name and, unless the metric wants none, a counter."""
-        client = self._client()
-        names = statsd_names(series)
-        if client is None or not names:
-            return
-        with client.pipeline() as pipe:
-            for name in names:
-                pipe.timing(name, seconds * 1000)
-                if series.metric.statsd_counts:
-                    pipe.incr(name)
-
-
-def statsd_names(series: Series) -> Sequence[str]:
-    """The names under which statsd gets a series; none if it does not."""
-    statsd = series.metric.statsd
-    return () if statsd is None else statsd(*series.values)
-
-
 # The metrics of this process.
 
-#: What everything in this process counts with. statsd is told when its environment variables are set.
-REGISTRY: Final = Registry([StatsdSink(lambda: shared_client())])
+#: What everything in this process counts with. statsd gets it when its environment variables are set.
+REGISTRY: Final = Registry(lambda: shared_client())

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What answers of pages and API are made of.
 
-First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then what a query asks for.
+First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then answers that are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,9 +22,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from nodepool import fast_json
-from nodepool.listing import table
-from nodepool.listing.nodes import Filter, names_in, states_in
-from nodepool.listing.paging import MAX_CURSOR
 from nodepool.model.request import origin_of
 
 if TYPE_CHECKING:
@@ -37,16 +34,18 @@ API: Final = "/api/"
 MAX_DETAIL: Final = 1000
 
 
-class ApiProblem(Exception):
-    """An answer that is an error.
+class WebProblem(HTTPException):
+    """An answer that is an error: a page, or in the API a problem.
 
     :param detail: what is wrong, and what is allowed; in a sentence.
+    :param kinds: records of which one may be what was asked for; when they change a page is asked for again.
     """
 
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
+    def __init__(
+        self, status: int, detail: str, kinds: Sequence[str] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, detail, headers)
+        self.kinds = kinds
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -61,18 +60,18 @@ def problem_response(status: int, detail: str, headers: Mapping[str, str] | None
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    """Of what the router refuses: unknown paths and methods. In the API as a problem, elsewhere as text."""
-    if not isinstance(error, HTTPException):
-        raise error
-    path: str = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    if not path.startswith(API):
-        return PlainTextResponse(error.detail, error.status_code, error.headers)
+    """Of a `WebProblem`, and of unknown paths and methods, which are texts elsewhere than in the API."""
+    assert isinstance(error, HTTPException)
     detail = error.detail
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = "There is no such resource; /api/v1/openapi.json describes those that there are."
-    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "GET")
-        detail = f"This resource has no method {request.method[:20]}; it has: {allowed}."
+    if not isinstance(error, WebProblem):
+        path: str = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if not path.startswith(API):
+            return PlainTextResponse(detail, error.status_code, error.headers)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            detail = "There is no such resource; /api/v1/openapi.json describes those that there are."
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = (error.headers or {}).get("Allow", "GET")
+            detail = f"This resource has no method {request.method[:20]}; it has: {allowed}."
     return problem_response(error.status_code, detail, error.headers)
 
 
@@ -141,49 +140,30 @@ _TYPES: Final = {
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
-@dataclass(frozen=True)
-class StaticFile:
-    """One file.
-
-    :param digest: of its content.
-    """
-
-    content: bytes
-    media_type: str
-    digest: str
-
-
 class StaticFiles:
     """All of them, in memory. The constructor blocks for the file system."""
 
-    def __init__(self, directory: Path = _DIRECTORY) -> None:
-        self._files: Mapping[str, StaticFile] = {
-            path.relative_to(directory).as_posix(): _read(path)
-            for path in sorted(directory.rglob("*"))
-            if path.suffix in _TYPES
-        }
+    def __init__(self) -> None:
+        paths = [path for path in sorted(_DIRECTORY.rglob("*")) if path.suffix in _TYPES]
+        self._files = {path.relative_to(_DIRECTORY).as_posix(): path.read_bytes() for path in paths}
+        self._digests = {name: hashlib.sha256(content).hexdigest()[:16] for name, content in self._files.items()}
 
     def address(self, name: str) -> str:
         """Where a file is, relative to the root of the site. Raises KeyError: there is none of this name."""
-        return f"static/{name}?v={self._files[name].digest}"
+        return f"static/{name}?v={self._digests[name]}"
 
     def route(self) -> Route:
         async def answer(request: Request) -> Response:
-            file = self._files.get(request.path_params["name"])
-            if file is None:
+            name = request.path_params["name"]
+            if name not in self._files:
                 return PlainTextResponse("There is no such file.", 404)
-            same = request.query_params.get("v") == file.digest
-            headers = {"Cache-Control": _FOR_EVER if same else "no-cache", "ETag": f'"{file.digest}"'}
+            same = request.query_params.get("v") == self._digests[name]
+            headers = {"Cache-Control": _FOR_EVER if same else "no-cache", "ETag": f'"{self._digests[name]}"'}
             if request.headers.get("if-none-match") == headers["ETag"]:
                 return Response(status_code=304, headers=headers)
-            return Response(file.content, headers=headers, media_type=file.media_type)
+            return Response(self._files[name], headers=headers, media_type=_TYPES[PurePath(name).suffix])
 
         return Route("/static/{name:path}", answer)
-
-
-def _read(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    return StaticFile(content, _TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:16])
 
 
 # Where Zuul's pages have what a request is for.
@@ -199,157 +179,66 @@ def zuul_links(record: NodeRequest, zuul_url: str | None) -> dict[str, str]:
         return {}
     data = record.requestor_data
     buildset = data.get("build_set_uuid") if isinstance(data, dict) else None
-    base = f"{zuul_url.rstrip('/')}/t/{_quoted(tenant)}"
+    base = f"{zuul_url.rstrip('/')}/t/{quoted(tenant)}"
     found = {"status": f"{base}/status"}
     if isinstance(buildset, str) and buildset:
-        found = {"buildset": f"{base}/buildset/{_quoted(buildset)}", **found}
+        found = {"buildset": f"{base}/buildset/{quoted(buildset)}", **found}
     return found
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A name as a part of an address."""
     return quote(text, safe="", errors="replace")
 
 
-# What the query of a request of the API asks for: filters, order, part and fields (WP-22, WP-23).
+# `KeptAnswers`: what was made for one client is there for all others who ask for the same at the same time.
 
-#: Rows of an answer, if nobody asks for another number, and at most.
-ROWS: Final = 100
-MOST_ROWS: Final = 1000
-#: Longest query, longest value of a parameter but a cursor, and most names in one.
-MAX_QUERY: Final = 8000
-MAX_VALUE: Final = 500
-MAX_NAMES: Final = 50
-_NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
+#: An answer is given for so long, although ages in it grow.
+KEPT_SECONDS: Final = 1.0
+#: More are not kept: addresses may have any parameters.
+MOST_ANSWERS: Final = 200
+#: Of all answers together.
+MOST_BYTES: Final = 16_000_000
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of a query, as it is parsed and as OpenAPI describes it.
+class KeptAnswer:
+    """A body, and when it was made."""
 
-    :param values: those that there are; empty = any.
+    made_at: float
+    body: bytes
+
+
+class KeptAnswers:
+    """Any thread; two may make the same answer at a time.
+
+    :param clock: seconds.
     """
 
-    name: str
-    description: str
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string", "maxLength": MAX_VALUE})
-    values: Sequence[str] = ()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: dict[Hashable, KeptAnswer] = {}
 
+    def get(self, key: Hashable) -> KeptAnswer | None:
+        """The answer to what was asked for; None = there is none, or it is too old."""
+        with self._lock:
+            found = self._answers.get(key)
+        return found if found is not None and self._is_new(found) else None
 
-def state(values: Sequence[str]) -> Parameter:
-    """``state``, of these states; empty = any."""
-    there_are = f": {', '.join(values)}" if values else ""
-    return Parameter("state", f"In one of these states, divided by commas{there_are}.", values=values)
+    def put(self, key: Hashable, body: bytes) -> KeptAnswer:
+        """Keep an answer, and forget those that are too old; a very long one is not kept."""
+        answer = KeptAnswer(self._clock(), body)
+        with self._lock:
+            kept = {key: one for key, one in self._answers.items() if self._is_new(one)}
+            room = MOST_BYTES - len(body)
+            if len(kept) >= MOST_ANSWERS or sum(len(one.body) for one in kept.values()) > room:
+                kept.clear()
+            if room >= 0:
+                kept[key] = answer
+            self._answers = kept
+        return answer
 
-
-LABEL: Final = Parameter("label", "With one of these labels: names or patterns such as `gpu-*`, divided by commas.")
-PROVIDER: Final = Parameter("provider", "Of one of these providers: names or patterns, divided by commas.")
-POOL: Final = Parameter("pool", "Of one of these pools: `POOL` or `PROVIDER/POOL`, or patterns, divided by commas.")
-TENANT: Final = Parameter("tenant", "Of one of these tenants: names or patterns, divided by commas.")
-OLDER_THAN: Final = Parameter(
-    "older_than", "Nodes that are in their state, requests that wait for longer, e.g. `90s`, `15m`, `1h30m`."
-)
-SINCE: Final = Parameter(
-    "since", "Not older than this moment in seconds since the epoch, or than a duration such as `15m` or `2d`."
-)
-SUBJECT: Final = Parameter(
-    "subject", "About this: a kind, a name or an id, e.g. `cloud-1`, `node` or `200-0000000001`."
-)
-SORT: Final = Parameter("sort", "Key of a field to sort by; with `-` before it in descending order.")
-LIMIT: Final = Parameter(
-    "limit",
-    "At most so many items.",
-    {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS},
-)
-CURSOR: Final = Parameter(
-    "cursor", "`next` of the answer before: the items behind that.", {"type": "string", "maxLength": MAX_CURSOR}
-)
-FIELDS: Final = Parameter("fields", "Only these fields of each item, divided by commas.")
-#: What every list has.
-OF_LISTS: Final = (SORT, LIMIT, CURSOR, FIELDS)
-
-
-@dataclass(frozen=True)
-class Query:
-    """A parsed query.
-
-    :param given: parameters that are not empty, all of them allowed.
-    :param path: names and ids in the path.
-    """
-
-    given: Mapping[str, str] = field(default_factory=dict)
-    path: Mapping[str, str] = field(default_factory=dict)
-
-    def names(self, parameter: Parameter) -> list[str]:
-        """Names or patterns, divided by commas; empty = not given. Raises ApiProblem."""
-        text = self.given.get(parameter.name, "")
-        try:
-            names = states_in(text, parameter.values) if parameter.values else names_in(text)
-        except ValueError as error:
-            raise _wrong(parameter.name, str(error)) from None
-        if len(names) > MAX_NAMES:
-            raise _wrong(parameter.name, f"more than {MAX_NAMES} names")
-        return names
-
-    def filter(self, states: Parameter) -> Filter:
-        """Of nodes or requests. Raises ApiProblem."""
-        age = self.given.get(OLDER_THAN.name)
-        return Filter(
-            self.names(states),
-            self.names(LABEL),
-            self.names(PROVIDER),
-            self.names(POOL),
-            self.names(TENANT),
-            None if age is None else _duration(OLDER_THAN.name, age),
-        )
-
-    def since(self, now: float) -> float:
-        """The moment of ``since``, in seconds since the epoch; 0 = it is not given. Raises ApiProblem."""
-        text = self.given.get(SINCE.name, "0")
-        if _NUMBER.fullmatch(text):
-            return float(text)
-        return now - _duration(SINCE.name, text)
-
-    @property
-    def limit(self) -> int:
-        """Raises ApiProblem."""
-        text = self.given.get(LIMIT.name, str(ROWS))
-        if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST_ROWS):
-            raise _wrong(LIMIT.name, f"{text!r} is no number from 1 to {MOST_ROWS}")
-        return int(text)
-
-    @property
-    def fields(self) -> list[str]:
-        """Keys, each once; empty = all."""
-        return list(dict.fromkeys(names_in(self.given.get(FIELDS.name, ""))))
-
-
-def parse(query: bytes, allowed: Sequence[Parameter], path: Mapping[str, str]) -> Query:
-    """Read the query of a request.
-
-    :raises ApiProblem: a parameter is not allowed, there twice, or too long.
-    """
-    if len(query) > MAX_QUERY:
-        raise ApiProblem(400, f"The query is longer than {MAX_QUERY} characters.")
-    longest = {parameter.name: parameter.schema.get("maxLength", MAX_VALUE) for parameter in allowed}
-    given: dict[str, str] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name not in longest:
-            there_are = f"there are: {', '.join(longest)}" if longest else "there is none"
-            raise ApiProblem(400, f"There is no parameter {name[:MAX_VALUE]!r} here; {there_are}.")
-        if name in given:
-            raise _wrong(name, "it is there twice; several values are divided by commas")
-        if len(value) > longest[name]:
-            raise _wrong(name, f"it is longer than {longest[name]} characters")
-        given[name] = value.strip()
-    return Query({name: value for name, value in given.items() if value}, path)
-
-
-def _duration(name: str, text: str) -> float:
-    try:
-        return table.duration(text)
-    except ValueError as error:
-        raise _wrong(name, str(error)) from None
-
-
-def _wrong(name: str, text: str) -> ApiProblem:
-    return ApiProblem(400, f"The parameter {name!r} cannot be understood: {text}.")
+    def _is_new(self, answer: KeptAnswer) -> bool:
+        # A clock of the epoch may go back.
+        return 0 <= self._clock() - answer.made_at < KEPT_SECONDS

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,11 +20,11 @@ from nodepool.web import stream, writes
 from nodepool.web.answers import http_error
 from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
-from nodepool.web.pages import all_pages, overview
-from nodepool.web.pages.overview import History, sampling
+from nodepool.web.pages import all_pages
+from nodepool.web.pages.overview import MOST_SAMPLES, Sample, charts_route, take_samples
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.stream import EventHub, running
+from nodepool.web.stream import HUB, EventHub
 
 if TYPE_CHECKING:
     from nodepool.web.changes import Access
@@ -37,9 +40,6 @@ SECURITY_HEADERS: Final = {
 }
 
 
-_SECURITY_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
-
-
 class SecurityHeaders:
     """Middleware that adds `SECURITY_HEADERS` to each answer."""
 
@@ -49,9 +49,9 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                missing = [header for header in _SECURITY_HEADERS if header[0] not in there]
-                message = {**message, "headers": [*message["headers"], *missing]}
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
@@ -74,21 +74,25 @@ def make_app(
     :param builder_url: where the logs of a builder are, with ``{}`` for its host; None = builders have none.
     :param access: None = everybody may look, and nobody can change anything.
     """
-    history = History()
+    history: deque[Sample] = deque(maxlen=MOST_SAMPLES)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         hub = EventHub(snapshots, version)
-        async with running(hub), sampling(history, snapshots):
-            yield {stream.HUB: hub, ON_STOP: [hub.stop]}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hub.run)
+            tasks.start_soon(take_samples, history, snapshots)
+            yield {HUB: hub, ON_STOP: [hub.stop]}
+            hub.stop()
+            tasks.cancel_scope.cancel()
 
     routes = [
         # Before the API, which has the same addresses to look at.
         *([] if access is None else writes.routes(snapshots, access.actions)),
         *served,
-        *stream.routes(),
-        *overview.routes(history),
+        stream.route(),
+        charts_route(history),
         *api_routes.routes(snapshots, version, zuul_url, with_changes=access is not None),
         *all_pages.routes(snapshots, version, zuul_url=zuul_url, builder_url=builder_url, access=access),
     ]
@@ -97,12 +101,8 @@ def make_app(
     app.router.redirect_slashes = False
     # The last one is the first that sees a request.
     if access is not None:
-        app.add_middleware(
-            Logins,
-            verify=access.tokens.checked,
-            require_login=access.require_login,
-            origins=access.origins,
-        )
+        login = access.require_login
+        app.add_middleware(Logins, verify=access.tokens.checked, require_login=login, origins=access.origins)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)
     return app

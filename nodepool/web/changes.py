@@ -18,7 +18,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model import states
 from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
-from nodepool.web.answers import ApiProblem
+from nodepool.web.answers import WebProblem
 from nodepool.web.browser_login import BrowserLogin
 from nodepool.web.tokens import Tokens
 from nodepool.zk import zookeeper
@@ -57,7 +57,7 @@ class Wish:
 
 
 class Actions:
-    """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises ApiProblem."""
+    """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises WebProblem."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Actions:
             except ZKLockException:
                 owner = LockOwners(self._zk.client).of_node(node_id) or "somebody"
                 text = f"Node {node_id} is {node.state}, and {owner} has its lock. Try again later."
-                raise ApiProblem(HTTPStatus.CONFLICT, text) from None
+                raise WebProblem(HTTPStatus.CONFLICT, text) from None
             except ZKConflict:
                 if self._zk.getNode(node_id) is None:
                     raise _no_node(node_id) from None
-                raise ApiProblem(HTTPStatus.CONFLICT, f"Node {node_id} was changed at the same time.") from None
+                raise WebProblem(HTTPStatus.CONFLICT, f"Node {node_id} was changed at the same time.") from None
 
     # -- maintenance --
 
@@ -120,11 +120,11 @@ class Actions:
         """
         allowed = [one.value for one in MODES.get(kind, ())]
         if mode not in allowed:
-            raise ApiProblem(HTTPStatus.BAD_REQUEST, f"mode of a {kind} must be one of: {', '.join(allowed)}.")
+            raise WebProblem(HTTPStatus.BAD_REQUEST, f"mode of a {kind} must be one of: {', '.join(allowed)}.")
         try:
             subject = find(name, [kind], {kind: known_names(kind, seen)})
         except UnclearSubject as unclear:
-            raise ApiProblem(HTTPStatus.NOT_FOUND, f"{unclear}.") from None
+            raise WebProblem(HTTPStatus.NOT_FOUND, f"{unclear}.") from None
         record = Maintenance(kind, subject.name, Mode(mode), wish.reason, wish.operator, self._now(), wish.until)
         with _translated():
             self._maintenance.put(record)
@@ -136,7 +136,7 @@ class Actions:
         with _translated():
             removed = self._maintenance.remove(kind, name)
         if not removed:
-            raise ApiProblem(HTTPStatus.NOT_FOUND, f"{kind} {name} is neither paused nor drained nor quarantined.")
+            raise WebProblem(HTTPStatus.NOT_FOUND, f"{kind} {name} is neither paused nor drained nor quarantined.")
         self._done(wish, f"{kind} {name}", "back in service")
 
     # -- images --
@@ -170,17 +170,17 @@ def known_names(kind: str, seen: Observed) -> set[str]:
     return {pool.provider if kind == "provider" else pool.name for pool in pools}
 
 
-def _no_node(node_id: str) -> ApiProblem:
-    return ApiProblem(HTTPStatus.NOT_FOUND, f"There is no node {node_id}.")
+def _no_node(node_id: str) -> WebProblem:
+    return WebProblem(HTTPStatus.NOT_FOUND, f"There is no node {node_id}.")
 
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Inside, a connection that is away is a ApiProblem."""
+    """Inside, a connection that is away is a WebProblem."""
     try:
         yield
     except ZKConnectionError as error:
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, f"ZooKeeper cannot be reached: {error}. Try again.") from None
+        raise WebProblem(HTTPStatus.SERVICE_UNAVAILABLE, f"ZooKeeper cannot be reached: {error}. Try again.") from None
 
 
 # `Access`: who may log in, and what operators may do. Made from ``webapp.auth``.

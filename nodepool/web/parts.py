@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model.component import BuilderComponent
@@ -12,7 +11,7 @@ from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.snapshot import LockNames, SnapshotMaker, nobody
+from nodepool.web.snapshot import SnapshotMaker
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache, StatusCache
@@ -81,9 +80,7 @@ def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | Non
     return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
 
 
-def _make_snapshots(
-    client: ZooKeeperClient, cache: NodepoolCache, locker: Callable[[str], str | None] = nobody
-) -> SnapshotMaker:
+def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache) -> SnapshotMaker:
     status = StatusCache(client)
     status.start()
     registered = RecordCache(client, f"{paths.COMPONENTS}/{BuilderComponent.kind}", BuilderComponent.from_dict)
@@ -92,7 +89,7 @@ def _make_snapshots(
         known = registered.values() if registered.ready.is_set() else None
         return None if known is None else frozenset(builder.hostname for builder in known)
 
-    return SnapshotMaker(cache, status, locker, builders)
+    return SnapshotMaker(cache, status, builders)
 
 
 def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
@@ -154,7 +151,7 @@ class WebDaemon(ConnectedDaemon):
 
     def _web_part(self, config: Config) -> Part[WebServer]:
         access = self._access(config)
-        snapshots = _make_snapshots(self.client, self.cache, LockNames(self.client).of_node)
+        snapshots = _make_snapshots(self.client, self.cache)
         scheme = "https" if config.webapp_tls_cert else "http"
         builder_url = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
 

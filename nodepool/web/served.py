@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from nodepool.listing.images import build_table, image_status_table, upload_tabl
 from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, Table, render, selected, shown
+from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from nodepool.web.server import ON_STOP
 
 if TYPE_CHECKING:
@@ -177,11 +177,8 @@ def health(daemon: ConnectedDaemon, version: str, complete: Callable[[], bool] =
 
 #: All of them do the same.
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
-#: For so long an answer is given again.
-CACHE_SECONDS: Final = 1
-#: Answers that are kept at a time, each of at most `MOST_BYTES`.
-MOST_ANSWERS: Final = 8
-MOST_BYTES: Final = 8_000_000
+#: For so long an answer is given again, see `KeptAnswers`.
+CACHE_SECONDS: Final = int(KEPT_SECONDS)
 _TEXT: Final = "text/plain; charset=UTF-8"
 _JSON: Final = "application/json"
 
@@ -203,78 +200,22 @@ class Question:
 _Look = Callable[["WebSnapshot", Question], Table]
 
 
-def _images(snapshot: WebSnapshot, question: Question) -> Table:
-    return upload_table(snapshot.images, snapshot.observed.now, moments=question.as_json)
-
-
-def _builds(snapshot: WebSnapshot, question: Question) -> Table:
-    return build_table(snapshot.images, snapshot.observed.now, moments=question.as_json, pauses=False)
-
-
-def _image_status(snapshot: WebSnapshot, question: Question) -> Table:
-    return image_status_table(snapshot.images, snapshot.observed.now, moments=question.as_json)
-
-
 def _nodes(snapshot: WebSnapshot, question: Question) -> Table:
     seen = snapshot.observed
-    wanted = [seen.nodes[question.node_id]] if question.node_id in seen.nodes else []
-    nodes = wanted if question.node_id else list(seen.nodes.values())
-    return node_table(nodes, NodeFacts(set(seen.locked)), seen.now, detail=True)
-
-
-def _requests(snapshot: WebSnapshot, question: Question) -> Table:
-    return request_table(snapshot.observed.requests.values(), snapshot.observed.now)
-
-
-def _labels(snapshot: WebSnapshot, question: Question) -> Table:
-    return label_table(snapshot.observed.registered)
+    found = [seen.nodes.get(question.node_id)] if question.node_id else seen.nodes.values()
+    return node_table([node for node in found if node is not None], NodeFacts(set(seen.locked)), seen.now, detail=True)
 
 
 _LOOKS: Final[Mapping[str, _Look]] = {
-    "/image-list": _images,
-    "/dib-image-list": _builds,
-    "/image-status": _image_status,
+    "/image-list": lambda shown, asked: upload_table(shown.images, shown.observed.now, moments=asked.as_json),
+    "/dib-image-list": lambda shown, asked: build_table(
+        shown.images, shown.observed.now, moments=asked.as_json, pauses=False
+    ),
+    "/image-status": lambda shown, asked: image_status_table(shown.images, shown.observed.now, moments=asked.as_json),
     "/node-list": _nodes,
-    "/request-list": _requests,
-    "/label-list": _labels,
+    "/request-list": lambda shown, _asked: request_table(shown.observed.requests.values(), shown.observed.now),
+    "/label-list": lambda shown, _asked: label_table(shown.observed.registered),
 }
-
-
-@dataclass(frozen=True)
-class KeptAnswer:
-    """A body, and when it was made, in whole seconds since the epoch."""
-
-    body: bytes
-    made_at: int
-
-
-class RecentAnswers:
-    """Answers of the last second. Any thread.
-
-    :param now: seconds since the epoch.
-    """
-
-    def __init__(self, now: Callable[[], float] = wall_time) -> None:
-        self._now = now
-        self._lock = threading.Lock()
-        self._answers: dict[tuple[str, Question], tuple[float, KeptAnswer]] = {}
-
-    def get(self, path: str, question: Question, make: Callable[[], bytes]) -> KeptAnswer:
-        """The answer that is there, or a new one; two threads may make it at a time.
-
-        :param make: makes the body.
-        """
-        now = self._now()
-        with self._lock:
-            made_at, answer = self._answers.get((path, question), (0.0, None))
-        if answer is not None and 0 <= now - made_at < CACHE_SECONDS:
-            return answer
-        answer = KeptAnswer(make(), int(now))
-        with self._lock:
-            self._answers = {key: kept for key, kept in self._answers.items() if 0 <= now - kept[0] < CACHE_SECONDS}
-            if len(answer.body) <= MOST_BYTES and len(self._answers) < MOST_ANSWERS:
-                self._answers[(path, question)] = (now, answer)
-        return answer
 
 
 def listings(
@@ -284,12 +225,14 @@ def listings(
 
     :param now: seconds since the epoch.
     """
-    recent = RecentAnswers(now)
+    recent = KeptAnswers(now)
 
     def listing(path: str, look: _Look) -> Route:
         def endpoint(request: Request) -> Response:
             question = question_of(request)
-            answer = recent.get(path, question, lambda: _body(look(snapshots.latest(), question), question))
+            answer = recent.get((path, question))
+            if answer is None:
+                answer = recent.put((path, question), _body(look(snapshots.latest(), question), question))
             return _response(request, answer, as_json=question.as_json)
 
         return Route(path, endpoint, methods=_METHODS)
@@ -297,7 +240,7 @@ def listings(
     def ready(request: Request) -> Response:
         if not daemon.ready.is_set():
             return PlainTextResponse("503 Service Unavailable\n", 503)
-        return _response(request, KeptAnswer(b"OK", int(now())), as_json=question_of(request).as_json)
+        return _response(request, KeptAnswer(now(), b"OK"), as_json=question_of(request).as_json)
 
     return [
         *(listing(path, look) for path, look in _LOOKS.items()),
@@ -328,24 +271,25 @@ def _body(table: Table, question: Question) -> bytes:
 
 
 def _response(request: Request, answer: KeptAnswer, *, as_json: bool) -> Response:
+    made_at = int(answer.made_at)
     headers = {
         "Access-Control-Allow-Origin": "*",
         "Cache-Control": f"max-age={CACHE_SECONDS}, public",
-        "Last-Modified": formatdate(answer.made_at, usegmt=True),
-        "Expires": formatdate(answer.made_at + CACHE_SECONDS, usegmt=True),
+        "Last-Modified": formatdate(made_at, usegmt=True),
+        "Expires": formatdate(made_at + CACHE_SECONDS, usegmt=True),
     }
-    if _has(request, answer):
+    if _has(request, made_at):
         return Response(status_code=304, headers=headers)
     return Response(answer.body, headers={**headers, "Content-Type": _JSON if as_json else _TEXT})
 
 
-def _has(request: Request, answer: KeptAnswer) -> bool:
-    """Does the client have this answer already (If-Modified-Since)?"""
+def _has(request: Request, made_at: int) -> bool:
+    """Does the client have an answer of that time already (If-Modified-Since)?"""
     text = request.headers.get("if-modified-since")
     if text is None or request.method not in ("GET", "HEAD"):
         return False
     try:
-        return answer.made_at <= parsedate_to_datetime(text).timestamp()
+        return made_at <= parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return False
 

@@ -10,25 +10,23 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
-from sse_starlette.event import ServerSentEvent
-from sse_starlette.sse import EventSourceResponse
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard, OnError
 from nodepool.model.status import MAX_EVENTS
-from nodepool.web.answers import problem_response, to_json
+from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
+from nodepool.web.snapshot import ANY
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,31 +40,26 @@ if TYPE_CHECKING:
 HUB: Final = "event_hub"
 #: A comment is sent so often, so that nothing between server and viewer takes the connection for dead.
 PING_SECONDS: Final = 15
+_PING: Final = b": ping\r\n\r\n"
 #: A viewer that was refused may try again after so long.
 RETRY_SECONDS: Final = 10
 
 
-class EventStream(EventSourceResponse):
+class EventStream(StreamingResponse):
     """The answer to one viewer.
 
-    :param first: what it is told first.
+    :param first: what it gets first.
     :param seconds: the stream ends after so long, with the login of the viewer; None = there is none.
     """
 
+    media_type = "text/event-stream"
+
     def __init__(self, hub: EventHub, viewer: Viewer, first: Sequence[Message], seconds: float | None = None) -> None:
-        super().__init__(
-            _encoded(hub, viewer, first),
-            ping=PING_SECONDS,
-            ping_message_factory=lambda: ServerSentEvent(comment="ping"),
-        )
+        # Nothing between server and viewer keeps what is sent.
+        super().__init__(_encoded(hub, viewer, first), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._hub = hub
         self._viewer = viewer
         self._seconds = seconds
-
-    @staticmethod
-    async def _listen_for_exit_signal() -> None:
-        """Never ends: the hub ends the streams, and no task has to look for signals, which the daemon has."""
-        await anyio.sleep_forever()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -78,46 +71,32 @@ class EventStream(EventSourceResponse):
             self._hub.leave(self._viewer)
 
 
-def routes() -> list[BaseRoute]:
+def route() -> Route:
     """The stream. The application has the hub in the state of its lifespan."""
 
     async def stream(request: Request) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         hub: EventHub | None = getattr(request.state, HUB, None)
-        if hub is None:
-            return _refused()
+        client = request.client.host if request.client else ""
         try:
-            viewer, first = await hub.join(
-                request.headers.get("last-event-id"), request.client.host if request.client else ""
-            )
+            if hub is None:
+                raise TooManyViewers
+            viewer, first = await hub.join(request.headers.get("last-event-id"), client)
         except TooManyViewers:
-            return _refused()
-        return EventStream(hub, viewer, first, _login_seconds(request))
+            text = "There are too many viewers of events, or the server stops."
+            raise WebProblem(503, text, headers={"Retry-After": str(RETRY_SECONDS)}) from None
+        user = user_of(request)
+        return EventStream(hub, viewer, first, None if user is None else max(1.0, user.expires - wall_time()))
 
-    return [Route("/api/v1/events/stream", stream, methods=["GET"])]
-
-
-def _login_seconds(request: Request) -> float | None:
-    """How long the login of a viewer is still good; None = nobody has logged in."""
-    user = user_of(request)
-    return None if user is None else max(1.0, user.expires - wall_time())
-
-
-def _refused() -> Response:
-    text = "There are too many viewers of events, or the server stops."
-    return problem_response(503, text, {"Retry-After": str(RETRY_SECONDS)})
+    return Route("/api/v1/events/stream", stream, methods=["GET"])
 
 
 async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:
     for message in first:
-        yield _bytes(hub, message)
-    async for message in hub.messages(viewer):
-        yield _bytes(hub, message)
-
-
-def _bytes(hub: EventHub, message: Message) -> bytes:
-    return b"id: %s-%d\r\n%s" % (hub.boot.encode(), message.seq, message.text)
+        yield message.encoded(hub.boot)
+    async for one in viewer.messages():
+        yield _PING if one is None else one.encoded(hub.boot)
 
 
 # `EventHub`: makes the messages of the stream of events, once for all viewers.
@@ -126,19 +105,15 @@ log = logging.getLogger("nodepool.web")
 
 #: Viewers at a time.
 MOST_VIEWERS: Final = 200
-#: A viewer that comes back is told so many messages that it missed; of more only that there were.
-MOST_MISSED: Final = 500
 #: A viewer that is so many messages behind is dropped. It may come back.
 MOST_BEHIND: Final = 1000
-#: Messages that are kept. One look makes a few hundred at most.
-KEPT_MESSAGES: Final = 2000
 #: How often the snapshot is looked at while there are viewers and nothing changes.
 LOOK_SECONDS: Final = 0.25
 #: So long before a look ZooKeeper is asked for what is known to have changed and was not read yet.
 READ_SECONDS: Final = 0.1
 #: Least time between two messages about records of one kind. A page that follows them shows a change within a second.
 CHANGES_SECONDS: Final = 0.7
-#: What viewers are told of is not older. All of them ask for parts of pages then, which are made of the same snapshot.
+#: What viewers are notified of is not older. All of them ask for parts of pages then, made of the same snapshot.
 FRESH_SECONDS: Final = 0.2
 #: After an error the next look is so much later.
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -151,21 +126,29 @@ class TooManyViewers(Exception):
 class Viewer:
     """One stream. For the event loop.
 
-    :param seq: of the last message that it has. ``client``: its address.
+    :param client: its address.
     """
 
-    def __init__(self, seq: int, client: str = "") -> None:
-        self.seq = seq
+    def __init__(self, client: str = "") -> None:
         self.client = client
+        #: Messages that it has not got yet.
+        self.waiting: deque[Message] = deque()
         #: Set when there are messages, or `ended` is.
         self.woken = asyncio.Event()
         #: It gets no more messages.
         self.ended = False
 
-    def end(self) -> None:
-        """Give it no more messages."""
-        self.ended = True
-        self.woken.set()
+    async def messages(self) -> AsyncIterator[Message | None]:
+        """What follows, until it is dropped or the hub stops; None = there was nothing for some time."""
+        while not self.ended:
+            if self.waiting:
+                yield self.waiting.popleft()
+                continue
+            self.woken.clear()
+            with anyio.move_on_after(PING_SECONDS) as waited:
+                await self.woken.wait()
+            if waited.cancelled_caught:
+                yield None
 
 
 class EventHub:
@@ -179,9 +162,10 @@ class EventHub:
         self._snapshots = snapshots
         self._version = version
         self._clock = clock
-        #: Tells numbers of this hub from those of another process, or of one before.
+        #: Distinguishes numbers of this hub from those of another process, or of one before.
         self.boot = secrets.token_hex(4)
-        self._log = MessageLog(KEPT_MESSAGES)
+        #: Number of the last message; 0 = there was none.
+        self._seq = 0
         #: In the order in which they came.
         self._viewers: dict[Viewer, None] = {}
         self._someone = asyncio.Event()
@@ -194,37 +178,28 @@ class EventHub:
         #: Number of the snapshot of the last look.
         self._snapshot_number = 0
 
-    @property
-    def viewers(self) -> int:
-        """How many there are."""
-        return len(self._viewers)
-
     async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
-        """A new viewer, and what it is told first. Whoever calls it calls `leave` at the end.
+        """A new viewer, and what it gets first. The caller calls `leave` at the end.
 
-        :param last_id: of the last message that the viewer got, as it tells; None = it comes for the first time.
+        :param last_id: of the last message that the viewer got, as it reports; None = it comes for the first time.
         :param client: its address.
         :raises TooManyViewers: it is refused.
         """
         if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
             raise TooManyViewers
-        viewer = Viewer(self._log.seq, client)
+        viewer = Viewer(client)
         self._viewers[viewer] = None
         if not self._someone.is_set():
-            # Nobody looked for some time. What happened meanwhile is for those who come back.
+            # There was no look for some time: has a viewer that comes back missed something?
             with OnError(lambda _error: self.leave(viewer)), Guard(log, "Error while looking for events"):
                 await self.look()
             self._someone.set()
-        resumed = None if last_id is None else self._number(last_id)
-        missed = None if resumed is None else self._log.missing(resumed)
-        resumes = missed is not None and missed <= MOST_MISSED
-        # A viewer that is lost before it has all that it missed must come back with the old number.
-        viewer.seq = resumed if resumed is not None and resumes else self._log.seq
-        # A page that shows another snapshot was made before, and was not told what has changed since.
-        told = {"seq": viewer.seq, "version": self._version, "snapshot": self._snapshot_number}
-        first = [Message(viewer.seq, HELLO, told)]
-        if last_id is not None and not resumes:
-            first.append(Message(viewer.seq, RESET, {"seq": viewer.seq}))
+        viewer.waiting.clear()
+        # A page that shows another snapshot was made before, and does not know what has changed since.
+        content = {"seq": self._seq, "version": self._version, "snapshot": self._snapshot_number}
+        first = [Message(self._seq, HELLO, content)]
+        if last_id is not None and last_id != f"{self.boot}-{self._seq}":
+            first.append(Message(self._seq, RESET, {"seq": self._seq}))
         return viewer, first
 
     def _make_room(self, client: str) -> bool:
@@ -237,25 +212,12 @@ class EventHub:
         return True
 
     def leave(self, viewer: Viewer) -> None:
-        """The viewer is gone; it may have been dropped already."""
-        viewer.end()
+        """The viewer has left, or is dropped; both may happen."""
+        viewer.ended = True
+        viewer.woken.set()
         self._viewers.pop(viewer, None)
         if not self._viewers:
             self._someone.clear()
-
-    async def messages(self, viewer: Viewer) -> AsyncIterator[Message]:
-        """What follows for a viewer, until it is dropped or the hub stops."""
-        while True:
-            missing = self._log.missing(viewer.seq)
-            if viewer.ended or missing is None:
-                return
-            if missing:
-                message = self._log.get(viewer.seq + 1)
-                yield message
-                viewer.seq = message.seq
-            else:
-                viewer.woken.clear()
-                await viewer.woken.wait()
 
     def stop(self) -> None:
         """End all streams. Call in the event loop."""
@@ -267,8 +229,8 @@ class EventHub:
         """Look at the snapshots for as long as there are viewers; ends when it is cancelled."""
         while True:
             await self._someone.wait()
-            # A snapshot that is made before something may be told of it would be old then.
-            await asyncio.sleep(max(0.0, self._tell_at() - READ_SECONDS - self._clock()))
+            # A snapshot that is made before viewers may be notified would be old then.
+            await asyncio.sleep(max(0.0, self._changes_at + CHANGES_SECONDS - READ_SECONDS - self._clock()))
             with Guard(log, "Error while looking for events; trying again in %g s", LOOK_AGAIN_SECONDS) as looked:
                 await anyio.to_thread.run_sync(self._snapshots.refresh, limiter=self._thread)
                 await asyncio.sleep(READ_SECONDS)
@@ -276,78 +238,55 @@ class EventHub:
             await asyncio.sleep(LOOK_AGAIN_SECONDS if looked.error else LOOK_SECONDS - READ_SECONDS)
 
     async def look(self) -> None:
-        """Make messages of what changed since the last look, wake the viewers, and drop those far behind."""
+        """Make messages of what changed since the last look, for all viewers, and drop those far behind."""
         async with self._looking:
-            work = partial(_snapshot, self._snapshots, self._clock() >= self._tell_at())
-            snapshot, changes = await anyio.to_thread.run_sync(work, limiter=self._thread)
+            may_notify = self._clock() >= self._changes_at + CHANGES_SECONDS
+            snapshot, changes = await anyio.to_thread.run_sync(self._shown, may_notify, limiter=self._thread)
             self._snapshot_number = snapshot.number
-            before = self._log.seq
-            for name, data in of_changes(changes):
+            for kind, ids in sorted(changes.items()):
                 self._changes_at = self._clock()
-                self._log.add(name, data)
+                known = ids != ANY
+                self._add(kind, {"count": len(ids) if known else None, "ids": sorted(ids)[:MOST_IDS] if known else []})
             self._add_events(snapshot)
-        if self._log.seq == before:
-            return
         for viewer in list(self._viewers):
-            viewer.woken.set()
-            if self._log.seq - viewer.seq > MOST_BEHIND:
-                log.info("A viewer of events is dropped: it is %d messages behind", self._log.seq - viewer.seq)
+            if len(viewer.waiting) > MOST_BEHIND:
+                log.info("A viewer of events is dropped: it is %d messages behind", len(viewer.waiting))
                 self.leave(viewer)
 
-    def _tell_at(self) -> float:
-        """When viewers may be told of changes again."""
-        return self._changes_at + CHANGES_SECONDS
+    def _shown(self, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
+        """The latest snapshot and what it has that those before had not."""
+        snapshot = self._snapshots.latest(FRESH_SECONDS)
+        return snapshot, self._snapshots.take_changes() if with_changes else {}
 
     def _add_events(self, snapshot: WebSnapshot) -> None:
         if self._new_events is None:
             self._new_events = NewEvents(snapshot.observed.now)
         events = self._new_events.take(snapshot.launchers)
         if events is None:
-            self._log.add(RESET, {})
+            self._add(RESET, {})
         for event in events or ():
-            self._log.add(EVENT, event.to_dict())
+            self._add(EVENT, event.to_dict())
 
-    def _number(self, last_id: str) -> int | None:
-        """The number in an id of ours; None = it is none."""
-        boot, _, number = last_id.partition("-")
-        valid = boot == self.boot and number.isascii() and number.isdigit() and len(number) < 20
-        return int(number) if valid else None
-
-
-def _snapshot(snapshots: SnapshotMaker, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
-    """The latest snapshot and what it has that those before had not."""
-    snapshot = snapshots.latest(FRESH_SECONDS)
-    return snapshot, snapshots.take_changes() if with_changes else {}
+    def _add(self, name: str, data: Mapping[str, Any]) -> None:
+        self._seq += 1
+        message = Message(self._seq, name, {"seq": self._seq, **data})
+        for viewer in self._viewers:
+            viewer.waiting.append(message)
+            viewer.woken.set()
 
 
-@asynccontextmanager
-async def running(hub: EventHub) -> AsyncIterator[None]:
-    """A task that runs the hub meanwhile."""
-    task: asyncio.Task[Any] = asyncio.create_task(hub.run(), name="EventHub")
-    try:
-        yield
-    finally:
-        hub.stop()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-# Messages of the stream of events: what changed between two snapshots, and the last ones of them by number.
+# Messages of the stream of events.
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
 MOST_IDS: Final = 50
-#: Events that are told one by one; more of them at a time cause a `RESET`.
+#: Events that are sent one by one; more of them at a time cause a `RESET`.
 MOST_EVENTS: Final = 200
-#: Launchers that went whose last events are remembered, so that nothing is told again when they come back.
-MOST_GONE: Final = 200
+#: Launchers that ended whose last events are remembered, so that nothing is sent again when they come back.
+MOST_ENDED: Final = 200
 
 HELLO: Final = "hello"
 EVENT: Final = "event"
 RESET: Final = "reset"
-
-#: Name and content of a message.
-Told = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -363,45 +302,13 @@ class Message:
     data: Mapping[str, Any]
 
     @cached_property
-    def text(self) -> bytes:
-        """Name and content as a Server-Sent Event without its id; made once for all viewers."""
-        return ServerSentEvent(to_json(self.data).decode(), event=self.name).encode()
+    def _text(self) -> bytes:
+        """Name and content, without the id; made once for all viewers. A JSON text has one line."""
+        return b"event: %s\r\ndata: %s\r\n\r\n" % (self.name.encode(), to_json(self.data))
 
-
-class MessageLog:
-    """The last messages. For one thread.
-
-    :param size: how many are kept; older ones are forgotten.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._messages: deque[Message] = deque(maxlen=size)
-        #: Number of the last message; 0 = there was none.
-        self.seq = 0
-
-    def add(self, name: str, data: Mapping[str, Any]) -> None:
-        self.seq += 1
-        self._messages.append(Message(self.seq, name, {"seq": self.seq, **data}))
-
-    def missing(self, seq: int) -> int | None:
-        """How many messages came after that number; None = some of them are forgotten, or it is to come."""
-        count = self.seq - seq
-        return count if 0 <= count <= len(self._messages) else None
-
-    def get(self, seq: int) -> Message:
-        """The message with that number, which is kept."""
-        return self._messages[seq - self.seq - 1]
-
-
-def of_changes(changes: Mapping[RecordKind, Set[str]]) -> Iterator[Told]:
-    """One message for each kind of records of which something changed.
-
-    :param changes: the ids that are known; '' = any may have changed.
-    """
-    for kind, ids in sorted(changes.items()):
-        any_of_them = "" in ids
-        shown = [] if any_of_them else sorted(ids)[:MOST_IDS]
-        yield kind.value, {"count": None if any_of_them else len(ids), "ids": shown}
+    def encoded(self, boot: str) -> bytes:
+        """A Server-Sent Event. ``boot``: of the hub."""
+        return b"id: %s-%d\r\n%s" % (boot.encode(), self.seq, self._text)
 
 
 class NewEvents:
@@ -412,26 +319,26 @@ class NewEvents:
 
     def __init__(self, since: float) -> None:
         self._since = since
-        #: Host and process of each launcher -> the events that it told last.
-        self._told: dict[tuple[str, int], frozenset[Event]] = {}
+        #: Host and process of each launcher -> the events that it reported last.
+        self._known: dict[tuple[str, int], frozenset[Event]] = {}
 
     def take(self, launchers: Sequence[LauncherStatus]) -> Sequence[Event] | None:
-        """The new events of all launchers, the oldest first; None = some were lost, or there are too many to tell."""
+        """The new events of all launchers, the oldest first; None = some were lost, or there are too many to send."""
         found: list[Event] = []
         complete = True
         for launcher in launchers:
             key = launcher.host, launcher.pid
-            before = self._told.pop(key, None)
+            before = self._known.pop(key, None)
             now = frozenset(launcher.events)
-            self._told[key] = now
+            self._known[key] = now
             if before is None:
                 found += [event for event in launcher.events if event.at >= self._since]
             elif now != before:
                 found += [event for event in launcher.events if event not in before]
                 complete = complete and not _overrun(before, now, launcher)
         # Those seen last are at the end.
-        for key in list(self._told)[: max(0, len(self._told) - len(launchers) - MOST_GONE)]:
-            del self._told[key]
+        for key in list(self._known)[: max(0, len(self._known) - len(launchers) - MOST_ENDED)]:
+            del self._known[key]
         if not complete or len(found) > MOST_EVENTS:
             return None
         return sorted(found, key=lambda event: event.at)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,6 @@ log = logging.getLogger("nodepool.web.auth")
 MOST_BYTES: Final = 16 * 1024
 #: Tokens are checked in so many threads at most, for each limiter of `Tokens`.
 THREADS: Final = 2
-#: Lines about refused tokens within a minute; more are not logged.
-MOST_REFUSALS: Final = 30
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
@@ -154,7 +151,6 @@ class Tokens:
         self._threads = CapacityLimiter(THREADS)
         self._provider_threads = CapacityLimiter(THREADS)
         self.login_threads = CapacityLimiter(THREADS)
-        self._refusals: deque[float] = deque(maxlen=MOST_REFUSALS)
 
     async def checked(self, token: str) -> User:
         """`user` for an event loop, in threads of its own. A refusal is logged."""
@@ -162,15 +158,8 @@ class Tokens:
         try:
             return await run_sync(self.user, token, limiter=limiter)
         except BadTokenError as error:
-            self.log_refusal("token", error)
+            log.info("Refused a token: %s", error)
             raise
-
-    def log_refusal(self, what: str, error: Exception) -> None:
-        """A line for the log, unless there were many within a minute: any client can cause them. Any thread."""
-        now = self._now()
-        if len(self._refusals) < MOST_REFUSALS or not 0 <= now - self._refusals[0] < 60:
-            self._refusals.append(now)
-            log.info("Refused a %s: %s", what, error)
 
     def _may_ask_provider(self, token: str) -> bool:
         """Does a token say that an OpenID Connect provider made it? Does not block."""

@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from nodepool.clock import wall_time
 from nodepool.listing.table import duration
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web.answers import ApiProblem, own_address, problem_response
+from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.changes import MOST_TEXT, Actions, Wish
 from nodepool.web.logins import user_of
 from nodepool.web.snapshot import SnapshotMaker
@@ -62,7 +62,7 @@ def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
     def image(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         name, what = path["name"], path["what"]
         if name not in snapshots.latest().images.images:
-            raise ApiProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
+            raise WebProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
         if what == "build":
             actions.build(name, wish)
         else:
@@ -83,15 +83,12 @@ def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
 
 def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, reason_needed: bool = True) -> Route:
     async def answer(request: Request) -> Response:
-        try:
-            _check_path(request.path_params)
-            body = await read_body(request)
-            if is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
-                raise ApiProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
-            wish = _wish(request, body, reason_needed=reason_needed)
-            done = await run_sync(change, request.path_params, body, wish, limiter=threads)
-        except ApiProblem as problem:
-            return problem_response(problem.status, problem.detail)
+        _check_path(request.path_params)
+        body = await read_body(request)
+        if is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
+            raise WebProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
+        wish = _wish(request, body, reason_needed=reason_needed)
+        done = await run_sync(change, request.path_params, body, wish, limiter=threads)
         back = body.get("back")
         if isinstance(back, str) and back:
             return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
@@ -110,27 +107,27 @@ def _takes_much(path: str, body: Mapping[str, Any]) -> bool:
 
 def _check_path(given: Mapping[str, str]) -> None:
     if given.get("kind", "pool") not in MODES:
-        raise ApiProblem(HTTPStatus.NOT_FOUND, f"The kind must be one of: {', '.join(MODES)}.")
+        raise WebProblem(HTTPStatus.NOT_FOUND, f"The kind must be one of: {', '.join(MODES)}.")
     if given.get("what", "build") not in ("build", "pause", "unpause"):
-        raise ApiProblem(HTTPStatus.NOT_FOUND, "An image has: build, pause, unpause.")
+        raise WebProblem(HTTPStatus.NOT_FOUND, "An image has: build, pause, unpause.")
     if "id" in given and not (given["id"].isascii() and given["id"].isdecimal() and len(given["id"]) <= 20):
-        raise ApiProblem(HTTPStatus.NOT_FOUND, "The id of a node is a number.")
+        raise WebProblem(HTTPStatus.NOT_FOUND, "The id of a node is a number.")
     name = given.get("name", "x")
     if not name.isprintable() or name in ("", ".", "..") or len(name) > MOST_TEXT:
-        raise ApiProblem(HTTPStatus.NOT_FOUND, "There is nothing of this name.")
+        raise WebProblem(HTTPStatus.NOT_FOUND, "There is nothing of this name.")
 
 
 def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> Wish:
-    """Who asks and why. Raises ApiProblem."""
+    """Who asks and why. Raises WebProblem."""
     user = user_of(request)
     if user is None:
-        raise ApiProblem(HTTPStatus.UNAUTHORIZED, "Changes need a token of an operator.")
+        raise WebProblem(HTTPStatus.UNAUTHORIZED, "Changes need a token of an operator.")
     reason = body.get("reason") or ""
     if not isinstance(reason, str) or len(reason) > MOST_TEXT:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"reason must be a text of at most {MOST_TEXT} characters.")
+        raise WebProblem(HTTPStatus.BAD_REQUEST, f"reason must be a text of at most {MOST_TEXT} characters.")
     reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
     if reason_needed and not reason:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
+        raise WebProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
 
 
@@ -144,9 +141,9 @@ def _until(given: Any, now: float) -> float | None:
     try:
         until = float(given) if isinstance(given, (int, float)) else now + duration(str(given)[:50])
     except (ValueError, OverflowError) as error:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"until: {error}") from None
+        raise WebProblem(HTTPStatus.BAD_REQUEST, f"until: {error}") from None
     if isinstance(given, bool) or not math.isfinite(until) or until <= now:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "until must be later than now: seconds since the epoch, or e.g. 8h.")
+        raise WebProblem(HTTPStatus.BAD_REQUEST, "until must be later than now: seconds since the epoch, or e.g. 8h.")
     return until
 
 
@@ -162,7 +159,7 @@ JSON: Final = "application/json"
 async def read_body(request: Request) -> dict[str, Any]:
     """The fields of a form, which are texts, or the members of a JSON object.
 
-    :raises ApiProblem: it is neither, or too long.
+    :raises WebProblem: it is neither, or too long.
     """
     kind = _kind(request)
     body = await _read(request)
@@ -170,15 +167,15 @@ async def read_body(request: Request) -> dict[str, Any]:
         try:
             return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
         except ValueError:
-            raise ApiProblem(HTTPStatus.BAD_REQUEST, f"At most {MOST_FIELDS} fields are read.") from None
+            raise WebProblem(HTTPStatus.BAD_REQUEST, f"At most {MOST_FIELDS} fields are read.") from None
     if kind not in (JSON, ""):
-        raise ApiProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be {JSON} or {FORM}.")
+        raise WebProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be {JSON} or {FORM}.")
     try:
         found = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"The body is no JSON: {error}.") from None
+        raise WebProblem(HTTPStatus.BAD_REQUEST, f"The body is no JSON: {error}.") from None
     if not isinstance(found, dict):
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
+        raise WebProblem(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
     return found
 
 
@@ -197,7 +194,7 @@ async def _read(request: Request) -> bytes:
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BYTES:
-                raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES} bytes are read.")
+                raise WebProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES} bytes are read.")
     except ClientDisconnect:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body is not complete.") from None
+        raise WebProblem(HTTPStatus.BAD_REQUEST, "The body is not complete.") from None
     return body

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from nodepool.metrics import catalog
-from nodepool.metrics.prometheus import VIEWS
 from nodepool.metrics.registry import Metric, MetricKind
 
 DIRECTIVE: Final = re.compile(r"^\.\. metrics::((?:\s+[A-Z_]+)*)\n", re.MULTILINE)
@@ -28,13 +27,13 @@ def expand(text: str) -> str:
 
 def statsd_names(metric: Metric) -> Sequence[str]:
     """The names under which statsd gets it, with ``<label>`` for the value of a label."""
-    return () if metric.statsd is None else metric.statsd(*(f"<{label}>" for label in metric.labels))
+    return metric.series(*(f"<{label}>" for label in metric.labels)).statsd_names()
 
 
 def prometheus_names(metric: Metric) -> list[str]:
     """The names at ``/metrics``, without what each histogram has."""
-    if metric in VIEWS:
-        return [name for view in VIEWS[metric] for name in (view.name, f"{view.name}_timer")]
+    if metric.views:
+        return [name for view in metric.views for name in (view, f"{view}_timer")]
     return [f"{metric.name}_total" if metric.kind is MetricKind.COUNTER else metric.name]
 
 
@@ -52,7 +51,7 @@ def _table(names: Sequence[str]) -> Iterator[str]:
             yield from _row(_lines(statsd_names(metric)), kind, _lines(prometheus_names(metric)), meaning(metric))
         return
     yield from _head("35 25 10 30", "Metric", "Labels", "Type", "Meaning")
-    for metric in (one for one in (*catalog.ALL, *catalog.COMPUTED) if one.statsd is None):
+    for metric in (one for one in catalog.ALL if not statsd_names(one)):
         labels = ", ".join(f"``{label}``" for label in metric.labels) or "none"
         yield from _row(_lines(prometheus_names(metric)), labels, _PROMETHEUS[metric.kind], meaning(metric))
 

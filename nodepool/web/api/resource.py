@@ -8,19 +8,17 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.paging import BadCursor, Order, part_of
+from nodepool.listing.nodes import matches
 from nodepool.listing.table import Table, UnknownColumn, selected
-from nodepool.model.config_keys import did_you_mean
 from nodepool.plan.explained import Explained
-from nodepool.web.answers import CURSOR, FIELDS, OF_LISTS, SORT, ApiProblem, Parameter, Query
+from nodepool.web.answers import WebProblem
+from nodepool.web.query import CURSOR, FIELDS, OF_LISTS, PROVIDER, Order, Parameter, Query, part_of
 
 if TYPE_CHECKING:
+    from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
-
-#: Part of the path that names the record.
-NAME: Final = "name"
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class ApiResource:
     """One path.
 
     :param path: below ``/api/v1``; ``{name}`` is the id or name of a record, and may have ``/`` in it at the end.
-    :param answer: makes the JSON object from the snapshot and the query, beside `MOMENT`. Raises ApiProblem.
+    :param answer: makes the JSON object from the snapshot and the query, beside `OF_EVERY_ANSWER`. Raises WebProblem.
     :param schema: of that object.
     :param parameters: of the query.
     """
@@ -42,14 +40,14 @@ class ApiResource:
     @property
     def has_name(self) -> bool:
         """Does the path name a record?"""
-        return f"{{{NAME}" in self.path
+        return "{name" in self.path
 
 
 @dataclass(frozen=True)
 class Records:
     """Records of a list, of which a part is shown.
 
-    :param orders: key of a field -> what records are sorted by.
+    :param orders: key of a field -> what records are sorted by. ``default``: the key, if none is asked for.
     :param table: makes rows of some of them; called for those that are shown.
     """
 
@@ -60,39 +58,78 @@ class Records:
     table: Callable[[Sequence[Any]], Table]
 
 
-#: The snapshot and the query -> what is wanted.
-Look = Callable[["WebSnapshot", Query], Records]
-
-
 def list_resource(
-    path: str, summary: str, look: Look, properties: Mapping[str, Any], parameters: Sequence[Parameter] = ()
+    path: str,
+    summary: str,
+    look: Callable[[WebSnapshot, Query], Records],
+    properties: Mapping[str, Any],
+    parameters: Sequence[Parameter] = (),
 ) -> ApiResource:
     """A list that can be sorted, shown in parts, and with some fields.
 
+    :param look: finds the records that a query wants.
     :param properties: of an item, by key.
     """
 
     def answer(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-        return _list(look(snapshot, query), query)
+        found = look(snapshot, query)
+        key, descending = query.order(found.orders, found.default)
+        order = Order(found.orders[key], found.identity, descending)
+        some, cursor = part_of(found.records, order, query.limit, query.text(CURSOR.name))
+        table = found.table(some)
+        if query.fields:
+            try:
+                table = selected(table, query.fields)
+            except UnknownColumn as error:
+                raise WebProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
+        return {"total": len(found.records), "next": cursor, "items": objects_of(table)}
 
     return ApiResource(path, summary, answer, page(properties), (*parameters, *OF_LISTS))
 
 
-def of_table(table: Table, identity: Sequence[str], default: str | None = None) -> Records:
-    """The rows of a table that is small enough to be made as a whole.
+def table_resource(
+    path: str,
+    summary: str,
+    make: Callable[[WebSnapshot], Table],
+    identity: Sequence[str],
+    properties: Mapping[str, Any],
+    filters: Mapping[Parameter, str],
+) -> ApiResource:
+    """A list of which the table is small enough to be made as a whole.
 
-    :param identity: keys of the columns that tell rows apart.
-    :param default: what it is sorted by if nobody asks; None = as ``identity``.
+    :param identity: keys of the columns that distinguish rows; by default it is sorted by the first.
+    :param filters: parameter -> key of the column that it looks at. Providers are those of the pools in the column.
     """
-    numbers = {column.key: number for number, column in enumerate(table.columns)}
-    parts = [numbers[key] for key in identity]
-    return Records(
-        table.rows,
-        {key: itemgetter(number) for key, number in numbers.items()},
-        lambda row: "\0".join(str(row[number]) for number in parts),
-        default or identity[0],
-        lambda rows: replace(table, rows=rows),
-    )
+
+    def look(snapshot: WebSnapshot, query: Query) -> Records:
+        table = make(snapshot)
+        keys, rows = [column.key for column in table.columns], table.rows
+        for parameter, key in filters.items():
+            number = keys.index(key)
+            if wanted := query.names(parameter):
+                rows = [row for row in rows if matches(wanted, _compared(parameter, row[number], snapshot.observed))]
+        return of_table(replace(table, rows=rows), identity)
+
+    return list_resource(path, summary, look, properties, tuple(filters))
+
+
+def _compared(parameter: Parameter, value: Any, seen: Observed) -> list[str]:
+    """What a filter looks at in a cell."""
+    found = value if isinstance(value, list) else [value]
+    if parameter is PROVIDER:
+        return [seen.provider_of(pool) for pool in found]
+    # Of a state with the number of launchers behind it, the state.
+    return [text.partition(" (")[0] for text in found] if parameter.name == "state" else found
+
+
+def of_table(table: Table, identity: Sequence[str]) -> Records:
+    """The rows of a table. Arguments as for `table_resource`."""
+    orders = {column.key: itemgetter(number) for number, column in enumerate(table.columns)}
+
+    def name(row: Sequence[Any]) -> str:
+        return "\0".join(str(orders[key](row)) for key in identity)
+
+    return Records(table.rows, orders, name, identity[0], lambda rows: replace(table, rows=rows))
 
 
 def objects_of(table: Table) -> list[dict[str, Any]]:
@@ -101,56 +138,46 @@ def objects_of(table: Table) -> list[dict[str, Any]]:
     return [dict(zip(keys, row, strict=True)) for row in table.rows]
 
 
-def _list(found: Records, query: Query) -> dict[str, Any]:
-    asked = query.given.get(SORT.name, found.default)
-    key = asked.removeprefix("-")
-    if key not in found.orders:
-        there_are = f"there are: {', '.join(found.orders)}"
-        raise ApiProblem(400, f"This list cannot be sorted by {key!r}{did_you_mean(key, found.orders)}; {there_are}.")
-    order = Order(found.orders[key], found.identity, asked.startswith("-"))
-    try:
-        part = part_of(found.records, order, query.limit, query.given.get(CURSOR.name))
-    except BadCursor as error:
-        raise ApiProblem(400, f"The parameter {CURSOR.name!r} cannot be understood: {error}.") from None
-    table = found.table(part.records)
-    if query.fields:
-        try:
-            table = selected(table, query.fields)
-        except UnknownColumn as error:
-            raise ApiProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
-    return {"total": len(found.records), "next": part.cursor, "items": objects_of(table)}
-
-
 # JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.
 
 Schema = Mapping[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
-OPTIONAL_TEXT: Final[Schema] = {"type": ["string", "null"]}
-TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
-COUNT: Final[Schema] = {"type": "integer"}
-OPTIONAL_COUNT: Final[Schema] = {"type": ["integer", "null"]}
-NUMBER: Final[Schema] = {"type": "number"}
-OPTIONAL_NUMBER: Final[Schema] = {"type": ["number", "null"]}
-FLAG: Final[Schema] = {"type": "boolean"}
-#: What other programs stored.
-ANYTHING: Final[Schema] = {}
-MOMENT: Final[Schema] = {"type": "number", "description": "seconds since the epoch"}
-OPTIONAL_MOMENT: Final[Schema] = {"type": ["number", "null"], "description": "seconds since the epoch"}
-OPTIONAL_SECONDS: Final[Schema] = {"type": ["number", "null"], "description": "seconds, as of `now`"}
-OPTIONAL_TEXTS: Final[Schema] = {"type": ["array", "null"], "items": TEXT}
+#: Names of types in `properties`.
+_TYPES: Final[Mapping[str, Schema]] = {
+    "text": TEXT,
+    "texts": {"type": "array", "items": TEXT},
+    "count": {"type": "integer"},
+    "number": {"type": "number"},
+    "flag": {"type": "boolean"},
+    "moment": {"type": "number", "description": "seconds since the epoch"},
+    "seconds": {"type": "number", "description": "seconds, as of `now`"},
+    #: What other programs stored.
+    "any": {},
+}
+
+
+def properties(types: str, **descriptions: str) -> dict[str, Any]:
+    """The properties of an object, in their order.
+
+    :param types: ``NAME:TYPE`` of each, with `_TYPES`; ``?`` behind the type: or null.
+    :param descriptions: of some of them.
+    """
+    found: dict[str, Any] = {}
+    for name, _, kind in (one.partition(":") for one in types.split()):
+        schema = _TYPES[kind.rstrip("?")]
+        found[name] = {**schema, "type": [schema["type"], "null"]} if kind.endswith("?") else dict(schema)
+        if name in descriptions:
+            found[name]["description"] = descriptions[name]
+    return found
+
 
 #: What every answer has beside its content.
-OF_EVERY_ANSWER: Final[Mapping[str, Schema]] = {
-    "now": {
-        "type": "number",
-        "description": "when the answer was true, in seconds since the epoch; ages are as of then",
-    },
-    "complete": {
-        "type": "boolean",
-        "description": "false: not all that ZooKeeper has is known, because the daemon starts or is not connected",
-    },
-}
+OF_EVERY_ANSWER: Final = properties(
+    "now:number complete:flag",
+    now="when the answer was true, in seconds since the epoch; ages are as of then",
+    complete="false: not all that ZooKeeper has is known, because the daemon starts or is not connected",
+)
 
 
 def thing(properties: Mapping[str, Schema], *, all_required: bool = True) -> dict[str, Any]:
@@ -163,46 +190,40 @@ def array(items: Schema) -> dict[str, Any]:
     return {"type": "array", "items": dict(items)}
 
 
-def page(properties: Mapping[str, Schema]) -> dict[str, Any]:
+def page(items: Mapping[str, Schema]) -> dict[str, Any]:
     """A part of a list; ``fields`` may leave properties of its items out."""
-    return thing(
-        {
-            "total": {"type": "integer", "description": "items of the whole list"},
-            "next": {"type": ["string", "null"], "description": "`cursor` of the next part; null: there is none"},
-            "items": array(thing(properties, all_required=False)),
-        }
+    parts = properties(
+        "total:count next:text?",
+        total="items of the whole list",
+        next="`cursor` of the next part; null: there is none",
     )
+    return thing({**parts, "items": array(thing(items, all_required=False))})
+
+
+def extended(schema: Schema, before: Mapping[str, Schema], after: Mapping[str, Schema]) -> dict[str, Any]:
+    """A schema of an object with more properties, all of them required."""
+    known = {**before, **schema["properties"], **after}
+    return {**schema, "properties": known, "required": [*before, *schema["required"], *after]}
 
 
 def whole(schema: Schema) -> dict[str, Any]:
     """A schema of an object, with what every answer has."""
-    return {
-        **schema,
-        "properties": {**OF_EVERY_ANSWER, **schema["properties"]},
-        "required": [*OF_EVERY_ANSWER, *schema["required"]],
-    }
+    return extended(schema, OF_EVERY_ANSWER, {})
+
+
+def explained(answer: type[Explained], *kinds: str, **more: Schema) -> dict[str, Any]:
+    """Of an answer of ``nodepool explain``.
+
+    :param kinds: other kinds of subjects that it is about, beside its own.
+    :param more: further properties.
+    """
+    return extended(of_dataclass(answer), {"kind": {"enum": [answer.kind, *kinds]}}, more)
 
 
 def of_dataclass(kind: type) -> dict[str, Any]:
     """The schema of a dataclass as `dataclasses.asdict` makes an object of it."""
     hints = typing.get_type_hints(kind)
-    return thing(
-        {
-            one.name: _of_hint(hints[one.name])
-            for one in fields(kind)
-            if typing.get_origin(hints[one.name]) is not ClassVar
-        }
-    )
-
-
-def explained(answer: type[Explained], *kinds: str) -> dict[str, Any]:
-    """Of an answer of ``nodepool explain``.
-
-    :param kinds: other kinds of subjects that it is about, beside its own.
-    """
-    schema = of_dataclass(answer)
-    properties = {"kind": {"enum": [answer.kind, *kinds]}, **schema["properties"]}
-    return {**schema, "properties": properties, "required": list(properties)}
+    return thing({one.name: _of_hint(hints[one.name]) for one in fields(kind)})
 
 
 _SIMPLE: Final[Mapping[Any, str]] = {

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each path of the API answers, path by path."""
+"""What each path of the API answers (`all_resources`), and how; last the properties of what is in the lists."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
-from nodepool.listing.nodes import ALLOCATED, NodeFacts, host_table, matches, node_status, node_table
+from nodepool.listing.nodes import NodeFacts, matches, node_status, node_table
 from nodepool.listing.overview import as_object, overview
-from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview, provider_table, tenant_limits, tenant_table
-from nodepool.listing.records import event_table, is_about, launcher_table
+from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
+from nodepool.listing.records import event_table, is_about
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
@@ -22,173 +21,142 @@ from nodepool.model.image import ImagesView
 from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
-from nodepool.plan.pool_summary import STATES, summarize
-from nodepool.web.answers import (
+from nodepool.plan.pool_summary import STATES
+from nodepool.web.answers import WebProblem, zuul_links
+from nodepool.web.api.resource import (
+    TEXT,
+    ApiResource,
+    Records,
+    array,
+    explained,
+    list_resource,
+    objects_of,
+    of_table,
+    properties,
+    table_resource,
+    thing,
+)
+from nodepool.web.query import (
+    IMAGE,
     LABEL,
+    NODE_STATE,
     OLDER_THAN,
     POOL,
     PROVIDER,
+    REQUEST_STATE,
     SINCE,
     SUBJECT,
     TENANT,
-    ApiProblem,
-    Parameter,
     Query,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
     state,
-    zuul_links,
 )
-from nodepool.web.api import resource
-from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, objects_of, of_table
-from nodepool.web.snapshot import WaitSummary
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.web.snapshot import WebSnapshot
 
-_STATE: Final = state((*states.NODE_STATES, ALLOCATED))
-_PROPERTIES: Final = {
-    "id": resource.TEXT,
-    "provider": resource.OPTIONAL_TEXT,
-    "label": resource.TEXTS,
-    "server_id": resource.ANYTHING,
-    "public_ipv4": resource.OPTIONAL_TEXT,
-    "ipv6": resource.OPTIONAL_TEXT,
-    "state": resource.TEXT,
-    "age": {**resource.OPTIONAL_TEXT, "description": "in its state, as `DD:HH:MM:SS`"},
-    "locked": {"enum": ["locked", "unlocked"]},
-    "pool": resource.OPTIONAL_TEXT,
-    "hostname": resource.OPTIONAL_TEXT,
-    "private_ipv4": resource.OPTIONAL_TEXT,
-    "AZ": resource.OPTIONAL_TEXT,
-    "username": resource.OPTIONAL_TEXT,
-    "connection_port": {"type": ["integer", "string"], "description": "`redacted` if it is no number"},
-    "launcher": resource.OPTIONAL_TEXT,
-    "allocated_to": {**resource.OPTIONAL_TEXT, "description": "id of the request"},
-    "hold_job": resource.ANYTHING,
-    "comment": resource.ANYTHING,
-    "user_data": resource.ANYTHING,
-    "driver_data": resource.ANYTHING,
-    "status": {**resource.TEXT, "description": "as `state`; `allocated`: it is ready, and a request has it"},
-    "created_time": resource.OPTIONAL_MOMENT,
-    "state_time": resource.OPTIONAL_MOMENT,
-    "age_seconds": resource.OPTIONAL_SECONDS,
-    "tenant": resource.OPTIONAL_TEXT,
-    "project": resource.OPTIONAL_TEXT,
-    "pipeline": resource.OPTIONAL_TEXT,
-    "job": resource.OPTIONAL_TEXT,
-    "event_id": resource.OPTIONAL_TEXT,
-    "locked_by": {**resource.OPTIONAL_TEXT, "description": "who has the lock; only for one node, in a list it is null"},
-    "hold_by": resource.OPTIONAL_TEXT,
-    "hold_reason": resource.ANYTHING,
-    "hold_until": resource.OPTIONAL_MOMENT,
-}
 
+def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
+    """In the order of their description.
 
-def node_resources() -> list[ApiResource]:
+    :param zuul_url: where Zuul's pages are, for links.
+    """
+    links = {**thing(properties("buildset:text status:text"), all_required=False), "description": "pages of Zuul"}
     return [
-        list_resource("/nodes", "Nodes", _nodes, _PROPERTIES, (_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
-        ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, resource.thing(_PROPERTIES)),
-        ApiResource(
-            f"/nodes/{{{NAME}}}/explain",
-            "For whom a node is, and what is done with it, as `nodepool explain` tells it",
-            _explain,
-            resource.explained(ExplainedNode),
+        ApiResource("/summary", "What `nodepool status` tells", _summary, _SUMMARY),
+        list_resource(
+            "/requests", "Node requests", _requests, _REQUEST, (REQUEST_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN)
         ),
+        ApiResource("/requests/{name}", "One node request", _request, thing(_REQUEST)),
+        ApiResource(
+            "/requests/{name}/explain",
+            "Why a request waits or failed, and what would help, as `nodepool explain` tells it",
+            partial(_explain_request, zuul_url),
+            explained(ExplainedRequest, links=links),
+        ),
+        list_resource("/nodes", "Nodes", _nodes, _NODE, (NODE_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
+        ApiResource("/nodes/{name}", "One node", _node, thing(_NODE)),
+        ApiResource(
+            "/nodes/{name}/explain",
+            "For whom a node is, and what is done with it, as `nodepool explain` tells it",
+            lambda snapshot, query: explain_node(_found_node(snapshot, query), snapshot.observed).to_dict(),
+            explained(ExplainedNode),
+        ),
+        table_resource(
+            "/providers",
+            "Pools of providers",
+            all_providers,
+            ("pool", "state", "launchers"),
+            _PROVIDER,
+            {state((*STATES, NOT_SERVED)): "state", PROVIDER: "pool"},
+        ),
+        ApiResource(
+            "/providers/{name:path}",
+            "One provider, or one pool of it (`PROVIDER/POOL`), as `nodepool explain` tells it",
+            _provider,
+            explained(ExplainedProvider, "pool"),
+        ),
+        table_resource(
+            "/hosts",
+            "Static hosts",
+            all_hosts,
+            ("host", "pool"),
+            _HOST,
+            {state(("up", "down", "quarantined", "not checked")): "state", PROVIDER: "pool"},
+        ),
+        table_resource(
+            "/labels",
+            "Labels",
+            lambda snapshot: label_overview(snapshot.observed),
+            ("label",),
+            _LABEL,
+            {state((SERVED, NOT_SERVED)): "state", LABEL: "label", PROVIDER: "pools"},
+        ),
+        ApiResource(
+            "/labels/{name:path}",
+            "One label, as `nodepool explain` tells it",
+            _label,
+            explained(ExplainedLabel),
+        ),
+        table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), _LAUNCHER, {state(()): "state"}),
+        table_resource(
+            "/tenants",
+            "What tenants use of their limits",
+            all_tenants,
+            ("tenant", "resource"),
+            _TENANT,
+            {TENANT: "tenant"},
+        ),
+        list_resource("/images", "Images, their builds and uploads", _images, _IMAGE, (IMAGE, _IMAGE_STATE, PROVIDER)),
+        list_resource("/events", "What happened, the oldest first", _events, _EVENT, (SINCE, SUBJECT)),
     ]
 
 
-def _nodes(snapshot: WebSnapshot, query: Query) -> Records:
-    wanted, now = query.filter(_STATE), snapshot.observed.now
-    found = [node for node in snapshot.observed.nodes.values() if wanted.node(node, now)]
-    return Records(found, NODE_ORDERS, lambda node: str(node.key), "id", lambda nodes: _table(snapshot, nodes))
+# ``/summary``: what ``nodepool status`` shows, and how many nodes and requests are in each state.
 
 
-def _table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
+def _summary(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     seen = snapshot.observed
-    locked = {node.key for node in nodes if node.key in seen.locked}
-    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now, detail=True)
-
-
-def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    node, seen = _found(snapshot, query), snapshot.observed
-    locked = {node.key} & seen.locked
-    names = {key: name for key in locked if (name := snapshot.locker(key)) is not None}
-    [row] = objects_of(node_table([node], NodeFacts(locked, seen.requests, names), seen.now, detail=True))
-    return row
-
-
-def _explain(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    return explain_node(_found(snapshot, query), snapshot.observed).to_dict()
-
-
-def _found(snapshot: WebSnapshot, query: Query) -> Node:
-    node = snapshot.observed.nodes.get(query.path[NAME])
-    if node is None:
-        raise ApiProblem(404, f"There is no node {query.path[NAME]!r}.")
-    return node
+    return {
+        **as_object(overview(seen, snapshot.launchers, registered_launchers(seen.registered))),
+        "nodes": Counter(node_status(node) for node in seen.nodes.values()),
+        "requests": Counter(request.state for request in seen.requests.values()),
+    }
 
 
 # ``/requests``: the rows of ``nodepool request-list``, and why one waits.
 
-_REQUESTS_STATE: Final = state(states.REQUEST_STATES)
-_REQUESTS_PROPERTIES: Final = {
-    "id": resource.TEXT,
-    "relative_priority": resource.COUNT,
-    "state": resource.TEXT,
-    "requestor": resource.OPTIONAL_TEXT,
-    "node_types": {**resource.TEXTS, "description": "labels, one for each node"},
-    "nodes": {**resource.TEXTS, "description": "ids"},
-    "declined_by": {**resource.TEXTS, "description": "ids of pools"},
-    "event_id": resource.OPTIONAL_TEXT,
-    "created_time": resource.OPTIONAL_MOMENT,
-    "state_time": resource.OPTIONAL_MOMENT,
-    "age_seconds": resource.OPTIONAL_SECONDS,
-    "tenant": resource.OPTIONAL_TEXT,
-    "project": resource.OPTIONAL_TEXT,
-    "pipeline": resource.OPTIONAL_TEXT,
-    "job": resource.OPTIONAL_TEXT,
-    "provider": {**resource.OPTIONAL_TEXT, "description": "the only one that may serve it"},
-    "pool": {**resource.OPTIONAL_TEXT, "description": "`PROVIDER/POOL` that is nearest to serving it"},
-    "code": {**resource.OPTIONAL_TEXT, "description": "why it waits or failed"},
-    "reason": {**resource.OPTIONAL_TEXT, "description": "the same for people"},
-}
-_LINKS: Final = {"buildset": resource.TEXT, "status": resource.TEXT}
-
-
-def request_resources(zuul_url: str | None = None) -> list[ApiResource]:
-    """:param zuul_url: where Zuul's pages are, for links."""
-    explained = resource.explained(ExplainedRequest)
-    explained["properties"]["links"] = {**resource.thing(_LINKS, all_required=False), "description": "pages of Zuul"}
-    explained["required"].append("links")
-    return [
-        list_resource(
-            "/requests",
-            "Node requests",
-            _requests,
-            _REQUESTS_PROPERTIES,
-            (_REQUESTS_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN),
-        ),
-        ApiResource(f"/requests/{{{NAME}}}", "One node request", _request, resource.thing(_REQUESTS_PROPERTIES)),
-        ApiResource(
-            f"/requests/{{{NAME}}}/explain",
-            "Why a request waits or failed, and what would help, as `nodepool explain` tells it",
-            partial(_explain_request, zuul_url),
-            explained,
-        ),
-    ]
-
 
 def _requests(snapshot: WebSnapshot, query: Query) -> Records:
-    wanted, now = query.filter(_REQUESTS_STATE), snapshot.observed.now
+    wanted, now = query.filter(REQUEST_STATE), snapshot.observed.now
     found = [request for request in snapshot.observed.requests.values() if wanted.request(request, now)]
-    return Records(
-        found,
-        REQUEST_ORDERS,
-        lambda request: str(request.key),
-        "id",
-        lambda requests: _request_table(snapshot, requests),
-    )
+    table = partial(_request_table, snapshot)
+    return Records(found, REQUEST_ORDERS, lambda request: str(request.key), "id", table)
 
 
 def _request_table(snapshot: WebSnapshot, requests: Sequence[NodeRequest]) -> Table:
@@ -202,399 +170,238 @@ def _request(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
 
 def _explain_request(zuul_url: str | None, snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     request = _found_request(snapshot, query)
-    told = explain_request(request, snapshot.observed).to_dict()
-    return {**told, "links": zuul_links(request, zuul_url)}
+    answer = explain_request(request, snapshot.observed).to_dict()
+    return {**answer, "links": zuul_links(request, zuul_url)}
 
 
 def _found_request(snapshot: WebSnapshot, query: Query) -> NodeRequest:
-    request = snapshot.observed.requests.get(query.path[NAME])
+    request = snapshot.observed.requests.get(query.path["name"])
     if request is None:
-        raise ApiProblem(404, f"There is no request {query.path[NAME]!r}.")
+        raise WebProblem(404, f"There is no request {query.path['name']!r}.")
     return request
 
 
-# ``/labels``: who serves each label and who wants it.
-
-_LABELS_STATE: Final = state((SERVED, NOT_SERVED))
-_LABELS_PROPERTIES: Final = {
-    "label": resource.TEXT,
-    "state": {"enum": [SERVED, NOT_SERVED]},
-    "pools": {**resource.TEXTS, "description": "`PROVIDER/POOL` of those that have it"},
-    "nodes": resource.COUNT,
-    "ready": {**resource.COUNT, "description": "nodes that are ready and that nobody has"},
-    "waiting": {**resource.COUNT, "description": "requests"},
-    "oldest": {
-        **resource.OPTIONAL_MOMENT,
-        "description": "when the first of them was submitted, in seconds since the epoch",
-    },
-    "error": {**resource.OPTIONAL_TEXT, "description": "why pools cannot serve it"},
-}
+# ``/nodes``: the rows of ``nodepool list --detail``.
 
 
-def label_resources() -> list[ApiResource]:
-    return [
-        list_resource("/labels", "Labels", _labels, _LABELS_PROPERTIES, (_LABELS_STATE, LABEL, PROVIDER)),
-        ApiResource(
-            f"/labels/{{{NAME}:path}}",
-            "One label, as `nodepool explain` tells it",
-            _label,
-            _explained(),
-        ),
-    ]
+def _nodes(snapshot: WebSnapshot, query: Query) -> Records:
+    wanted, now = query.filter(NODE_STATE), snapshot.observed.now
+    found = [node for node in snapshot.observed.nodes.values() if wanted.node(node, now)]
+    return Records(found, NODE_ORDERS, lambda node: str(node.key), "id", partial(_node_table, snapshot))
 
 
-def _labels(snapshot: WebSnapshot, query: Query) -> Records:
-    states, labels, providers = query.names(_LABELS_STATE), query.names(LABEL), query.names(PROVIDER)
-    table = label_overview(snapshot.observed)
-    rows = [
-        row
-        for row in table.rows
-        if (not states or row[1] in states)
-        and matches(labels, [row[0]])
-        and matches(providers, [snapshot.observed.provider_of(pool) for pool in row[2]])
-    ]
-    return of_table(replace(table, rows=rows), ("label",))
+def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
+    seen = snapshot.observed
+    locked = {node.key for node in nodes if node.key in seen.locked}
+    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now, detail=True)
 
 
-def _label(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    seen, name = snapshot.observed, query.path[NAME]
-    if name not in seen.labels and not any(name in request.node_types for request in seen.requests.values()):
-        near = did_you_mean(name[:200], seen.labels)
-        raise ApiProblem(404, f"No pool has a label {name!r}, and no request wants it{near}.")
-    return {**explain_label(name, seen).to_dict(), "waits": asdict(snapshot.waits.of_label(name, seen.now))}
+def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+    return objects_of(_node_table(snapshot, [_found_node(snapshot, query)]))[0]
 
 
-def _explained() -> dict[str, Any]:
-    schema = resource.explained(ExplainedLabel)
-    waits = {
-        **resource.of_dataclass(WaitSummary),
-        "description": "seconds that requests waited that were fulfilled in the last hour. The whole wait of a request "
-        "with several labels counts for each of them; `shared` is the number of these requests. `covered_seconds` is "
-        "less than 3,600 if there were more than 1,000 requests: these are the last ones",
-    }
-    properties = {**schema["properties"], "waits": waits}
-    return {**schema, "properties": properties, "required": list(properties)}
+def _found_node(snapshot: WebSnapshot, query: Query) -> Node:
+    node = snapshot.observed.nodes.get(query.path["name"])
+    if node is None:
+        raise WebProblem(404, f"There is no node {query.path['name']!r}.")
+    return node
 
 
-# ``/providers``: the rows of ``nodepool providers``, and all about one.
-
-_PROVIDERS_STATE: Final = state((*STATES, NOT_SERVED))
-_PROVIDERS_PROPERTIES: Final = {
-    "pool": {**resource.TEXT, "description": "`PROVIDER/POOL`; of a provider that no launcher could start `PROVIDER`"},
-    "driver": resource.OPTIONAL_TEXT,
-    "state": {**resource.TEXT, "description": "with the number of launchers behind it if not all say so"},
-    "since": resource.OPTIONAL_MOMENT,
-    "limiting": {**resource.OPTIONAL_TEXT, "description": "the limit of which most is used"},
-    "waiting": {**resource.OPTIONAL_COUNT, "description": "requests"},
-    "launching": {**resource.OPTIONAL_COUNT, "description": "nodes"},
-    "failed_15m": {**resource.OPTIONAL_COUNT, "description": "launches that failed in the last 15 minutes"},
-    "error": resource.OPTIONAL_TEXT,
-    "next": {**resource.OPTIONAL_MOMENT, "description": "when it is tried again, in seconds since the epoch"},
-    "launchers": resource.TEXTS,
-    "code": resource.OPTIONAL_TEXT,
-}
-
-
-def provider_resources() -> list[ApiResource]:
-    return [
-        list_resource(
-            "/providers", "Pools of providers", _providers, _PROVIDERS_PROPERTIES, (_PROVIDERS_STATE, PROVIDER)
-        ),
-        ApiResource(
-            f"/providers/{{{NAME}:path}}",
-            "One provider, or one pool of it (`PROVIDER/POOL`), as `nodepool explain` tells it",
-            _provider,
-            resource.explained(ExplainedProvider, "pool"),
-        ),
-    ]
-
-
-def _providers(snapshot: WebSnapshot, query: Query) -> Records:
-    states, providers = query.names(_PROVIDERS_STATE), query.names(PROVIDER)
-    table = provider_table(summarize(snapshot.observed.statuses), snapshot.launchers, snapshot.observed.now)
-    rows = [
-        row
-        for row in table.rows
-        if (not states or row[2].partition(" (")[0] in states)
-        and matches(providers, [snapshot.observed.provider_of(row[0])])
-    ]
-    return of_table(replace(table, rows=rows), ("pool", "state", "launchers"))
+# ``/providers`` and ``/labels``: all about one.
 
 
 def _provider(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    seen, name = snapshot.observed, query.path[NAME]
+    seen, name = snapshot.observed, query.path["name"]
     known = seen.providers | seen.absent_providers.keys() | {pool.name for pool in seen.pools.values()}
     if name not in known:
-        raise ApiProblem(404, f"There is no provider or pool {name!r}{did_you_mean(name[:200], known)}.")
+        raise WebProblem(404, f"There is no provider or pool {name!r}{did_you_mean(name[:200], known)}.")
     return explain_provider(name, seen).to_dict()
+
+
+def _label(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+    seen, name = snapshot.observed, query.path["name"]
+    if name not in seen.labels and not any(name in request.node_types for request in seen.requests.values()):
+        near = did_you_mean(name[:200], seen.labels)
+        raise WebProblem(404, f"No pool has a label {name!r}, and no request wants it{near}.")
+    return explain_label(name, seen).to_dict()
 
 
 # ``/images``: each image with its builds and uploads, as the commands for images show them.
 
-_IMAGES_STATE: Final = state(tuple(dict.fromkeys((*states.BUILD_STATES, *states.UPLOAD_STATES))))
-_IMAGE: Final = Parameter("image", "These images: names or patterns, divided by commas.")
-_BUILD: Final = resource.thing(
-    {
-        "id": {**resource.TEXT, "description": "as commands call it: `IMAGE-ID`"},
-        "image": resource.TEXT,
-        "builder": resource.OPTIONAL_TEXT,
-        "formats": resource.TEXTS,
-        "state": resource.TEXT,
-        "state_time": resource.OPTIONAL_MOMENT,
-        "step": {**resource.OPTIONAL_TEXT, "description": "what a running build does"},
-        "duration": {**resource.OPTIONAL_NUMBER, "description": "seconds"},
-        "estimate": {**resource.OPTIONAL_NUMBER, "description": "seconds that a running build may take in all"},
-        "size": resource.ANYTHING,
-        "nodes": {**resource.TEXTS, "description": "ids of the nodes that were made from it"},
-    }
-)
-_UPLOAD: Final = resource.thing(
-    {
-        "id": {**resource.TEXT, "description": "of the build"},
-        "upload_id": resource.TEXT,
-        "provider": resource.TEXT,
-        "image": resource.TEXT,
-        "external_name": resource.OPTIONAL_TEXT,
-        "external_id": resource.OPTIONAL_TEXT,
-        "state": resource.TEXT,
-        "state_time": resource.OPTIONAL_MOMENT,
-        "format": resource.OPTIONAL_TEXT,
-        "use": {**resource.OPTIONAL_TEXT, "description": "`current`: nodes are made from it; or `rolled back`"},
-        "progress": {**resource.OPTIONAL_NUMBER, "description": "percent"},
-        "speed": {**resource.OPTIONAL_NUMBER, "description": "bytes per second"},
-        "size": {**resource.OPTIONAL_NUMBER, "description": "bytes"},
-    }
-)
-_IMAGES_PROPERTIES: Final = {
-    "image": resource.TEXT,
-    "paused": resource.FLAG,
-    "build_request": {"enum": ["pending", "building", None]},
-    "build_requested": resource.OPTIONAL_MOMENT,
-    "builds": resource.array(_BUILD),
-    "uploads": resource.array(_UPLOAD),
-}
-
-
-def image_resources() -> list[ApiResource]:
-    return [
-        list_resource(
-            "/images",
-            "Images, their builds and uploads",
-            _images,
-            _IMAGES_PROPERTIES,
-            (_IMAGE, _IMAGES_STATE, PROVIDER),
-        )
-    ]
+_IMAGE_STATE: Final = state(tuple(dict.fromkeys((*states.BUILD_STATES, *states.UPLOAD_STATES))))
+#: Keys of ages in tables -> of the moments that stand there.
+_KEYS: Final[Mapping[str, str]] = {"age": "state_time", "build_request_age": "build_requested"}
 
 
 def _images(snapshot: WebSnapshot, query: Query) -> Records:
-    names = query.names(_IMAGE)
-    query.names(_IMAGES_STATE), query.names(PROVIDER)
-    table = image_status_table(snapshot.images, snapshot.observed.now, moments=True)
-    records = [row for row in table.rows if matches(names, [row[0]])]
+    names, wanted, providers = query.names(IMAGE), query.names(_IMAGE_STATE), query.names(PROVIDER)
+    seen, builders = snapshot.observed, snapshot.builders
+    table = image_status_table(snapshot.images, seen.now, moments=True)
+    columns = [Column(column.header, _KEYS.get(column.key, column.key)) for column in table.columns]
 
-    def with_parts(rows: Any) -> Table:
-        nodes = nodes_by_build(snapshot.observed.nodes.values())
-        return Table(
-            [*(Column(one.header, _KEYS.get(one.key, one.key)) for one in table.columns), *_PARTS],
-            [[*row, *_parts(snapshot, query, row[0], nodes)] for row in rows],
-        )
+    def with_parts(rows: Sequence[Any]) -> Table:
+        nodes = nodes_by_build(seen.nodes.values())
+        more = (Column("Builds", "builds"), Column("Uploads", "uploads"))
+        return Table([*columns, *more], [parts(row, nodes) for row in rows])
 
-    found = of_table(Table(table.columns, records), ("image",))
-    orders = {_KEYS.get(key, key): order for key, order in found.orders.items()}
-    return Records(records, orders, found.identity, found.default, with_parts)
+    def parts(row: Sequence[Any], nodes: Mapping[str, list[str]]) -> list[Any]:
+        view = ImagesView({row[0]: snapshot.images.image(row[0])})
+        builds = build_table(view, seen.now, builders, nodes, moments=True, pauses=False)
+        uploads = _renamed(upload_table(view, seen.now, builders, moments=True))
+        return [
+            *row,
+            [one for one in _renamed(builds) if matches(wanted, [one["state"]])],
+            [one for one in uploads if matches(wanted, [one["state"]]) and matches(providers, [one["provider"]])],
+        ]
 
-
-#: Keys of ages in tables -> of the moments that stand there.
-_KEYS: Final[Mapping[str, str]] = {"age": "state_time", "build_request_age": "build_requested"}
-_PARTS: Final = (Column("Builds", "builds"), Column("Uploads", "uploads"))
-
-
-def _parts(snapshot: WebSnapshot, query: Query, image: str, nodes: Mapping[str, list[str]]) -> list[Any]:
-    """Builds and uploads of an image that are wanted."""
-    wanted, providers = query.names(_IMAGES_STATE), query.names(PROVIDER)
-    view, now = ImagesView({image: snapshot.images.image(image)}), snapshot.observed.now
-    builds = build_table(view, now, snapshot.builders, nodes, moments=True, pauses=False)
-    uploads = upload_table(view, now, snapshot.builders, moments=True)
-    return [
-        [row for row in _renamed(builds) if not wanted or row["state"] in wanted],
-        [
-            row
-            for row in _renamed(uploads)
-            if (not wanted or row["state"] in wanted) and matches(providers, [row["provider"]])
-        ],
-    ]
+    found = of_table(Table(columns, [row for row in table.rows if matches(names, [row[0]])]), ("image",))
+    return Records(found.records, found.orders, found.identity, found.default, with_parts)
 
 
 def _renamed(table: Table) -> list[dict[str, Any]]:
     return [{_KEYS.get(key, key): value for key, value in row.items()} for row in objects_of(table)]
 
 
-# ``/hosts``: the rows of ``nodepool hosts``.
-
-_HOSTS_STATE: Final = state(("up", "down", "quarantined", "not checked"))
-_HOSTS_PROPERTIES: Final = {
-    "host": {**resource.TEXT, "description": "`USER@HOST:PORT`"},
-    "pool": {**resource.TEXT, "description": "`PROVIDER/POOL`"},
-    "state": resource.TEXT,
-    "since": resource.OPTIONAL_MOMENT,
-    "slots": resource.COUNT,
-    "nodes": {**resource.TEXTS, "description": "ids"},
-    "error": resource.OPTIONAL_TEXT,
-    "next": {**resource.OPTIONAL_MOMENT, "description": "when it is tried again, in seconds since the epoch"},
-}
-
-
-def host_resources() -> list[ApiResource]:
-    return [list_resource("/hosts", "Static hosts", _hosts, _HOSTS_PROPERTIES, (_HOSTS_STATE, PROVIDER))]
-
-
-def _hosts(snapshot: WebSnapshot, query: Query) -> Records:
-    states, providers = query.names(_HOSTS_STATE), query.names(PROVIDER)
-    table = host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
-    rows = [
-        row
-        for row in table.rows
-        if (not states or row[2] in states) and matches(providers, [snapshot.observed.provider_of(row[1])])
-    ]
-    return of_table(replace(table, rows=rows), ("host", "pool"))
-
-
-# ``/launchers``: the rows of ``nodepool launchers``.
-
-_LAUNCHERS_STATE: Final = state(())
-_LAUNCHERS_PROPERTIES: Final = {
-    "host": resource.TEXT,
-    "pid": resource.OPTIONAL_COUNT,
-    "version": resource.OPTIONAL_TEXT,
-    "state": resource.TEXT,
-    "since": resource.OPTIONAL_MOMENT,
-    "config": {**resource.OPTIONAL_TEXT, "description": "short hash of the configuration"},
-    "pools": {**resource.OPTIONAL_TEXTS, "description": "`PROVIDER/POOL`"},
-    "reload": {
-        "anyOf": [
-            resource.thing({"at": resource.MOMENT, "ok": resource.FLAG, "text": resource.TEXT}),
-            {"type": "null"},
-        ]
-    },
-    "maintenance": resource.OPTIONAL_TEXT,
-    "leader": {
-        "type": ["boolean", "null"],
-        "description": "does it send the gauges of all nodes and requests to statsd? `null`: it does not tell",
-    },
-    "config_file": resource.OPTIONAL_TEXT,
-    "servers": {**resource.OPTIONAL_TEXT, "description": "of ZooKeeper"},
-}
-
-
-def launcher_resources() -> list[ApiResource]:
-    return [list_resource("/launchers", "Launchers", _launchers, _LAUNCHERS_PROPERTIES, (_LAUNCHERS_STATE,))]
-
-
-def _launchers(snapshot: WebSnapshot, query: Query) -> Records:
-    states, seen = query.names(_LAUNCHERS_STATE), snapshot.observed
-    table = launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
-    rows = [row for row in table.rows if not states or row[3] in states]
-    return of_table(replace(table, rows=rows), ("host", "pid"))
-
-
-# ``/tenants``: the rows of ``nodepool tenants``.
-
-_TENANTS_PROPERTIES: Final = {
-    "tenant": resource.TEXT,
-    "resource": resource.TEXT,
-    "limit": resource.OPTIONAL_NUMBER,
-    "used": resource.NUMBER,
-    "free": resource.OPTIONAL_NUMBER,
-    "nodes": {**resource.COUNT, "description": "of the tenant"},
-    "waiting": {**resource.COUNT, "description": "requests of the tenant"},
-}
-
-
-def tenant_resources() -> list[ApiResource]:
-    return [list_resource("/tenants", "What tenants use of their limits", _tenants, _TENANTS_PROPERTIES, (TENANT,))]
-
-
-def _tenants(snapshot: WebSnapshot, query: Query) -> Records:
-    wanted, seen = query.names(TENANT), snapshot.observed
-    table = tenant_table(tenant_limits(snapshot.launchers), seen.nodes.values(), seen.requests.values())
-    rows = [row for row in table.rows if matches(wanted, [row[0]])]
-    return of_table(replace(table, rows=rows), ("tenant", "resource"))
-
-
 # ``/events``: the rows of ``nodepool events``. New ones are sent by ``/events/stream`` (`nodepool.web.stream`).
-
-_EVENTS_PROPERTIES: Final = {
-    "at": resource.MOMENT,
-    "subject": {**resource.TEXT, "description": "kind and name"},
-    "what": resource.TEXT,
-    "text": {**resource.TEXT, "description": "the cause"},
-    "code": resource.TEXT,
-    "actor": {**resource.TEXT, "description": "launchers that saw it"},
-    "count": {**resource.COUNT, "description": "subjects; `subject` is the last one"},
-}
-
-
-def event_resources() -> list[ApiResource]:
-    return [list_resource("/events", "What happened, the oldest first", _events, _EVENTS_PROPERTIES, (SINCE, SUBJECT))]
 
 
 def _events(snapshot: WebSnapshot, query: Query) -> Records:
-    seen, about = snapshot.observed, query.given.get(SUBJECT.name)
-    events = (event for event in seen.events if about is None or is_about(event, about))
+    seen, about = snapshot.observed, query.text(SUBJECT.name)
+    events = (event for event in seen.events if not about or is_about(event, about))
     table = event_table(merged(events, query.since(seen.now)), seen.now)
     return of_table(table, ("at", "subject", "what", "code", "text"))
 
 
-# ``/summary``: what ``nodepool status`` shows, and how many nodes and requests are in each state.
+# Properties of the items of lists, in the order of the columns of their tables.
 
-_COUNTS: Final = {"type": "object", "additionalProperties": resource.COUNT}
-_WAITING: Final = {
-    "labels": resource.TEXTS,
-    "count": resource.COUNT,
-    "oldest": resource.MOMENT,
-    "pool": resource.OPTIONAL_TEXT,
-    "code": resource.OPTIONAL_TEXT,
-    "text": resource.TEXT,
-    "requests": {**resource.TEXTS, "description": "ids of the oldest"},
+_NODE: Final = {
+    **properties(
+        "id:text provider:text? label:texts server_id:any public_ipv4:text? ipv6:text? state:text age:text? "
+        "locked:text pool:text? hostname:text? private_ipv4:text? AZ:text? username:text? connection_port:any "
+        "launcher:text? allocated_to:text? hold_job:any comment:any user_data:any driver_data:any status:text "
+        "created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? pipeline:text? "
+        "job:text? event_id:text? locked_by:text? hold_by:text? hold_reason:any hold_until:moment?",
+        age="in its state, as `DD:HH:MM:SS`",
+        allocated_to="id of the request",
+        status="as `state`; `allocated`: it is ready, and a request has it",
+        locked_by="null: only the command `nodepool list` asks who has the lock",
+    ),
+    "locked": {"enum": ["locked", "unlocked"]},
+    "connection_port": {"type": ["integer", "string"], "description": "`redacted` if it is no number"},
 }
-_PROBLEM: Final = {
-    "kind": resource.TEXT,
-    "text": resource.TEXT,
-    "since": resource.OPTIONAL_MOMENT,
-    "next": {**resource.OPTIONAL_MOMENT, "description": "when it is tried again or ends, in seconds since the epoch"},
-    "command": {**resource.OPTIONAL_TEXT, "description": "arguments of `nodepool` that show more"},
+_REQUEST: Final = properties(
+    "id:text relative_priority:count state:text requestor:text? node_types:texts nodes:texts declined_by:texts "
+    "event_id:text? created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? "
+    "pipeline:text? job:text? provider:text? pool:text? code:text? reason:text?",
+    node_types="labels, one for each node",
+    nodes="ids",
+    declined_by="ids of pools",
+    provider="the only one that may serve it",
+    pool="`PROVIDER/POOL` that is nearest to serving it",
+    code="why it waits or failed",
+    reason="the same for people",
+)
+_LABEL: Final = {
+    **properties(
+        "label:text state:text pools:texts nodes:count ready:count waiting:count oldest:moment? error:text?",
+        pools="`PROVIDER/POOL` of those that have it",
+        ready="nodes that are ready and that nobody has",
+        waiting="requests",
+        oldest="when the first of them was submitted, in seconds since the epoch",
+        error="why pools cannot serve it",
+    ),
+    "state": {"enum": [SERVED, NOT_SERVED]},
 }
-_CAPACITY: Final = {
-    "pool": {**resource.TEXT, "description": "`PROVIDER/POOL`"},
-    "state": resource.TEXT,
-    **{
-        name: {**resource.COUNT, "description": "nodes"} for name in ("ready", "in_use", "building", "deleting", "hold")
-    },
-    "waiting": {**resource.COUNT, "description": "requests"},
-    "limiting": {**resource.OPTIONAL_TEXT, "description": "the limit of which most is used"},
+_PROVIDER: Final = properties(
+    "pool:text driver:text? state:text since:moment? limiting:text? waiting:count? launching:count? failed_15m:count? "
+    "error:text? next:moment? launchers:texts code:text?",
+    pool="`PROVIDER/POOL`; of a provider that no launcher could start `PROVIDER`",
+    state="with the number of launchers behind it if not all say so",
+    limiting="the limit of which most is used",
+    waiting="requests",
+    launching="nodes",
+    failed_15m="launches that failed in the last 15 minutes",
+    next="when it is tried again, in seconds since the epoch",
+)
+_BUILD: Final = properties(
+    "id:text image:text builder:text? formats:texts state:text state_time:moment? step:text? duration:number? "
+    "estimate:number? size:any nodes:texts",
+    id="as commands call it: `IMAGE-ID`",
+    step="what a running build does",
+    duration="seconds",
+    estimate="seconds that a running build may take in all",
+    nodes="ids of the nodes that were made from it",
+)
+_UPLOAD: Final = properties(
+    "id:text upload_id:text provider:text image:text external_name:text? external_id:text? state:text "
+    "state_time:moment? format:text? use:text? progress:number? speed:number? size:number?",
+    id="of the build",
+    use="`current`: nodes are made from it; or `rolled back`",
+    progress="percent",
+    speed="bytes per second",
+    size="bytes",
+)
+_IMAGE: Final = {
+    **properties("image:text paused:flag build_request:text build_requested:moment?"),
+    "build_request": {"enum": ["pending", "building", None]},
+    "builds": array(thing(_BUILD)),
+    "uploads": array(thing(_UPLOAD)),
 }
-_SCHEMA: Final = resource.thing(
+_HOST: Final = properties(
+    "host:text pool:text state:text since:moment? slots:count nodes:texts error:text? next:moment?",
+    host="`USER@HOST:PORT`",
+    pool="`PROVIDER/POOL`",
+    nodes="ids",
+    next="when it is tried again, in seconds since the epoch",
+)
+_LAUNCHER: Final = {
+    **properties(
+        "host:text pid:count? version:text? state:text since:moment? config:text? pools:texts? reload:any "
+        "maintenance:text? leader:flag? config_file:text? servers:text?",
+        config="short hash of the configuration",
+        pools="`PROVIDER/POOL`",
+        leader="does it send the gauges of all nodes and requests to statsd? `null`: it does not tell",
+        servers="of ZooKeeper",
+    ),
+    "reload": {"anyOf": [thing(properties("at:moment ok:flag text:text")), {"type": "null"}]},
+}
+_TENANT: Final = properties(
+    "tenant:text resource:text limit:number? used:number free:number? nodes:count waiting:count",
+    nodes="of the tenant",
+    waiting="requests of the tenant",
+)
+_EVENT: Final = properties(
+    "at:moment subject:text what:text text:text code:text actor:text count:count",
+    subject="kind and name",
+    text="the cause",
+    actor="launchers that saw it",
+    count="subjects; `subject` is the last one",
+)
+_WAITING: Final = properties(
+    "labels:texts count:count oldest:moment pool:text? code:text? text:text requests:texts",
+    requests="ids of the oldest",
+)
+_PROBLEM: Final = properties(
+    "kind:text text:text since:moment? next:moment? command:text?",
+    next="when it is tried again or ends, in seconds since the epoch",
+    command="arguments of `nodepool` that show more",
+)
+_CAPACITY: Final = properties(
+    "pool:text state:text ready:count in_use:count building:count deleting:count hold:count waiting:count "
+    "limiting:text?",
+    pool="`PROVIDER/POOL`",
+    **dict.fromkeys(("ready", "in_use", "building", "deleting", "hold"), "nodes"),
+    waiting="requests",
+    limiting="the limit of which most is used",
+)
+_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}, "description": "by state"}
+_SUMMARY: Final = thing(
     {
-        "sentence": resource.TEXT,
-        "waiting": {**resource.array(resource.thing(_WAITING)), "description": "requests that wait for too long"},
-        "problems": {**resource.array(resource.thing(_PROBLEM)), "description": "what needs attention"},
-        "capacity": resource.array(resource.thing(_CAPACITY)),
-        "nodes": {**_COUNTS, "description": "by state"},
-        "requests": {**_COUNTS, "description": "by state"},
+        "sentence": TEXT,
+        "waiting": {**array(thing(_WAITING)), "description": "requests that wait for too long"},
+        "problems": {**array(thing(_PROBLEM)), "description": "what needs attention"},
+        "capacity": array(thing(_CAPACITY)),
+        "nodes": _COUNTS,
+        "requests": _COUNTS,
     }
 )
-
-
-def summary_resources() -> list[ApiResource]:
-    return [ApiResource("/summary", "What `nodepool status` tells", _summary, _SCHEMA)]
-
-
-def _summary(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    seen = snapshot.observed
-    told = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
-    return {
-        **as_object(told),
-        "nodes": Counter(node_status(node) for node in seen.nodes.values()),
-        "requests": Counter(request.state for request in seen.requests.values()),
-    }

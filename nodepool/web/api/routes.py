@@ -16,50 +16,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web.answers import MEDIA_TYPE, ApiProblem, parse, problem_response, to_json
-from nodepool.web.api.resource import COUNT, FLAG, MOMENT, NAME, OPTIONAL_MOMENT, TEXT, Schema, thing, whole
-from nodepool.web.api.resources import (
-    event_resources,
-    host_resources,
-    image_resources,
-    label_resources,
-    launcher_resources,
-    node_resources,
-    provider_resources,
-    request_resources,
-    summary_resources,
-    tenant_resources,
-)
+from nodepool.web.answers import MEDIA_TYPE, to_json
+from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
+from nodepool.web.api.resources import all_resources
 from nodepool.web.changes import MOST_TEXT
+from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resource import ApiResource
+    from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
-#: An answer with the same ETag is at most so old: ages grow, and what somebody waits for becomes late.
+#: An answer with the same ETag is at most so old: ages grow, and what is waited for becomes late.
 TAG_SECONDS: Final = 10
-
-
-def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
-    """In the order of their description.
-
-    :param zuul_url: where Zuul's pages are, for links.
-    """
-    return [
-        *summary_resources(),
-        *request_resources(zuul_url),
-        *node_resources(),
-        *provider_resources(),
-        *host_resources(),
-        *label_resources(),
-        *launcher_resources(),
-        *tenant_resources(),
-        *image_resources(),
-        *event_resources(),
-    ]
 
 
 def routes(
@@ -89,19 +60,12 @@ def routes(
 
 def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
     def endpoint(request: Request) -> Response:
-        try:
-            query = parse(request.scope["query_string"], resource.parameters, request.path_params)
-            snapshot = snapshots.latest()
-            headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
-            if _has(request, headers["ETag"]):
-                return Response(status_code=304, headers=headers)
-            answer = {
-                "now": snapshot.observed.now,
-                "complete": snapshot.complete,
-                **resource.answer(snapshot, query),
-            }
-        except ApiProblem as problem:
-            return problem_response(problem.status, problem.detail)
+        query = parse(request.scope["query_string"], request.path_params, resource.parameters)
+        snapshot = snapshots.latest()
+        headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
+        if _has(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        answer = {"now": snapshot.observed.now, "complete": snapshot.complete, **resource.answer(snapshot, query)}
         return Response(to_json(answer), headers=headers, media_type="application/json")
 
     return Route(ROOT + resource.path, endpoint)
@@ -123,7 +87,8 @@ def _has(request: Request, tag: str) -> bool:
 
 # The description of the API as OpenAPI 3.1, made from what the routes are made from.
 
-_PROBLEM: Final = thing({"type": TEXT, "title": TEXT, "status": COUNT, "detail": TEXT})
+_PROBLEM: Final = thing(properties("type:text title:text status:count detail:text"))
+_IS_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 _STREAM: Final = {
     "get": {
         "summary": "Server-Sent Events: at once which records changed, and what happened",
@@ -132,13 +97,13 @@ _STREAM: Final = {
             {
                 "name": "Last-Event-ID",
                 "in": "header",
-                "description": "id of the last event that was received: what came since then comes first",
+                "description": "id of the last event that was received: `reset` comes first if others came since then",
                 "schema": {"type": "string"},
             }
         ],
         "responses": {
             "200": {"description": "the stream", "content": {"text/event-stream": {"schema": TEXT}}},
-            "503": {"$ref": "#/components/responses/Problem"},
+            "503": _IS_PROBLEM,
         },
     }
 }
@@ -175,29 +140,30 @@ def api_description(resources: Iterable[ApiResource], version: str, *, with_chan
 
 
 def _get(resource: ApiResource) -> Mapping[str, Any]:
-    parameters: list[dict[str, Any]] = [
+    parameters = [
         {"name": one.name, "in": "query", "description": one.description, "schema": dict(one.schema)}
         for one in resource.parameters
     ]
-    if resource.has_name:
-        parameters.insert(0, {"name": NAME, "in": "path", "required": True, "schema": TEXT})
-    responses: dict[str, Any] = {
-        "200": {
-            "description": "the answer",
-            "headers": {"ETag": {"schema": TEXT}},
-            "content": {"application/json": {"schema": whole(resource.schema)}},
-        },
-        "304": {"description": "the same as what the client has (If-None-Match)"},
-        "400": {"$ref": "#/components/responses/Problem"},
-    }
-    if resource.has_name:
-        responses["404"] = {"$ref": "#/components/responses/Problem"}
+    answer: dict[str, Any] = {"headers": {"ETag": {"schema": TEXT}}, "content": _json(whole(resource.schema))}
     return {
         "summary": resource.summary,
-        "operationId": resource.path.strip("/").replace(":path", "").replace("/", "_").replace(f"{{{NAME}}}", "one"),
-        "parameters": parameters,
-        "responses": responses,
+        "operationId": resource.path.strip("/").replace(":path", "").replace("/", "_").replace("{name}", "one"),
+        "parameters": [*_in_path({"name": TEXT} if resource.has_name else {}), *parameters],
+        "responses": {
+            "200": {"description": "the answer", **answer},
+            "304": {"description": "the same as what the client has (If-None-Match)"},
+            "400": _IS_PROBLEM,
+            **({"404": _IS_PROBLEM} if resource.has_name else {}),
+        },
     }
+
+
+def _json(schema: Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _in_path(names: Mapping[str, Schema]) -> list[dict[str, Any]]:
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in names.items()]
 
 
 # How OpenAPI describes the changes of `nodepool.web.writes`, which exist only with ``webapp.auth``.
@@ -220,37 +186,21 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
-    of_node = thing({"id": TEXT, "state": TEXT})
-    begun = thing(
-        {
-            "kind": TEXT,
-            "name": TEXT,
-            "mode": TEXT,
-            "reason": TEXT,
-            "by": TEXT,
-            "since": MOMENT,
-            "until": OPTIONAL_MOMENT,
-            "automatic": FLAG,
-        }
-    )
-    ended = thing({"kind": TEXT, "name": TEXT, "mode": {"type": "null"}})
+    of_node = properties("id:text state:text")
+    begun = properties("kind:text name:text mode:text reason:text by:text since:moment until:moment? automatic:flag")
+    ended = {**properties("kind:text name:text"), "mode": {"type": "null"}}
     reason: dict[str, Schema] = {"reason": _REASON}
     until: dict[str, Schema] = {**reason, "until": _UNTIL}
+    begin = "Pause, drain or quarantine a subject"
     return {
         "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
         "/nodes/{id}/delete": {"post": _change("delete_node", "Delete a node", _NODE, reason, of_node)},
         "/maintenance/{kind}/{name}": {
-            "put": _change(
-                "begin_maintenance",
-                "Pause, drain or quarantine a subject",
-                _SUBJECT,
-                {**until, "mode": _MODE},
-                begun,
-            ),
+            "put": _change("begin_maintenance", begin, _SUBJECT, {**until, "mode": _MODE}, begun),
             "delete": _change("end_maintenance", "End that", _SUBJECT, {}, ended),
         },
         "/images/{name}/{what}": {
-            "post": _change("change_image", "Build, pause or unpause an image", _IMAGE, reason, thing(_IMAGE))
+            "post": _change("change_image", "Build, pause or unpause an image", _IMAGE, reason, _IMAGE)
         },
     }
 
@@ -260,23 +210,19 @@ def _change(
     summary: str,
     path: Mapping[str, Schema],
     body: Mapping[str, Schema],
-    answer: Schema,
+    answer: Mapping[str, Schema],
 ) -> dict[str, Any]:
     """How a change is described.
 
     :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
+    :param answer: fields of the answer.
     """
-    described: dict[str, Any] = {
+    sent = {"type": "object", "properties": dict(body), "required": ["reason"]}
+    return {
         "summary": summary,
         "operationId": operation,
         "security": [{BEARER: []}],
-        "parameters": [{"name": name, "in": "path", "required": True, "schema": path[name]} for name in path],
-        "responses": {
-            "200": {"description": "it is done", "content": {"application/json": {"schema": answer}}},
-            "default": {"$ref": "#/components/responses/Problem"},
-        },
+        "parameters": _in_path(path),
+        "responses": {"200": {"description": "it is done", "content": _json(thing(answer))}, "default": _IS_PROBLEM},
+        **({"requestBody": {"required": True, "content": _json(sent)}} if body else {}),
     }
-    if body:
-        schema = {"type": "object", "properties": dict(body), "required": ["reason"]}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return described

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.web import writes
-from nodepool.web.answers import ApiProblem, StaticFiles, own_address
+from nodepool.web.answers import StaticFiles, WebProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
 from nodepool.web.pages.frame import Frame, MakePage, Page
@@ -92,29 +92,34 @@ class LoginPages:
     def __init__(self, frame: Frame, access: Access) -> None:
         self._frame = frame
         self._access = access
-        self._providers = list(access.browser_logins)
 
     def routes(self) -> list[BaseRoute]:
         """Where they are."""
         # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
-        links = [Route("/login/at", self._begin), Route("/login/done", self._done)] if self._providers else []
+        links = (
+            [Route("/login/at", self._begin), Route("/login/done", self._done)] if self._access.browser_logins else []
+        )
         return [
             self._frame.route("/login", self._login_page),
             Route("/login", self._log_in, methods=["POST"]),
-            *links,
+            *(links if self._access.browser_logins else []),
             Route("/logout", self._log_out, methods=["POST"]),
         ]
 
     def _login_page(self, request: Request, _snapshot: WebSnapshot) -> Page:
         user = user_of(request)
-        told = "" if user is None else f"You are logged in as {user.name}."
-        return _page(told, request.query_params.get("next", "")[:MOST_TARGET], self._providers)
+        text = "" if user is None else f"You are logged in as {user.name}."
+        return self._form(text, request.query_params.get("next", "")[:MOST_TARGET])
+
+    def _form(self, text: str, target: str) -> Page:
+        values = {"told": text, "next": target, "providers": list(self._access.browser_logins)}
+        return Page("login.html", "Log in", values, personal=True)
 
     async def _log_in(self, request: Request) -> Response:
         try:
             form = await writes.read_body(request)
-        except ApiProblem as problem:
-            return self._frame.page(request, _page(str(problem), "", self._providers), problem.status)
+        except WebProblem as problem:
+            return self._frame.page(request, self._form(problem.detail, ""), problem.status_code)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
         try:
             user = await self._access.tokens.checked(token)
@@ -122,12 +127,12 @@ class LoginPages:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
             text = f"The token is not accepted: {error}"
-            return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
+            return self._frame.page(request, self._form(text, target), HTTPStatus.FORBIDDEN)
         return self._logged_in(request, token, user, target)
 
     async def _log_out(self, request: Request) -> Response:
         answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/", httponly=True, samesite="lax")
+        answer.delete_cookie(COOKIE, path=_root(request) or "/", httponly=True, samesite="lax")
         return answer
 
     async def _begin(self, request: Request) -> Response:
@@ -136,21 +141,13 @@ class LoginPages:
         if provider is None:
             text = LoginFailed("There is no such provider of logins")
             return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
-        redirect = f"{_origin(request, self._access.origins)}{request.scope.get('root_path', '')}/login/done"
+        redirect = f"{_origin(request, self._access.origins)}{_root(request)}/login/done"
         try:
             url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.tokens.login_threads)
         except LoginFailed as error:
             return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
         answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
-        answer.set_cookie(
-            BEGUN_COOKIE,
-            begun.to_cookie(),
-            max_age=BEGUN_SECONDS,
-            path=_login_path(request),
-            secure=_is_secure(request, self._access.origins),
-            httponly=True,
-            samesite="lax",
-        )
+        self._set_cookie(request, answer, BEGUN_COOKIE, begun.to_cookie(), BEGUN_SECONDS, f"{_root(request)}/login")
         return answer
 
     async def _done(self, request: Request) -> Response:
@@ -168,36 +165,31 @@ class LoginPages:
             answer = self._refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
         else:
             answer = self._logged_in(request, token, user, begun.target)
-        answer.delete_cookie(BEGUN_COOKIE, path=_login_path(request), httponly=True, samesite="lax")
+        answer.delete_cookie(BEGUN_COOKIE, path=f"{_root(request)}/login", httponly=True, samesite="lax")
         return answer
 
     def _logged_in(self, request: Request, token: str, user: User, target: str) -> Response:
         log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
         answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
-        answer.set_cookie(
-            COOKIE,
-            token,
-            max_age=max(1, int(user.expires - wall_time())),
-            path=request.scope.get("root_path", "") or "/",
-            secure=_is_secure(request, self._access.origins),
-            httponly=True,
-            samesite="lax",
-        )
+        seconds = max(1, int(user.expires - wall_time()))
+        self._set_cookie(request, answer, COOKIE, token, seconds, _root(request) or "/")
         return answer
 
+    def _set_cookie(self, request: Request, answer: Response, name: str, value: str, seconds: int, path: str) -> None:
+        # Does the browser use HTTPS? A link sends no ``Origin``.
+        origin = request.headers.get("origin") or _origin(request, self._access.origins)
+        secure = request.url.scheme == "https" or origin.startswith("https:")
+        answer.set_cookie(name, value, seconds, path=path, secure=secure, httponly=True, samesite="lax")
+
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        self._access.tokens.log_refusal("login", error)
-        return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
+        log.info("Refused a login: %s", error)
+        return self._frame.page(request, self._form(f"{error}.", target), status)
 
 
-def _page(told: str, target: str, providers: Sequence[str]) -> Page:
-    return Page("login.html", "Log in", {"told": told, "next": target, "providers": providers}, personal=True)
-
-
-def _is_secure(request: Request, origins: Sequence[str]) -> bool:
-    """Does the browser use HTTPS? A link sends no ``Origin``."""
-    origin = request.headers.get("origin") or _origin(request, origins)
-    return request.url.scheme == "https" or origin.startswith("https:")
+def _root(request: Request) -> str:
+    """The path below which a proxy has put these pages; empty = none."""
+    path: str = request.scope.get("root_path", "")
+    return path
 
 
 def _origin(request: Request, origins: Sequence[str]) -> str:
@@ -207,7 +199,3 @@ def _origin(request: Request, origins: Sequence[str]) -> str:
         if origin.partition("://")[2].rstrip("/").lower() == host.lower():
             return origin.rstrip("/")
     return origins[0].rstrip("/") if origins else f"{request.url.scheme}://{host}"
-
-
-def _login_path(request: Request) -> str:
-    return f"{request.scope.get('root_path', '')}/login"

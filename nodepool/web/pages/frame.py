@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers that are kept for other
-viewers.
+First the answer (`Frame`), then tables, texts and links in HTML.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
@@ -24,28 +22,16 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.listing.table import Column, Place, Table, cell, date_and_time, printable_lines, shown, without_empty
-from nodepool.web.answers import place_of, root_of
+from nodepool.web.answers import KeptAnswers, WebProblem, place_of, quoted, root_of
 from nodepool.web.logins import user_of
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
-
     from nodepool.web.answers import StaticFiles
-    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.
-NAVIGATION: Final = (
-    ("", "Overview"),
-    ("requests", "Requests"),
-    ("nodes", "Nodes"),
-    ("providers", "Providers"),
-    ("hosts", "Hosts"),
-    ("labels", "Labels"),
-    ("launchers", "Launchers"),
-    ("images", "Images"),
-    ("tenants", "Tenants"),
-    ("events", "Events"),
-)
+_LISTS: Final = "Requests Nodes Providers Hosts Labels Launchers Images Tenants Events"
+NAVIGATION: Final = (("", "Overview"), *((name.lower(), name) for name in _LISTS.split()))
 
 
 @dataclass(frozen=True)
@@ -81,31 +67,16 @@ class Page:
     template: str
     title: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    kinds: Sequence[RecordKind] = ()
+    kinds: Sequence[str] = ()
     actions: Sequence[PageAction] = ()
     personal: bool = False
 
 
-class PageError(Exception):
-    """There is no such page.
-
-    :param status: of HTTP.
-    :param kinds: records of which one may be what was asked for; when they change it is asked for again.
-    """
-
-    def __init__(self, status: int, text: str, kinds: Sequence[RecordKind] = ()) -> None:
-        super().__init__(text)
-        self.status = status
-        self.kinds = kinds
-
-
+_HTML: Final = "text/html; charset=utf-8"
 #: Of each answer with a page or a part of one.
-HEADERS: Final[Mapping[str, str]] = {
-    "Cache-Control": "no-cache",
-    "Vary": "HX-Request",
-    "Content-Type": "text/html; charset=utf-8",
-}
-#: Makes a page; raises PageError. It runs in a thread and must not do I/O.
+HEADERS: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "Vary": "HX-Request", "Content-Type": _HTML}
+_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+#: Makes a page; raises WebProblem. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
 
@@ -118,98 +89,12 @@ class Frame:
 
     def __init__(self, snapshots: SnapshotMaker, version: str, files: StaticFiles, *, logins: bool) -> None:
         self._snapshots = snapshots
-        self._logins = logins
         #: Live parts that are the same for everybody.
         self._kept = KeptAnswers(monotonic)
         #: Held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = threading.Lock()
-        self._templates = Templates(files, version)
-
-    def route(self, path: str, make: MakePage) -> Route:
-        """The route of a page; ``path`` as in starlette."""
-
-        async def answer(request: Request) -> Response:
-            return await run_in_threadpool(self._part if _is_part(request) else self._whole, request, make)
-
-        return Route(path, answer)
-
-    def _part(self, request: Request, make: MakePage) -> Response:
-        """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
-        key = key_of(request.scope)
-        with self._making:
-            snapshot = self._snapshots.latest()
-            content = self._kept.get(key, snapshot.number)
-            if content is not None:
-                return _response(content, 200)
-            page, status = _made(request, snapshot, make)
-            content = self._render(page, request, snapshot, part=True)
-            if status == 200 and not page.personal:
-                self._kept.put(key, snapshot.number, content)
-        return _response(content, status)
-
-    def _whole(self, request: Request, make: MakePage) -> Response:
-        snapshot = self._snapshots.latest()
-        page, status = _made(request, snapshot, make)
-        return _response(self._render(page, request, snapshot, part=False), status)
-
-    def page(self, request: Request, page: Page, status: int) -> Response:
-        """The answer with a page that is not the same for everybody. Does not block."""
-        content = self._render(page, request, self._snapshots.latest(), part=False)
-        return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
-
-    def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
-        return self._templates.render(
-            page.template,
-            **page.values,
-            frame="part.html" if part else "base.html",
-            title=page.title,
-            root=root_of(request),
-            here=request.url.path.strip("/").partition("/")[0],
-            again=f"?{request.url.query}",
-            kinds=" ".join(page.kinds),
-            snapshot_number=snapshot.number,
-            complete=snapshot.complete,
-            shown_at=date_and_time(snapshot.observed.now),
-            navigation=NAVIGATION,
-            user=user_of(request),
-            logins=self._logins,
-            actions=page.actions,
-            back=place_of(request),
-        )
-
-
-def _is_part(request: Request) -> bool:
-    """Is only the live part of the page wanted?"""
-    return request.headers.get("hx-request") == "true"
-
-
-def _made(request: Request, snapshot: WebSnapshot, make: MakePage) -> tuple[Page, int]:
-    """A page and its status; one that cannot be made is a page, too."""
-    try:
-        return make(request, snapshot), 200
-    except PageError as problem:
-        title = "Not found" if problem.status == 404 else "Not understood"
-        return Page("error.html", title, {"text": str(problem)}, problem.kinds), problem.status
-
-
-def _response(content: bytes, status: int) -> Response:
-    return Response(content, status, HEADERS)
-
-
-# `Templates`: makes HTML of values, and `address`: where pages are.
-
-_DIRECTORY: Final = Path(__file__).parents[1] / "templates"
-
-
-class Templates:
-    """The templates of all pages. Texts are escaped.
-
-    :param version: of this release.
-    """
-
-    def __init__(self, files: StaticFiles, version: str) -> None:
-        self._environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_DIRECTORY),
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_TEMPLATES),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             auto_reload=False,
@@ -217,23 +102,83 @@ class Templates:
             lstrip_blocks=True,
             finalize=_shown,
         )
-        self._environment.globals.update(static=files.address, version=version)
-        self._environment.filters.update(row_html=row_html, parts_html=parts_html)
+        self._templates.globals.update(static=files.address, version=version, navigation=NAVIGATION, logins=logins)
+        self._templates.filters.update(row_html=row_html, parts_html=parts_html)
 
-    def render(self, name: str, /, **values: Any) -> bytes:
-        """A page. Blocks for the file system at the first use of a template."""
-        return self._environment.get_template(name).render(**values).encode("utf-8", "replace")
+    def route(self, path: str, make: MakePage) -> Route:
+        """The route of a page; ``path`` as in starlette."""
+
+        async def answer(request: Request) -> Response:
+            is_part = request.headers.get("hx-request") == "true"
+            content, status = await run_in_threadpool(self._part if is_part else self._made, request, make)
+            return Response(content, status, HEADERS)
+
+        return Route(path, answer)
+
+    def _part(self, request: Request, make: MakePage) -> tuple[bytes, int]:
+        """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
+        with self._making:
+            return self._made(request, make, part=True)
+
+    def _made(self, request: Request, make: MakePage, *, part: bool = False) -> tuple[bytes, int]:
+        """A page and its status; one that cannot be made is a page, too."""
+        snapshot = self._snapshots.latest()
+        key = (place_of(request), snapshot.number)
+        if part and (kept := self._kept.get(key)) is not None:
+            return kept.body, 200
+        try:
+            page, status = make(request, snapshot), 200
+        except WebProblem as problem:
+            title = "Not found" if problem.status_code == 404 else "Not understood"
+            page, status = Page("error.html", title, {"text": problem.detail}, problem.kinds), problem.status_code
+        content = self._render(page, request, snapshot, part=part)
+        if part and status == 200 and not page.personal:
+            self._kept.put(key, content)
+        return content, status
+
+    def page(self, request: Request, page: Page, status: int) -> Response:
+        """The answer with a page that is not the same for everybody. Does not block."""
+        content = self._render(page, request, self._snapshots.latest(), part=False)
+        return Response(content, status, {"Cache-Control": "no-store"}, _HTML)
+
+    def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
+        """HTML. Blocks for the file system at the first use of a template."""
+        values = {
+            **page.values,
+            "frame": "part.html" if part else "base.html",
+            "title": page.title,
+            "root": root_of(request),
+            "here": request.url.path.strip("/").partition("/")[0],
+            "again": f"?{request.url.query}",
+            "kinds": " ".join(page.kinds),
+            "snapshot_number": snapshot.number,
+            "complete": snapshot.complete,
+            "shown_at": date_and_time(snapshot.observed.now),
+            "user": user_of(request),
+            "actions": page.actions,
+            "back": place_of(request),
+        }
+        return self._templates.get_template(page.template).render(values).encode("utf-8", "replace")
 
 
 def address(*parts: str, **query: str | int | None) -> str:
     """An address relative to the root of the site; names may have any characters. None = without that parameter."""
-    text = "/".join(_quoted(part) for part in parts)
-    given = "&".join(f"{key}={_quoted(str(value))}" for key, value in query.items() if value is not None)
+    text = "/".join(quoted(part) for part in parts)
+    given = "&".join(f"{key}={quoted(str(value))}" for key, value in query.items() if value is not None)
     return f"{text}?{given}" if given else text
 
 
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="replace")
+# `shown_text`: a text of another program, as pages show it.
+
+#: Longest text that a page shows.
+MAX_TEXT: Final = 2000
+
+
+def shown_text(text: str) -> str:
+    """A text without characters that do more than be seen, and not too long. It is not escaped."""
+    if len(text) > MAX_TEXT:
+        return printable_lines(f"{text[:MAX_TEXT]}...")
+    return text if text.isprintable() else printable_lines(text)
 
 
 def _shown(value: Any) -> Any:
@@ -241,38 +186,6 @@ def _shown(value: Any) -> Any:
     if value is None:
         return ""
     return shown_text(value) if type(value) is str else value
-
-
-# HTML of the cells of tables and of texts with links. A page has a thousand of them; a template takes 2 ms longer.
-
-
-def row_html(row: Sequence[Cell], root: str) -> Markup:
-    """The cells of a row. Texts are escaped.
-
-    :param root: the way from the page to the root of the site.
-    """
-    return Markup("\n".join([_cell(cell, root) for cell in row]))
-
-
-def parts_html(parts: Iterable[CellText], root: str) -> Markup:
-    """Texts, each with its link, with commas between them.
-
-    :param root: see `row_html`.
-    """
-    return Markup(", ".join([_part(part, root) for part in parts]))
-
-
-def _cell(cell: Cell, root: str) -> str:
-    css = f' class="{escape(cell.css)}"' if cell.css else ""
-    return f"<td{css}>{parts_html(cell.parts, root)}</td>"
-
-
-def _part(part: CellText, root: str) -> str:
-    text = escape(shown_text(part.text))
-    if part.href is None:
-        return text
-    href = escape(shown_text(part.href if part.outside else root + part.href))
-    return f'<a href="{href}">{text}</a>'
 
 
 # A `Table` as a page shows it: texts, colours, and where each value leads to.
@@ -284,33 +197,28 @@ MAX_NAMES: Final = 20
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
-#: Where a value leads to, from the root of the site, or a whole address; None = nowhere. Given the value, and its row.
-Link = Callable[[Any, Mapping[str, Any]], str | None]
+#: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
+Link = Callable[[Any], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class CellText:
+class CellText(NamedTuple):
     """A text in a cell.
 
-    :param href: where it leads to; None = nowhere.
-    :param outside: ``href`` is a whole address, of another site.
+    :param href: where it leads to: from the root of the site, or a whole address of another one; None = nowhere.
     """
 
     text: str
     href: str | None = None
-    outside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """:param css: its classes."""
 
     parts: Sequence[CellText]
     css: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The head of a column.
 
     :param sort: address of the same page sorted by it; None = it cannot be.
@@ -335,76 +243,86 @@ class TableView:
 def table_view(
     caption: str,
     table: Table,
-    links: Mapping[str, Link] | None = None,
-    head: Callable[[Column], tuple[str | None, str]] | None = None,
+    links: Links | None = None,
+    head: Callable[[Column], tuple[str | None, str]] = lambda _column: (None, ""),
+    **more: Link | None,
 ) -> TableView:
     """What a template shows of a table.
 
-    :param links: key of a column -> where its values lead to.
+    :param links: the pages of the snapshot; None = no value is a link.
     :param head: ``sort`` and ``direction`` of a column, see `Head`.
+    :param more: key of a column -> where its values lead to, if not where ``links`` says.
     """
-    keys = [column.key for column in table.columns]
-    wanted = [dict(zip(keys, row, strict=True)) for row in table.rows]
     table = without_empty(shown(table, Place.TERMINAL))
-    heads = [
-        Head(column.header, _column_class(column), *((None, "") if head is None else head(column)))
-        for column in table.columns
-    ]
-    columns = [(column, _column_class(column), (links or {}).get(column.key)) for column in table.columns]
-    rows = [
-        [_make_cell(*column, value, row) for column, value in zip(columns, values, strict=True)]
-        for row, values in zip(wanted, table.rows, strict=True)
-    ]
+    columns = []
+    for column in table.columns:
+        # Columns that people can do without are hidden where there is no room.
+        css = f"p{min(column.priority, 8)}" if column.priority else ""
+        found = None if links is None else links.of_column(column.key)
+        columns.append((column, css, more.get(column.key, found)))
+    heads = [Head(column.header, css, *head(column)) for column, css, _ in columns]
+    rows = [[_cell(*column, value) for column, value in zip(columns, row, strict=True)] for row in table.rows]
     return TableView(caption, heads, rows)
 
 
-def _make_cell(column: Column, css: str, link: Link | None, value: Any, row: Mapping[str, Any]) -> Cell:
+def first_rows(table: Table, most: int) -> Table:
+    """A table with so many rows at most."""
+    return Table(table.columns, table.rows[:most])
+
+
+def _cell(column: Column, css: str, link: Link | None, value: Any) -> Cell:
     colour = CSS_CLASSES.get(column.style(value), "")
     if colour:
         css = f"{css} state {colour}".strip()
     if isinstance(value, list) and link is not None:
-        parts = [_linked(_cut(str(one)), link(one, row)) for one in value[:MAX_NAMES]]
+        parts = [CellText(_cut(str(one)), link(one)) for one in value[:MAX_NAMES]]
         if len(value) > MAX_NAMES:
             parts.append(CellText(f"{len(value) - MAX_NAMES} more"))
         return Cell(parts, css)
     text = _cut(cell(column, value))
-    return Cell([_linked(text, None if link is None or value is None else link(value, row))] if text else [], css)
-
-
-def _linked(text: str, href: str | None) -> CellText:
-    return CellText(text, href, href is not None and href.startswith(("http://", "https://")))
-
-
-def _column_class(column: Column) -> str:
-    """Columns that people can do without are hidden where there is no room."""
-    return f"p{min(column.priority, 8)}" if column.priority else ""
+    return Cell([CellText(text, None if link is None or value is None else link(value))] if text else [], css)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}..."
 
 
-# `shown_text`: a text of another program, as pages show it.
-
-#: Longest text that a page shows.
-MAX_TEXT: Final = 2000
+# HTML of the cells of tables and of texts with links. A page has a thousand of them; a template takes 2 ms longer.
 
 
-def shown_text(text: str) -> str:
-    """A text without characters that do more than be seen, and not too long. It is not escaped."""
-    if len(text) > MAX_TEXT:
-        return printable_lines(f"{text[:MAX_TEXT]}...")
-    return text if text.isprintable() else printable_lines(text)
+def row_html(row: Sequence[Cell], root: str) -> Markup:
+    """The cells of a row. Texts are escaped.
+
+    :param root: the way from the page to the root of the site.
+    """
+    cells = ((f' class="{escape(css)}"' if css else "", parts_html(parts, root)) for parts, css in row)
+    return Markup("\n".join([f"<td{css}>{html}</td>" for css, html in cells]))
+
+
+def parts_html(parts: Iterable[CellText], root: str) -> Markup:
+    """Texts, each with its link, with commas between them.
+
+    :param root: see `row_html`.
+    """
+    return Markup(", ".join([_part(text, href, root) for text, href in parts]))
+
+
+def _part(text: str, href: str | None, root: str) -> str:
+    html = escape(shown_text(text))
+    if href is None:
+        return html
+    is_elsewhere = href.startswith(("http://", "https://"))
+    return f'<a href="{escape(shown_text(href if is_elsewhere else root + href))}">{html}</a>'
 
 
 # `Links`: where values in tables lead to. Of what is not there any more there is no page, and no link.
 
 #: Kind of the subject of an event -> list in which it is looked for.
-_LISTS: Final = {"host": "hosts", "launcher": "launchers"}
+_SUBJECT_LISTS: Final = {"host": "hosts", "launcher": "launchers"}
 
 
 class Links:
-    """The pages of one snapshot. Methods take a value, and the row of the table that has it."""
+    """The pages of one snapshot."""
 
     def __init__(self, snapshot: WebSnapshot) -> None:
         self._snapshot = snapshot
@@ -423,7 +341,11 @@ class Links:
         wanted = (label for request in self._seen.requests.values() for label in request.node_types)
         return frozenset({*self._seen.labels, *broken, *wanted})
 
-    def pool(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def of_column(self, key: str) -> Link | None:
+        """Where the values of a column lead to."""
+        return partial(_COLUMNS[key], self) if key in _COLUMNS else None
+
+    def pool(self, value: Any) -> str | None:
         """``<provider>/<pool>``, or the provider alone."""
         text = str(value)
         for name in (text, text.partition("/")[0], text.rpartition("/")[0]):
@@ -431,30 +353,30 @@ class Links:
                 return _page("providers", name, self.providers)
         return None
 
-    def provider(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def provider(self, value: Any) -> str | None:
         return _page("providers", value, self.providers)
 
-    def label(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def label(self, value: Any) -> str | None:
         return _page("labels", value, self.labels)
 
-    def node(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def node(self, value: Any) -> str | None:
         return _page("nodes", value, self._seen.nodes)
 
-    def request(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def request(self, value: Any) -> str | None:
         return _page("requests", value, self._seen.requests)
 
-    def image(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def image(self, value: Any) -> str | None:
         return _page("images", value, self._snapshot.images.images)
 
-    def tenant(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def tenant(self, value: Any) -> str | None:
         """The requests of a tenant."""
         return address("requests", tenant=str(value))
 
-    def launcher(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def launcher(self, value: Any) -> str | None:
         """The launchers whose row has the name."""
         return address("launchers", q=str(value))
 
-    def subject(self, value: Any, _row: Mapping[str, Any] | None = None) -> str | None:
+    def subject(self, value: Any) -> str | None:
         """What an event is about, e.g. ``node 0000000001`` or ``label gpu of cloud-1/main``."""
         kind, _, name = str(value).partition(" ")
         if kind == "label":
@@ -462,68 +384,32 @@ class Links:
         pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
         if kind in pages:
             return pages[kind](name)
-        return address(_LISTS[kind], q=name) if kind in _LISTS else None
+        return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
 
-    def labels_text(self, names: Collection[str]) -> list[CellText]:
+    def labels_text(self, names: Iterable[str]) -> list[CellText]:
         """Labels, each with its link."""
         return [CellText(name, self.label(name)) for name in names]
 
-    def nodes_text(self, ids: Collection[str]) -> list[CellText]:
+    def nodes_text(self, ids: Iterable[str]) -> list[CellText]:
         """Nodes, each with its link."""
         return [CellText(node_id, self.node(node_id)) for node_id in ids]
+
+
+#: Key of a column -> what its values are.
+_COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
+    **dict.fromkeys(("pool", "pools"), Links.pool),
+    "provider": Links.provider,
+    **dict.fromkeys(("label", "labels", "node_types"), Links.label),
+    "nodes": Links.node,
+    "allocated_to": Links.request,
+    "image": Links.image,
+    "tenant": Links.tenant,
+    "launchers": Links.launcher,
+    "subject": Links.subject,
+}
 
 
 def _page(kind: str, name: Any, known: Collection[str]) -> str | None:
     """A half of a surrogate pair, which JSON allows, cannot be in an address."""
     text = str(name)
     return address(kind, text) if text in known and text.isprintable() else None
-
-
-# `KeptAnswers`: what was made for one viewer is there for all others who ask for the same at the same time.
-
-#: An answer is given for so long, although ages in it grow.
-LIFETIME_SECONDS: Final = 1.0
-#: More are not kept: addresses may have any parameters.
-MOST_ANSWERS: Final = 200
-#: Of all answers together.
-MOST_BYTES: Final = 8_000_000
-
-
-class KeptAnswers:
-    """Any thread.
-
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        #: What was asked for -> (number of the snapshot, when it was made, answer).
-        self._answers: dict[str, tuple[int, float, bytes]] = {}
-
-    def get(self, key: str, number: int) -> bytes | None:
-        """An answer made of the same snapshot; None = there is none, or it is too old."""
-        with self._lock:
-            found = self._answers.get(key)
-        if found is None or found[0] != number or self._clock() - found[1] >= LIFETIME_SECONDS:
-            return None
-        return found[2]
-
-    def put(self, key: str, number: int, answer: bytes) -> None:
-        """Keep an answer, and forget those that are too old; a very long one is not kept."""
-        now = self._clock()
-        with self._lock:
-            kept = {key: one for key, one in self._answers.items() if now - one[1] < LIFETIME_SECONDS}
-            room = MOST_BYTES - len(answer)
-            if len(kept) >= MOST_ANSWERS or sum(len(one[2]) for one in kept.values()) > room:
-                kept.clear()
-            if room >= 0:
-                kept[key] = (number, now, answer)
-            self._answers = kept
-
-
-def key_of(scope: Scope) -> str:
-    """What a part is asked for: path and query, as they were sent."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
-    query: bytes = scope["query_string"]
-    return f"{path.decode('latin-1')}?{query.decode('latin-1')}"

@@ -3,81 +3,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.nodes import ALLOCATED, NodeFacts, node_status, node_table, project_of
+from nodepool.listing.nodes import Filter, NodeFacts, node_status, node_table, project_of
 from nodepool.listing.pools import label_overview
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since
-from nodepool.model import states
-from nodepool.model.event import short
-from nodepool.model.request import NodeRequest, origin_of
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, since, table_of
+from nodepool.model.request import origin_of
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_request
-from nodepool.web.answers import zuul_links
+from nodepool.web.answers import WebProblem, zuul_links
 from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moment_of, moments, of_node, of_subject
-from nodepool.web.pages.frame import CellText, Links, Page, PageError, TableView, address, table_view
-from nodepool.web.pages.lists import ListSubject, choices_of, filter_fields, list_of_table, make_list, sorted_by
+from nodepool.web.pages.frame import CellText, Links, Page, TableView, address, table_view
+from nodepool.web.pages.lists import ListSubject, RecordList, list_of_records, list_of_table
 from nodepool.web.pages.providers import waiting_view
-from nodepool.web.snapshot import WINDOW_SECONDS, RecordKind, WaitSummary
+from nodepool.web.query import LABEL, NODE_STATE, POOL, PROVIDER, REQUEST_STATE, TENANT
+from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.requests import Request
 
+    from nodepool.listing.table import Table
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.plan.explained import ExplainedRequest, LabelInPool
+    from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
 
-_STATES: Final = (*states.NODE_STATES, ALLOCATED)
-_SUBJECT: Final = ListSubject(
-    "Nodes",
-    (RecordKind.NODES,),
-    lambda links: {
-        "id": links.node,
-        "provider": links.provider,
-        "label": links.label,
-        "tenant": links.tenant,
-        "allocated_to": links.request,
-    },
-    "No node is there.",
+
+def _node_table(nodes: Sequence[Node], seen: Observed) -> Table:
+    locked = {node.key for node in nodes if node.key in seen.locked}
+    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)
+
+
+_NODE_KEYS: Final = "id status age_seconds label provider pool tenant project public_ipv4 allocated_to"
+#: The list of nodes. A snapshot has them in the order of their ids: what people look at most looks at no other node.
+nodes_page = partial(
+    list_of_records,
+    RecordList(
+        ListSubject("Nodes", (RecordKind.NODES,), "No node is there."),
+        NODE_STATE,
+        (LABEL, PROVIDER, POOL, TENANT),
+        {key: NODE_ORDERS[key] for key in _NODE_KEYS.split()},
+        lambda seen: seen.nodes.values(),
+        Filter.node,
+        _node_table,
+        Links.node,
+    ),
 )
-#: What nodes are sorted by, by the keys of columns.
-_ORDERS: Final = {
-    key: NODE_ORDERS[key]
-    for key in (
-        *("id", "status", "age_seconds", "label", "provider", "pool", "tenant", "project", "public_ipv4"),
-        "allocated_to",
-    )
-}
-
-
-def nodes_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """The list of nodes."""
-    seen, choices = snapshot.observed, choices_of(request.query_params)
-    wanted = choices.filter(_STATES)
-    key, descending = choices.order(list(_ORDERS), "id")
-    # A snapshot has them in the order of their ids: what people look at most needs no look at each node.
-    found = list(seen.nodes.values())
-    if not wanted.everything:
-        found = [node for node in found if wanted.node(node, seen.now)]
-    if key != "id":
-        found = sorted_by(found, _ORDERS[key], descending=descending)
-    elif descending:
-        found.reverse()
-
-    def table(first: int, end: int) -> Table:
-        nodes = found[first:end]
-        locked = {node.key for node in nodes if node.key in seen.locked}
-        return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)
-
-    fields = filter_fields(
-        choices,
-        _STATES,
-        {"label": seen.labels, "provider": seen.providers},
-        ("label", "provider", "pool", "tenant"),
-    )
-    return make_list(_SUBJECT, choices, len(found), table, fields, list(_ORDERS), "id", Links(snapshot))
 
 
 def node_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -86,7 +61,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
     node = seen.nodes.get(node_id)
     if node is None:
         text = f"There is no node {node_id}. Nodes go when nobody needs them any more."
-        raise PageError(404, text, (RecordKind.NODES,))
+        raise WebProblem(404, text, (RecordKind.NODES,))
     told, links = explain_node(node, seen), Links(snapshot)
     values = {
         "kind": "Node",
@@ -111,7 +86,6 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Zone", node.az),
             fact("Launcher", told.launcher),
             fact("Locked", "yes" if told.locked else "no"),
-            fact("Locked by", snapshot.locker(node_id) if told.locked else None),
             fact("Held by", told.held_by),
             fact("Held until", moment_of(told.held_until)),
             fact("Reason", told.hold_reason),
@@ -124,60 +98,25 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
 
 # ``/requests`` and ``/requests/<id>``.
 
-_REQUESTS_SUBJECT: Final = ListSubject(
-    "Requests",
-    # What they wait for is told by pools.
-    (RecordKind.REQUESTS, RecordKind.PROVIDERS),
-    lambda links: {
-        "id": links.request,
-        "node_types": links.label,
-        "nodes": links.node,
-        "tenant": links.tenant,
-        "provider": links.provider,
-        "pool": links.pool,
-    },
-    "No request is there.",
-)
-#: What requests are sorted by, by the keys of columns.
-_REQUESTS_ORDERS: Final[Mapping[str, Callable[[NodeRequest], Any]]] = {
-    **{
-        key: REQUEST_ORDERS[key]
-        for key in ("id", "state", "age_seconds", "node_types", "tenant", "project", "pipeline", "job")
-    },
-    # As pools serve them.
-    "id": lambda request: request.order_key,
-}
 #: Verdict of a pool -> colour.
-_VERDICTS: Final = {
-    "serves": GOOD,
-    "waits": WAITING,
-    "absent": BAD,
-    "leaves": QUIET,
-    "declined": BAD,
-}
-
-
-def requests_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """The list of requests."""
-    seen, choices = snapshot.observed, choices_of(request.query_params)
-    wanted = choices.filter(states.REQUEST_STATES)
-    key, descending = choices.order(list(_REQUESTS_ORDERS), "id")
-    found = [one for one in seen.requests.values() if wanted.request(one, seen.now)]
-    found = sorted_by(found, _REQUESTS_ORDERS[key], descending=descending)
-
-    def table(first: int, end: int) -> Table:
-        shown = found[first:end]
-        return request_table(shown, seen.now, causes(shown, seen))
-
-    fields = filter_fields(
-        choices,
-        states.REQUEST_STATES,
-        {"label": seen.labels, "provider": seen.providers},
-        ("label", "provider", "tenant"),
-    )
-    return make_list(
-        _REQUESTS_SUBJECT, choices, len(found), table, fields, list(_REQUESTS_ORDERS), "id", Links(snapshot)
-    )
+_VERDICTS: Final = {"serves": GOOD, "waits": WAITING, "absent": BAD, "leaves": QUIET, "declined": BAD}
+_REQUEST_KEYS: Final = "id state age_seconds node_types tenant project pipeline job"
+# What requests wait for is known from pools.
+_REQUEST_KINDS: Final = (RecordKind.REQUESTS, RecordKind.PROVIDERS)
+#: The list of requests, in the order in which pools serve them.
+requests_page = partial(
+    list_of_records,
+    RecordList(
+        ListSubject("Requests", _REQUEST_KINDS, "No request is there."),
+        REQUEST_STATE,
+        (LABEL, PROVIDER, TENANT),
+        {key: REQUEST_ORDERS[key] for key in _REQUEST_KEYS.split()},
+        lambda seen: sorted(seen.requests.values(), key=lambda request: request.order_key),
+        Filter.request,
+        lambda requests, seen: request_table(requests, seen.now, causes(requests, seen)),
+        Links.request,
+    ),
+)
 
 
 def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None = None) -> Page:
@@ -189,17 +128,18 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
     record = seen.requests.get(request_id)
     if record is None:
         text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
-        raise PageError(404, text, (RecordKind.REQUESTS,))
+        raise WebProblem(404, text, (RecordKind.REQUESTS,))
     told, links = explain_request(record, seen), Links(snapshot)
+    zuul = [CellText(name, target) for name, target in zuul_links(record, zuul_url).items()]
     values = {
         "kind": "Request",
         "told": told,
-        "facts": [*_facts(record, told, links), ShownFact("Zuul", _zuul(record, zuul_url))],
+        "facts": [*_facts(record, told, links), ShownFact("Zuul", zuul)],
         "tables": [_pools(told, seen.now, links)],
         "history": moments(told.history),
         "commands": log_commands(f"node_request: {request_id}"),
     }
-    return Page("detail.html", f"Request {request_id}", values, (RecordKind.REQUESTS, RecordKind.PROVIDERS))
+    return Page("detail.html", f"Request {request_id}", values, _REQUEST_KINDS)
 
 
 def _facts(record: NodeRequest, told: ExplainedRequest, links: Links) -> list[ShownFact]:
@@ -227,41 +167,30 @@ def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
         Column("Pool", "pool"),
         Column("Verdict", "verdict", style=lambda value: _VERDICTS.get(value, "")),
         Column("Why", "text"),
-        Column("Ahead", "ahead", priority=2),
+        Column("Ahead", "ahead", priority=2, of=lambda pool: pool.ahead or None),
         Column("Since", "since", since(now), priority=2),
         Column("Code", "code", priority=4),
-        Column("Launchers", "launchers", priority=5),
+        Column("Launchers", "launchers", priority=5, of=lambda pool: list(pool.launchers)),
     )
-    rows = [
-        [pool.pool, pool.verdict, pool.text, pool.ahead or None, pool.since, pool.code, list(pool.launchers)]
-        for pool in told.pools
-    ]
-    return table_view("Pools", Table(columns, rows), {"pool": links.pool, "launchers": links.launcher})
-
-
-def _zuul(record: NodeRequest, zuul_url: str | None) -> list[CellText]:
-    return [CellText(name, address, outside=True) for name, address in zuul_links(record, zuul_url).items()]
+    return table_view("Pools", table_of(columns, told.pools), links)
 
 
 # ``/labels`` and ``/labels/<name>``.
 
-_KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
-_LABELS_SUBJECT: Final = ListSubject(
-    "Labels", _KINDS, lambda links: {"label": links.label, "pools": links.pool}, "No registered pool has a label."
-)
+_LABEL_KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
+_LABELS: Final = ListSubject("Labels", _LABEL_KINDS, "No registered pool has a label.")
 
 
 def labels_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of labels: who serves them, and who wants them."""
-    return list_of_table(request, _LABELS_SUBJECT, label_overview(snapshot.observed), Links(snapshot))
+    return list_of_table(request, _LABELS, label_overview(snapshot.observed), Links(snapshot))
 
 
 def label_page(request: Request, snapshot: WebSnapshot) -> Page:
     """One label: its pools, and what waits for it."""
-    seen, name = snapshot.observed, request.path_params["name"]
-    links = Links(snapshot)
+    seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
     if name not in links.labels:
-        raise PageError(404, f"No pool has a label {name}, and no request wants it.", _KINDS)
+        raise WebProblem(404, f"No pool has a label {name}, and no request wants it.", _LABEL_KINDS)
     told = explain_label(name, seen)
     values = {
         "kind": "Label",
@@ -270,37 +199,23 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("State", told.state, css="state"),
             fact("Open requests", told.requests, address("requests", label=name)),
             fact("Oldest since", moment_of(told.oldest)),
-            fact("Waits of the last hour", _waits(snapshot.waits.of_label(name, seen.now))),
         ],
         "tables": [_label_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
     }
-    return Page("detail.html", f"Label {name}", values, _KINDS, of_subject("label", name, seen))
-
-
-def _waits(waits: WaitSummary) -> str | None:
-    if waits.p50 is None or waits.p95 is None:
-        return None
-    shared = f"; {waits.shared} of them wanted other labels, too" if waits.shared else ""
-    requests = "1 request" if waits.count == 1 else f"{waits.count} requests"
-    last = f", those of the last {short(waits.covered_seconds)}" if waits.covered_seconds < WINDOW_SECONDS else ""
-    return f"50 % at most {short(waits.p50)}, 95 % at most {short(waits.p95)} ({requests}{last}{shared})"
+    return Page("detail.html", f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
 
 
 def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
+    def nodes(pool: LabelInPool) -> str | None:
+        return ", ".join(f"{count} {state}" for state, count in pool.nodes.items()) or None
+
     columns = (
         Column("Pool", "pool"),
         Column("Free nodes", "free"),
-        Column("Nodes", "nodes"),
+        Column("Nodes", "nodes", of=nodes),
         Column("Why not served", "text"),
         Column("Since", "since", since(now), priority=2),
         Column("Code", "code", priority=3),
-        Column("Launchers", "launchers", priority=4),
+        Column("Launchers", "launchers", priority=4, of=lambda pool: list(pool.launchers)),
     )
-    rows = [
-        [
-            *(pool.pool, pool.free, ", ".join(f"{count} {state}" for state, count in pool.nodes.items()) or None),
-            *(pool.text, pool.since, pool.code, list(pool.launchers)),
-        ]
-        for pool in pools
-    ]
-    return table_view("Pools", Table(columns, rows), {"pool": links.pool, "launchers": links.launcher})
+    return table_view("Pools", table_of(columns, pools), links)

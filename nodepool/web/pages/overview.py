@@ -3,28 +3,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from nodepool.guard import Guard
 from nodepool.listing.overview import overview, problem_line
 from nodepool.listing.pools import used_of
-from nodepool.listing.table import Table
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
-from nodepool.web.pages.frame import Links, Page, address, table_view
+from nodepool.web.pages.frame import Links, Page, address, first_rows, table_view
 from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
@@ -39,74 +36,37 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 50
 #: Kind of a problem -> the page that shows more.
 _PAGES: Final = {
-    "launcher": "launchers",
-    "provider": "providers",
-    "label": "labels",
-    "host": "hosts",
-    "node": "nodes",
-    "reload": "launchers",
-    "version": "launchers",
-    "configuration": "launchers",
-    "launch": "providers",
-    "maintenance": "providers",
+    **{kind: f"{kind}s" for kind in ("launcher", "provider", "label", "host", "node")},
+    **dict.fromkeys(("reload", "version", "configuration"), "launchers"),
+    **dict.fromkeys(("launch", "maintenance"), "providers"),
 }
 #: From these parts of a limit on its bar is yellow, and red.
 _HIGH, _FULL = 0.8, 0.95
-
-
-@dataclass(frozen=True)
-class _Problem:
-    kind: str
-    line: str
-    href: str
-
-
-@dataclass(frozen=True)
-class _Capacity:
-    """:param percent: which part of the limiting resource is used; None = there is no limit."""
-
-    provider: str
-    href: str | None
-    used: str
-    percent: int | None
-    css: str
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    labels: str
-    href: str
-    count: int
-    oldest: str
 
 
 def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
     seen = snapshot.observed
     told = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
-    pools, links = summarize(seen.statuses), Links(snapshot)
+    links, providers = Links(snapshot), by_provider(summarize(seen.statuses))
     values = {
         "sentence": told.sentence,
         "well": not (told.problems or told.waits),
         "problems": [_problem(problem, seen.now, links) for problem in told.problems[:MOST_ROWS]],
         "more_problems": max(0, len(told.problems) - MOST_ROWS),
-        "capacity": [_capacity(name, members, links) for name, members in by_provider(pools).items()][:MOST_ROWS],
-        "more_capacity": max(0, len(by_provider(pools)) - MOST_ROWS),
-        "pools": table_view("Pools", _first_rows(told.capacity), {"pool": links.pool}),
+        "capacity": [_capacity(name, pools, links) for name, pools in providers.items()][:MOST_ROWS],
+        "more_capacity": max(0, len(providers) - MOST_ROWS),
+        "pools": table_view("Pools", first_rows(told.capacity, MOST_ROWS), links),
         "charts": [title for title, _ in CHARTS],
         "waiting": _waiting(seen)[:MOST_ROWS],
     }
     return Page("overview.html", "Overview", values, list(RecordKind))
 
 
-def _first_rows(table: Table) -> Table:
-    return Table(table.columns, table.rows[:MOST_ROWS])
-
-
-def _problem(problem: StatusProblem, now: float, links: Links) -> _Problem:
+def _problem(problem: StatusProblem, now: float, links: Links) -> dict[str, str]:
     # The line is a link to what the command shows.
     line = problem_line(problem, now, command=False).text.removeprefix("- ")
-    return _Problem(problem.kind, line, _page_of(problem, links))
+    return {"kind": problem.kind, "line": line, "href": _page_of(problem, links)}
 
 
 def _page_of(problem: StatusProblem, links: Links) -> str:
@@ -120,38 +80,34 @@ def _page_of(problem: StatusProblem, links: Links) -> str:
     return found or _PAGES.get(problem.kind, "")
 
 
-def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> _Capacity:
-    """Of the resource of which most is used in any pool of the provider."""
+def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> dict[str, Any]:
+    """Of the resource of which most is used in any pool of the provider, the used part in percent."""
     scarce = limiting(limit for pool in pools for limit in pool.limits)
-    href = links.provider(provider)
+    shown: dict[str, Any] = {"provider": provider, "href": links.provider(provider), "percent": None}
     if scarce is None:
-        return _Capacity(provider, href, "no limit is known", None, "")
+        return {**shown, "used": "no limit is known"}
     part = fullness(scarce)
     css = "bad" if part >= _FULL else "waiting" if part >= _HIGH else "good"
-    return _Capacity(provider, href, used_of(scarce), round(100 * part), css)
+    return {**shown, "used": used_of(scarce), "percent": round(100 * part), "css": css}
 
 
-def _waiting(seen: Observed) -> list[_Waiting]:
+def _waiting(seen: Observed) -> list[dict[str, Any]]:
     """Open requests by their labels, those that wait longest first."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    oldest: dict[tuple[str, ...], float] = {}
+    begins: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for request in seen.waiting:
-        labels = tuple(sorted(set(request.node_types)))
-        counts[labels] += 1
-        oldest[labels] = min(oldest.get(labels, seen.now), request.created_time or seen.now)
-    order: Any = sorted(counts, key=lambda labels: (oldest[labels], labels))
+        begins[tuple(sorted(set(request.node_types)))].append(request.created_time or seen.now)
     return [
-        _Waiting(
-            ", ".join(labels),
-            address("requests", label=",".join(labels) or None),
-            counts[labels],
-            short(seen.now - oldest[labels]),
-        )
-        for labels in order
+        {
+            "labels": ", ".join(labels),
+            "href": address("requests", label=",".join(labels) or None),
+            "count": len(found),
+            "oldest": short(max(0.0, seen.now - min(found))),
+        }
+        for labels, found in sorted(begins.items(), key=lambda entry: (min(entry[1]), entry[0]))
     ]
 
 
-# `History`: numbers of the last hours for charts, in memory. Metrics (Prometheus) are for longer times.
+# Numbers of the last hours for charts, in memory. Metrics (Prometheus) are for longer times.
 
 log = logging.getLogger("nodepool.web")
 
@@ -175,20 +131,6 @@ class Sample:
     values: Mapping[str, float]
 
 
-class History:
-    """The last samples. Written by one thread, read by any: what is read at a time is of one moment."""
-
-    def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
-
-    def add(self, sample: Sample) -> None:
-        self._samples.append(sample)
-
-    def samples(self) -> Sequence[Sample]:
-        """The oldest first."""
-        return list(self._samples.copy())
-
-
 def sample_of(snapshot: WebSnapshot) -> Sample:
     """The numbers of one moment."""
     seen = snapshot.observed
@@ -207,22 +149,12 @@ def sample_of(snapshot: WebSnapshot) -> Sample:
     )
 
 
-@asynccontextmanager
-async def sampling(history: History, snapshots: SnapshotMaker) -> AsyncIterator[None]:
-    """A task that takes samples meanwhile, of what ZooKeeper has completely told."""
-    task: asyncio.Task[Any] = asyncio.create_task(_take(history, snapshots), name="History")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+async def take_samples(history: deque[Sample], snapshots: SnapshotMaker) -> None:
+    """Goes on until it is cancelled. Samples are taken of what ZooKeeper has completely reported."""
 
-
-async def _take(history: History, snapshots: SnapshotMaker) -> None:
     def take() -> None:
         if snapshots.complete:
-            history.add(sample_of(snapshots.latest()))
+            history.append(sample_of(snapshots.latest()))
 
     while True:
         with Guard(log, "Error in the history of web pages; trying again in %g s", INTERVAL_SECONDS):
@@ -232,7 +164,7 @@ async def _take(history: History, snapshots: SnapshotMaker) -> None:
 
 # ``/charts.json``: curves of the last hours, which ``static/charts.js`` draws on the first page.
 
-#: Title, and of each curve its name for people and its key, see `nodepool.web.pages.overview.Sample`.
+#: Title, and of each curve its name for people and its key, see `Sample`.
 CHARTS: Final = (
     ("Requests that wait", (("waiting", WAITING),)),
     ("Oldest request, in seconds", (("age", OLDEST_SECONDS),)),
@@ -241,27 +173,22 @@ CHARTS: Final = (
 )
 
 
-def routes(samples: History) -> list[BaseRoute]:
+def charts_route(history: deque[Sample]) -> Route:
     """The endpoint. It computes what takes a millisecond."""
 
     def answer(_request: Request) -> Response:
-        return JSONResponse(charts_of(samples.samples()), headers={"Cache-Control": "no-cache"})
+        return JSONResponse(charts_of(list(history.copy())), headers={"Cache-Control": "no-cache"})
 
-    return [Route("/charts.json", answer)]
+    return Route("/charts.json", answer)
 
 
 def charts_of(samples: Sequence[Sample]) -> dict[str, Any]:
     """The curves of all charts over the same times, as uPlot takes them."""
+
+    def curve(label: str, key: str) -> dict[str, Any]:
+        return {"label": label, "values": [round(sample.values.get(key, 0.0), 3) for sample in samples]}
+
     return {
         "times": [round(sample.at) for sample in samples],
-        "charts": [
-            {
-                "title": title,
-                "curves": [
-                    {"label": label, "values": [round(sample.values.get(key, 0.0), 3) for sample in samples]}
-                    for label, key in curves
-                ],
-            }
-            for title, curves in CHARTS
-        ],
+        "charts": [{"title": title, "curves": [curve(*one) for one in curves]} for title, curves in CHARTS],
     }

@@ -3,26 +3,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import host_state, host_table
-from nodepool.listing.pools import limit_table, provider_table, tenant_limits, tenant_table
-from nodepool.listing.records import event_table, launcher_table
-from nodepool.listing.table import BAD, Column, Table, since, state
+from nodepool.listing.pools import limit_table, provider_table
+from nodepool.listing.records import event_table
+from nodepool.listing.table import BAD, Column, Table, since, table_of
 from nodepool.model import states
-from nodepool.model.image import ImagesView
-from nodepool.plan.attention import merged, registered_launchers
+from nodepool.model.image import ImagesView, ImageView
+from nodepool.plan.attention import merged
 from nodepool.plan.explain import explain_provider
 from nodepool.plan.pool_summary import PoolSummary, summarize
+from nodepool.web.answers import WebProblem, quoted
 from nodepool.web.pages.details import ShownFact, fact, moments, of_image, of_subject, of_subjects
-from nodepool.web.pages.frame import CSS_CLASSES, CellText, Link, Links, Page, PageError, TableView, address, table_view
-from nodepool.web.pages.lists import FilterField, ListSubject, choices_of, first_texts, list_of_table
+from nodepool.web.pages.frame import (
+    CSS_CLASSES,
+    CellText,
+    Link,
+    Links,
+    Page,
+    TableView,
+    address,
+    first_rows,
+    table_view,
+)
+from nodepool.web.pages.lists import FilterField, ListSubject, first_texts, list_of_table, query_of
+from nodepool.web.query import all_hosts, all_launchers, all_providers, all_tenants
 from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
@@ -32,10 +42,9 @@ if TYPE_CHECKING:
     from nodepool.plan.explained import ExplainedProvider, WaitingGroup
     from nodepool.web.snapshot import WebSnapshot
 
-_SUBJECT: Final = ListSubject(
+_PROVIDERS: Final = ListSubject(
     "Providers",
     (RecordKind.PROVIDERS, RecordKind.LAUNCHERS),
-    lambda links: {"pool": links.pool, "launchers": links.launcher},
     "No launcher reports a provider: is one running, with the same zookeeper-servers?",
 )
 #: Rows of each table of one provider.
@@ -46,28 +55,25 @@ MOST_FAILURES: Final = 50
 
 def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of providers with their pools."""
-    seen = snapshot.observed
-    table = provider_table(summarize(seen.statuses), snapshot.launchers, seen.now)
-    return list_of_table(request, _SUBJECT, table, Links(snapshot))
+    return list_of_table(request, _PROVIDERS, all_providers(snapshot), Links(snapshot))
 
 
 def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
     """One provider: its pools with limits, labels, hosts, and what went wrong."""
-    seen, name = snapshot.observed, request.path_params["name"]
-    links = Links(snapshot)
+    seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
     absent = [one for launcher in snapshot.launchers for one in launcher.absent if one.name == name]
     if name not in links.providers:
-        raise PageError(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
+        raise WebProblem(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
     told = explain_provider(name, seen)
     pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
     failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]
     tables = [
-        table_view("Pools", provider_table(pools, (), seen.now), _SUBJECT.links(links)),
-        table_view("Limits", _cut(limit_table(pools, seen.now))),
+        table_view("Pools", provider_table(pools, (), seen.now), links),
+        table_view("Limits", first_rows(limit_table(pools, seen.now), MOST_ROWS)),
         _labels(pools, seen.now, links),
         waiting_view(told.waiting, seen.now, links),
-        table_view("Hosts", _cut(host_table(pools, seen.now)), {"nodes": links.node}),
-        table_view("Failures", event_table(failures[: -MOST_FAILURES - 1 : -1], seen.now), {"subject": links.subject}),
+        table_view("Hosts", first_rows(host_table(pools, seen.now), MOST_ROWS), links, pool=None),
+        table_view("Failures", event_table(failures[: -MOST_FAILURES - 1 : -1], seen.now), links),
     ]
     values = {
         "kind": "Provider",
@@ -100,7 +106,7 @@ def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView
         Column("Label", "label"),
         Column("Pool", "pool"),
         Column("Why", "text", style=lambda _value: BAD),
-        Column("Since", "since", listing_table.since(now), priority=2),
+        Column("Since", "since", since(now), priority=2),
         Column("Code", "code", priority=3),
     )
     rows = [
@@ -108,7 +114,7 @@ def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView
         for pool in pools
         for name, label in pool.labels.items()
     ]
-    return table_view("Labels that cannot be served", _cut(Table(columns, rows)), {"label": links.label})
+    return table_view("Labels that cannot be served", Table(columns, rows[:MOST_ROWS]), links, pool=None)
 
 
 def waiting_view(groups: Sequence[WaitingGroup], now: float, links: Links) -> TableView:
@@ -116,18 +122,13 @@ def waiting_view(groups: Sequence[WaitingGroup], now: float, links: Links) -> Ta
     columns = (
         Column("Pool", "pool"),
         Column("Requests", "count"),
-        Column("Labels", "labels"),
+        Column("Labels", "labels", of=lambda group: list(group.labels)),
         Column("Tenant", "tenant", priority=2),
         Column("Why", "text"),
-        Column("Oldest", "oldest", listing_table.since(now), priority=1),
+        Column("Oldest", "oldest", since(now), priority=1),
         Column("Code", "code", priority=3),
     )
-    rows = [
-        [one.pool, one.count, list(one.labels), one.tenant, one.text, one.oldest, one.code]
-        for one in groups[:MOST_ROWS]
-    ]
-    shown = {"pool": links.pool, "labels": links.label, "tenant": links.tenant}
-    return table_view("Waiting", Table(columns, rows), shown)
+    return table_view("Waiting", table_of(columns, groups[:MOST_ROWS]), links)
 
 
 def _is_of(subject: str, actor: str, provider: str) -> bool:
@@ -136,48 +137,38 @@ def _is_of(subject: str, actor: str, provider: str) -> bool:
     return provider in names or any(name.startswith(f"{provider}/") for name in names)
 
 
-def _cut(table: Table) -> Table:
-    return Table(table.columns, table.rows[:MOST_ROWS])
-
-
 # ``/images`` and ``/images/<name>``: builds and uploads, and how far they are.
 
-_IMAGES_SUBJECT: Final = ListSubject(
-    "Images", (RecordKind.IMAGES,), lambda links: {"image": links.image}, "No image is there."
-)
+_IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "No image is there.")
 
 
 def images_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of images."""
-    table = image_overview(snapshot.images, snapshot.observed.now)
-    return list_of_table(request, _IMAGES_SUBJECT, table, Links(snapshot))
 
+    def state(image: ImageView) -> str | None:
+        if image.paused:
+            return "paused"
+        return states.BUILDING if image.builds_in(states.BUILDING) else states.READY if image.ready_builds() else None
 
-def image_overview(images: ImagesView, now: float) -> Table:
-    """A row for each image."""
-    columns = (
-        Column("Image", "image"),
-        Column("State", "state", style=listing_table.state),
-        Column("Newest build", "newest", since(now)),
-        Column("Ready builds", "ready"),
-        Column("Building", "building"),
-        Column("Uploading", "uploading"),
-        Column("Failed uploads", "failed", priority=2),
-        Column("Build request", "request", priority=1),
-    )
-    rows: list[list[Any]] = []
-    for image in images.images.values():
+    def newest(image: ImageView) -> float | None:
         ready = image.ready_builds()
-        uploads = [upload.state for build in image.builds.values() for upload in build.all_uploads()]
-        building = len(image.builds_in(states.BUILDING))
-        state = "paused" if image.paused else states.BUILDING if building else states.READY if ready else None
-        rows.append(
-            [
-                *(image.name, state, ready[0].time or None if ready else None, len(ready), building),
-                *(uploads.count(states.UPLOADING), uploads.count(states.FAILED), build_request_state(image)),
-            ]
-        )
-    return Table(columns, sorted(rows, key=lambda row: row[0]))
+        return ready[0].time or None if ready else None
+
+    def uploads(image: ImageView, state: str) -> int:
+        return sum(upload.state == state for build in image.builds.values() for upload in build.all_uploads())
+
+    columns = (
+        Column("Image", "image", of="name"),
+        Column("State", "state", style=listing_table.state, of=state),
+        Column("Newest build", "newest", since(snapshot.observed.now), of=newest),
+        Column("Ready builds", "ready", of=lambda image: len(image.ready_builds())),
+        Column("Building", "building", of=lambda image: len(image.builds_in(states.BUILDING))),
+        Column("Uploading", "uploading", of=lambda image: uploads(image, states.UPLOADING)),
+        Column("Failed uploads", "failed", priority=2, of=lambda image: uploads(image, states.FAILED)),
+        Column("Build request", "request", priority=1, of=build_request_state),
+    )
+    images = sorted(snapshot.images.images.values(), key=lambda image: image.name)
+    return list_of_table(request, _IMAGES, table_of(columns, images), Links(snapshot))
 
 
 def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
@@ -188,16 +179,24 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
     name, now = request.path_params["name"], snapshot.observed.now
     image = snapshot.images.images.get(name)
     if image is None:
-        raise PageError(404, f"There is no image {name}.", (RecordKind.IMAGES,))
+        raise WebProblem(404, f"There is no image {name}.", (RecordKind.IMAGES,))
     links, only = Links(snapshot), ImagesView({name: image})
-    nodes = nodes_by_build(snapshot.observed.nodes.values())
+    builds = build_table(only, now, snapshot.builders, nodes_by_build(snapshot.observed.nodes.values()))
+    keys = [column.key for column in builds.columns]
+    hosts = {row[keys.index("id")]: row[keys.index("builder")] for row in builds.rows}
+
+    def log(build: Any) -> str | None:
+        if builder_url is None or not hosts[build]:
+            return None
+        return f"{builder_url.format(quoted(hosts[build]))}/{address('logs', build)}"
+
     values = {
         "facts": [
             fact("Paused", "yes" if image.paused else "no"),
             fact("Build request", build_request_state(image)),
         ],
         "tables": [
-            _view("Builds", build_table(only, now, snapshot.builders, nodes), links, partial(_log, builder_url)),
+            _view("Builds", builds, links, log),
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
@@ -206,45 +205,25 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
     """The newest first; states have their colours."""
+    kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
     columns = [
         replace(column, style=listing_table.state) if column.key == "state" else column
-        for column in table.columns
-        if column.key != "image"
+        for column in (table.columns[number] for number in kept)
     ]
-    kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
-    shown = {"provider": links.provider, "nodes": links.node, **({} if log is None else {"id": log})}
-    return table_view(caption, Table(columns, rows), shown)
-
-
-def _log(builder_url: str | None, build: Any, row: Mapping[str, Any]) -> str | None:
-    """Where the log of a build is."""
-    if builder_url is None or not row["builder"]:
-        return None
-    return f"{builder_url.format(quote(row['builder']))}/{address('logs', build)}"
+    return table_view(caption, Table(columns, rows), links, id=log)
 
 
 # ``/hosts``, ``/launchers``, ``/tenants`` and ``/events``: the tables of the commands of these names.
 
-_HOSTS: Final = ListSubject(
-    "Hosts",
-    (RecordKind.PROVIDERS,),
-    lambda links: {"pool": links.pool, "nodes": links.node},
-    "No static host is served.",
-)
-_LAUNCHERS: Final = ListSubject(
-    "Launchers", (RecordKind.LAUNCHERS,), lambda links: {"pools": links.pool}, "No launcher reports its state."
-)
+_HOSTS: Final = ListSubject("Hosts", (RecordKind.PROVIDERS,), "No static host is served.")
+_LAUNCHERS: Final = ListSubject("Launchers", (RecordKind.LAUNCHERS,), "No launcher reports its state.")
 _TENANTS: Final = ListSubject(
-    "Tenants",
-    (RecordKind.NODES, RecordKind.REQUESTS),
-    lambda links: {"tenant": links.tenant},
-    "No tenant has a limit, a node or a request.",
+    "Tenants", (RecordKind.NODES, RecordKind.REQUESTS), "No tenant has a limit, a node or a request."
 )
 _EVENTS: Final = ListSubject(
     "Events",
     (RecordKind.LAUNCHERS,),
-    lambda links: {"subject": links.subject},
     "No launcher reports an event. A launcher forgets its events when it ends; the logs have all of them.",
 )
 #: Hosts whose slots are shown, and slots of each.
@@ -254,56 +233,43 @@ MOST_SLOTS: Final = 64
 _SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "request")
 
 
-@dataclass(frozen=True)
-class ShownHost:
-    """:param css: class of its state. ``slots``: the nodes in them; ``free`` for the others."""
-
-    name: str
-    css: str
-    slots: Sequence[CellText]
-
-
 def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Static hosts, those that are not up first, and the slots of each."""
-    seen = snapshot.observed
-    pools, links = summarize(seen.statuses), Links(snapshot)
-    page = list_of_table(request, _HOSTS, host_table(pools, seen.now), links)
-    hosts = [host for pool in pools for host in pool.hosts]
+    seen, links = snapshot.observed, Links(snapshot)
+    page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
+    hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
     grid = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
     actions = of_subjects("host", first_texts(page), seen)
     return replace(page, template="hosts.html", values={**page.values, "grid": grid}, actions=actions)
 
 
-def _slots(host: HostStatus, links: Links) -> ShownHost:
+def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
+    """The nodes in the slots of a host; ``free`` for the others."""
     nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
     free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
-    return ShownHost(host.name, CSS_CLASSES.get(state(host_state(host)), ""), [*nodes, *free])
+    css = CSS_CLASSES.get(listing_table.state(host_state(host)), "")
+    return {"name": host.name, "css": css, "slots": [*nodes, *free]}
 
 
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
-    seen = snapshot.observed
-    table = launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
-    page = list_of_table(request, _LAUNCHERS, table, Links(snapshot))
-    return replace(page, actions=of_subjects("launcher", first_texts(page), seen))
+    page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
+    return replace(page, actions=of_subjects("launcher", first_texts(page), snapshot.observed))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What tenants use of their limits."""
-    seen = snapshot.observed
-    limits = tenant_limits(snapshot.launchers)
-    table = tenant_table(limits, seen.nodes.values(), seen.requests.values())
-    return list_of_table(request, _TENANTS, table, Links(snapshot))
+    return list_of_table(request, _TENANTS, all_tenants(snapshot), Links(snapshot))
 
 
 def events_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What happened, the newest first. ``kind`` chooses by the subject, ``since`` by the age."""
-    seen, choices = snapshot.observed, choices_of(request.query_params)
-    kind, since = choices.text("kind"), choices.text("since")
-    begin = seen.now - choices.duration("since") if since else 0.0
+    seen, query = snapshot.observed, query_of(request)
+    kind, within = query.text("kind"), query.text("since")
+    begin = seen.now - query.duration("since") if within else 0.0
     found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
     fields = [
         FilterField("kind", "About", kind, options=sorted({*_SUBJECTS, *([kind] if kind else [])})),
-        FilterField("since", "Within", since, "e.g. 15m, 1h30m"),
+        FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
     ]
     return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)

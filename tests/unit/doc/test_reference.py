@@ -20,7 +20,7 @@ from diskimage_builder.element_dependencies import (  # type: ignore[import-unty
 from doc.source.extensions import code_tables, command_line, config_keys, listing_columns, metrics, release_notes
 from nodepool.driver.gateway import HOOKS
 from nodepool.driver.registry import KNOWN, Drivers
-from nodepool.metrics.catalog import ALL, COMPUTED
+from nodepool.metrics.catalog import ALL
 from nodepool.model.config_keys import Sections, keys_of
 from nodepool.plan.request_stage import MOVES
 from tests.support.tables import rows
@@ -170,7 +170,7 @@ def test_tables_of_the_code() -> None:
 def test_metrics() -> None:
     """Each is on the page once, with its names and what it means."""
     page = metrics.expand((SOURCE / "reference" / "metrics.rst").read_text(encoding="utf-8"))
-    for metric in (*ALL, *COMPUTED):
+    for metric in ALL:
         assert page.count(f"\n     - {metrics.meaning(metric)}\n") == 1, metric.name
         names = (*metrics.statsd_names(metric), *metrics.prometheus_names(metric))
         assert [name for name in names if f"``{name}``" not in page] == []

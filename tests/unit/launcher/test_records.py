@@ -14,7 +14,7 @@ from nodepool.launcher.pool_registry import MaintenanceState
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.reports import Gauges
-from nodepool.metrics.statsd import StatsdSink, get_client
+from nodepool.metrics.statsd import get_client
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.plan.triage import PoolInfo
@@ -96,8 +96,8 @@ def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- gauges
 
-OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["own"])
-LIMIT = Metric("limit", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["limit"])
+OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", "own")
+LIMIT = Metric("limit", MetricKind.GAUGE, (), "Of the launcher.", "limit")
 
 
 class Stats:
@@ -115,7 +115,7 @@ class Stats:
         self.failing: set[object] = set()
         self.worker = StatsWorker(
             client,
-            Registry([StatsdSink(lambda: client)]),
+            Registry(lambda: client),
             is_leader=self._is_leader,
             nodes=lambda: self._or_raise("nodes", self.nodes),
             requests=list,
@@ -167,7 +167,7 @@ def test_gauges_of_the_system() -> None:
         assert client is not None
         worker = StatsWorker(
             client,
-            Registry([StatsdSink(lambda: client)]),
+            Registry(lambda: client),
             is_leader=lambda: True,
             nodes=lambda: nodes,
             requests=list,

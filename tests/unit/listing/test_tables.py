@@ -6,15 +6,12 @@ What commands print is held by tests/integration/test_command_line_*.py.
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.listing.images import (
@@ -27,7 +24,6 @@ from nodepool.listing.images import (
 )
 from nodepool.listing.nodes import Filter, NodeFacts, host_table, node_table
 from nodepool.listing.overview import capacity_table
-from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
 from nodepool.listing.pools import (
     label_overview,
     limit_table,
@@ -106,57 +102,6 @@ def test_events_that_are_about_something(name: str, text: str) -> None:
     assert is_about(EVENTS[name], text) == (text in [*own, "cloud-a/main", "cloud-a", "main"])
 
 
-#: (value, identity)
-Record = tuple[Any, str]
-VALUES = st.one_of(
-    st.none(), st.integers(-3, 3), st.floats(-1, 1), st.text(max_size=300), st.lists(st.text(max_size=2))
-)
-
-
-def order(*, descending: bool = False) -> Order[Record]:
-    return Order(lambda record: record[0], lambda record: record[1], descending)
-
-
-@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=20), st.integers(1, 7), st.booleans())
-def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: bool) -> None:
-    """WP-21, WP-23: each record once, in order; those without a value last."""
-    records = [(value, identity) for identity, value in values.items()]
-    by = order(descending=descending)
-    part = part_of(records, by, limit, None)
-    found = [*part.records]
-    while part.cursor is not None:
-        assert len(part.records) == limit
-        assert len(part.cursor) <= MAX_CURSOR
-        part = part_of(records, by, limit, part.cursor)
-        found += part.records
-    assert found == part_of(records, by, len(records) + 1, None).records
-    assert sorted(map(repr, found)) == sorted(map(repr, records))
-    empty = [record[0] is None for record in found]
-    assert empty == sorted(empty)
-    ranks = [by.rank(record) for record in found if record[0] is not None]
-    assert ranks == sorted(ranks, reverse=descending)
-    for rank in set(map(by.rank, found)):
-        same = [record[1] for record in found if by.rank(record) == rank]
-        assert same == sorted(same)
-
-
-def encoded(value: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
-
-
-@pytest.mark.parametrize(
-    "cursor",
-    [
-        *("", "x", "=", "ä", "A" * (MAX_CURSOR + 1), "[]", encoded([]), encoded([1, 2, 3, 4, 5]), encoded({"a": 1})),
-        *(encoded([False, False, "1", "", ""]), encoded("[" * 3000), base64.b64encode(b"\xff\xfe").decode()),
-    ],
-)
-def test_bad_cursors(cursor: str) -> None:
-    """WP-25"""
-    with pytest.raises(BadCursor):
-        part_of([], order(), 1, cursor)
-
-
 def keys(table: Table) -> list[str]:
     return [column.key for column in table.columns]
 
@@ -213,16 +158,6 @@ def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
     paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
     nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
     assert nodes_by_build(nodes) == {"b1": ["0"]}
-
-
-def test_what_comes_and_goes() -> None:
-    """WP-21: the record before the cursor may be there no more."""
-    records: list[Record] = [(number, str(number)) for number in range(6)]
-    first = part_of(records, order(), 2, None)
-    left = [record for record in records if record not in first.records]
-    assert part_of([(-1, "new"), *left], order(), 9, first.cursor).records == left
-    assert part_of([], order(), 9, first.cursor).records == []
-    assert part_of(records[:2], order(), 2, None).cursor is None
 
 
 def cells(table: Table, number: int = 0) -> dict[str, Any]:

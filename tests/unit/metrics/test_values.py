@@ -29,7 +29,7 @@ from nodepool.metrics.reports import (
 from nodepool.metrics.reports import report_circuit_breaker as report_breaker
 from nodepool.metrics.reports import report_launch as report_launch
 from nodepool.metrics.reports import report_leaks as report_leak
-from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client, statsd_names
+from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
@@ -42,7 +42,7 @@ from tests.support.tables import rows
 
 def sent(values: Mapping[Series, Value]) -> dict[str, Value]:
     """By their names for statsd, without `nodepool.`"""
-    return {name.removeprefix("nodepool."): value for series, value in values.items() for name in statsd_names(series)}
+    return {name.removeprefix("nodepool."): value for series, value in values.items() for name in series.statsd_names()}
 
 
 # -- gauges
@@ -186,64 +186,12 @@ def test_what_statsd_gets(
     assert sorted(statsd.drain()) == sorted(f"nodepool.{line}" for line in lines)
 
 
-# -- the registry
+# -- the registry, and statsd on a real socket
 
-LEVEL = Metric("level", MetricKind.GAUGE, ("where",), "A gauge.")
-EVENTS = Metric("events", MetricKind.COUNTER, ("where",), "A counter.")
-WORK = Metric("work", MetricKind.TIMER, (), "A timer.", buckets=(0.1, 1.0))
+LEVEL = Metric("level", MetricKind.GAUGE, ("where",), "A gauge.", "level.{where}")
+EVENTS = Metric("events", MetricKind.COUNTER, ("where",), "A counter.", "events.{where}")
+WORK = Metric("work", MetricKind.TIMER, (), "A timer.", "work", buckets=(0.1, 1.0))
 A, B, C = (LEVEL.series(where) for where in "abc")
-
-
-class Recorder:
-    """A sink that remembers what it got."""
-
-    def __init__(self) -> None:
-        self.got: list[object] = []
-
-    def gauges(self, values: Mapping[Series, float]) -> None:
-        self.got.append(dict(values))
-
-    def counted(self, series: Series, amount: float) -> None:
-        self.got.append((series, amount))
-
-    def timed(self, series: Series, seconds: float) -> None:
-        self.got.append((series, seconds))
-
-
-def test_registry() -> None:
-    """It has the sums, the sinks get what is added; a value falls into the first bucket whose bound is not below it."""
-    sink = Recorder()
-    metrics = Registry([sink])
-    metrics.set(A, 3)
-    metrics.set(A, 2)
-    metrics.count(EVENTS.series("a"))
-    metrics.count(EVENTS.series("a"), 4)
-    for seconds in (0.05, 0.1, 0.5):
-        metrics.time(WORK.series(), seconds)
-    before = metrics.snapshot()
-    metrics.time(WORK.series(), 20.0)
-    assert before == {A: 2, EVENTS.series("a"): 5, WORK.series(): Distribution(3, 0.65, [2, 1, 0])}
-    assert metrics.snapshot()[WORK.series()] == Distribution(4, 20.65, [2, 1, 1])
-    times = [(WORK.series(), seconds) for seconds in (0.05, 0.1, 0.5, 20.0)]
-    assert sink.got == [{A: 3}, {A: 2}, (EVENTS.series("a"), 1), (EVENTS.series("a"), 4), *times]
-    with pytest.raises(TypeError, match="where"):
-        LEVEL.series()
-
-
-def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
-    """Labels come from other programs: what is kept has a bound, and the log says so once; a group is kept whole."""
-    metrics = Registry([])
-    for number in range(MAX_SERIES + 3):
-        metrics.count(EVENTS.series(str(number)))
-    assert len(metrics.snapshot()) == MAX_SERIES
-    text = f"Metric events has {MAX_SERIES} series: no more are kept"
-    assert [record.getMessage() for record in caplog.records] == [text]
-    many = {LEVEL.series(str(number)): 1.0 for number in range(MAX_SERIES + 3)}
-    metrics.replace("group", many)
-    assert len(metrics.snapshot()) == 2 * MAX_SERIES + 3
-
-
-# -- statsd on a real socket
 
 
 @pytest.fixture
@@ -258,6 +206,38 @@ def client(server: StatsdServer) -> Iterator[StatsdClient]:
     assert made is not None
     yield made
     made.close()
+
+
+def test_registry(server: StatsdServer, client: StatsdClient) -> None:
+    """It has the sums, statsd gets what is added; a value falls into the first bucket whose bound is not below it."""
+    metrics = Registry(lambda: client)
+    metrics.set(A, 3)
+    metrics.set(A, 2)
+    metrics.count(EVENTS.series("a"))
+    metrics.count(EVENTS.series("a"), 4)
+    for seconds in (0.05, 0.1, 0.5):
+        metrics.time(WORK.series(), seconds)
+    before = metrics.snapshot()
+    metrics.time(WORK.series(), 20.0)
+    assert before == {A: 2, EVENTS.series("a"): 5, WORK.series(): Distribution(3, 0.65, [2, 1, 0])}
+    assert metrics.snapshot()[WORK.series()] == Distribution(4, 20.65, [2, 1, 1])
+    times = [one for ms in (50, 100, 500, 20_000) for one in (f"work:{ms}.000000|ms", "work:1|c")]
+    assert server.drain() == ["level.a:3|g", "level.a:2|g", "events.a:1|c", "events.a:4|c", *times]
+    with pytest.raises(TypeError, match="where"):
+        LEVEL.series()
+
+
+def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    """Labels come from other programs: what is kept has a bound, and the log says so once; a group is kept whole."""
+    metrics = Registry()
+    for number in range(MAX_SERIES + 3):
+        metrics.count(EVENTS.series(str(number)))
+    assert len(metrics.snapshot()) == MAX_SERIES
+    text = f"Metric events has {MAX_SERIES} series: no more are kept"
+    assert [record.getMessage() for record in caplog.records] == [text]
+    many = {LEVEL.series(str(number)): 1.0 for number in range(MAX_SERIES + 3)}
+    metrics.replace("group", many)
+    assert len(metrics.snapshot()) == 2 * MAX_SERIES + 3
 
 
 @rows(__file__, "test_environment")
@@ -312,16 +292,18 @@ def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert len(caplog.records) == 1
 
 
-def test_groups() -> None:
-    """A gauge that went is 0 for the sinks, once, and is not kept; a forgotten group is not mentioned any more."""
-    sink = Recorder()
-    metrics = Registry([sink])
-    metrics.replace("group", {A: 1, B: 2, C: 0})
-    metrics.replace("group", {A: 5})
-    metrics.replace("group", {A: 5})
-    assert (sink.got, metrics.snapshot()) == ([{A: 1, B: 2, C: 0}, {B: 0, A: 5}, {A: 5}], {A: 5})
-    metrics.replace("other", {B: 1})
+def test_groups(server: StatsdServer, client: StatsdClient) -> None:
+    """A gauge that is not there any more is 0 for statsd, once, and not kept; a forgotten group is not sent again."""
+    metrics = Registry(lambda: client)
+
+    def sent_by(group: str, values: dict[Series, float]) -> set[str]:
+        metrics.replace(group, values)
+        return set(server.drain())
+
+    assert sent_by("group", {A: 1, B: 2, C: 0}) == {"level.a:1|g", "level.b:2|g", "level.c:0|g"}
+    assert sent_by("group", {A: 5}) == {"level.a:5|g", "level.b:0|g"}
+    assert (sent_by("group", {A: 5}), metrics.snapshot()) == ({"level.a:5|g"}, {A: 5})
+    assert sent_by("other", {B: 1}) == {"level.b:1|g"}
     for _ in range(2):
         metrics.forget("group")
-    metrics.replace("group", {})
-    assert (sink.got[3:], metrics.snapshot()) == ([{B: 1}, {}], {B: 1})
+    assert (sent_by("group", {}), metrics.snapshot()) == (set(), {B: 1})

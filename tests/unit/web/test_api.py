@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
@@ -19,9 +21,14 @@ from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.answers import (
+from nodepool.web.answers import MAX_DETAIL, WebProblem, problem_response, to_json
+from nodepool.web.api.resource import ApiResource, whole
+from nodepool.web.api.resources import all_resources
+from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
+from nodepool.web.api.routes import change_paths as changed_paths
+from nodepool.web.query import (
     LABEL,
-    MAX_DETAIL,
+    MAX_CURSOR,
     MAX_NAMES,
     MAX_QUERY,
     MAX_VALUE,
@@ -32,15 +39,12 @@ from nodepool.web.answers import (
     ROWS,
     SINCE,
     TENANT,
+    Order,
     Query,
     parse,
-    problem_response,
+    part_of,
     state,
-    to_json,
 )
-from nodepool.web.api.resource import NAME, ApiResource, whole
-from nodepool.web.api.routes import ROOT, TAG_SECONDS, all_resources, routes
-from nodepool.web.api.routes import change_paths as changed_paths
 from nodepool.web.writes import routes as write_routes
 from tests.support.tables import rows
 from tests.support.web_records import HOSTILE, full
@@ -64,7 +68,7 @@ def addresses(resource: ApiResource, mark: str = "") -> Iterator[str]:
         # Half of a surrogate pair cannot be asked for.
         if "{mark}" not in name or "\ud800" not in mark:
             place = quote(name.replace("{mark}", mark))
-            yield ROOT + resource.path.replace(f"{{{NAME}:path}}", place).replace(f"{{{NAME}}}", place)
+            yield ROOT + re.sub("{name.*?}", place, resource.path)
 
 
 @pytest.mark.parametrize("mark", ["", HOSTILE, None], ids=["full", "hostile", "empty"])
@@ -135,7 +139,7 @@ def test_queries() -> None:
     of_state = state(["ready", "used"])
 
     def parsed(text: str) -> Query:
-        return parse(text.encode(), (of_state, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN, SINCE, *OF_LISTS), {})
+        return parse(text.encode(), {}, (of_state, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN, SINCE, *OF_LISTS))
 
     text = "state=ready,used&label=a,%20b*&provider=p&pool=p/main&tenant=t&older_than=1h30m"
     assert parsed(text).filter(of_state) == Filter(["ready", "used"], ["a", "b*"], ["p"], ["p/main"], ["t"], 5400.0)
@@ -155,7 +159,7 @@ def test_other_names_paths_and_methods() -> None:
     client = WebSite(full()).client
     for resource in RESOURCES:
         if resource.has_name:
-            path = ROOT + resource.path.replace(f"{{{NAME}:path}}", "no/body").replace(f"{{{NAME}}}", "nobody")
+            path = ROOT + resource.path.replace("{name:path}", "no/body").replace("{name}", "nobody")
             answer = client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
             assert "body" in answer.json()["detail"]
@@ -313,3 +317,63 @@ def test_any_request(method: str, path: str, query: str, headers: dict[str, byte
         assert answer.headers["content-type"] == PROBLEM
         if method != "HEAD":
             assert answer.json()["status"] == answer.status_code
+
+
+#: (value, identity)
+Record = tuple[Any, str]
+VALUES = st.one_of(
+    st.none(), st.integers(-3, 3), st.floats(-1, 1), st.text(max_size=300), st.lists(st.text(max_size=2))
+)
+
+
+def order(*, descending: bool = False) -> Order[Record]:
+    return Order(lambda record: record[0], lambda record: record[1], descending)
+
+
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=20), st.integers(1, 7), st.booleans())
+def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: bool) -> None:
+    """WP-21, WP-23: each record once, in order; those without a value last."""
+    records = [(value, identity) for identity, value in values.items()]
+    by = order(descending=descending)
+    found, cursor = part_of(records, by, limit, "")
+    while cursor is not None:
+        assert (len(found) % limit, len(cursor) <= MAX_CURSOR) == (0, True)
+        part, cursor = part_of(records, by, limit, cursor)
+        found = [*found, *part]
+    assert (found, None) == part_of(records, by, len(records) + 1, "")
+    assert sorted(map(repr, found)) == sorted(map(repr, records))
+    empty = [record[0] is None for record in found]
+    assert empty == sorted(empty)
+    ranks = [by.rank(record) for record in found if record[0] is not None]
+    assert [rank for rank, _ in ranks] == sorted((rank for rank, _ in ranks), reverse=descending)
+    for rank, _ in ranks:
+        same = [identity for other, identity in ranks if other == rank]
+        assert same == sorted(same)
+
+
+def encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("x", "=", "ä", "[]", encoded([]), encoded([1, 2, 3, 4, 5]), encoded({"a": 1})),
+        *(encoded([False, False, "1", "", ""]), encoded("[" * 3000), base64.b64encode(b"\xff\xfe").decode()),
+    ],
+)
+def test_bad_cursors(cursor: str) -> None:
+    """WP-25"""
+    with pytest.raises(WebProblem):
+        part_of([], order(), 1, cursor)
+
+
+def test_what_comes_and_goes() -> None:
+    """WP-21: the record before the cursor may be there no more."""
+    records: list[Record] = [(number, str(number)) for number in range(6)]
+    first, cursor = part_of(records, order(), 2, "")
+    assert cursor is not None
+    left = [record for record in records if record not in first]
+    assert part_of([(-1, "new"), *left], order(), 9, cursor) == (left, None)
+    assert part_of([], order(), 9, cursor) == ([], None)
+    assert part_of(records[:2], order(), 2, "") == (records[:2], None)

@@ -13,23 +13,15 @@ from typing import Any
 import pytest
 
 from nodepool.listing.overview import overview
-from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.status import HostStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
+from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
 from nodepool.web.app import SECURITY_HEADERS
 from nodepool.web.pages.details import log_commands
-from nodepool.web.pages.frame import (
-    LIFETIME_SECONDS,
-    MAX_TEXT,
-    MOST_ANSWERS,
-    MOST_BYTES,
-    NAVIGATION,
-    KeptAnswers,
-    shown_text,
-)
+from nodepool.web.pages.frame import MAX_TEXT, NAVIGATION, shown_text
 from nodepool.web.pages.overview import MOST_ROWS
 from nodepool.web.pages.providers import MOST_SLOTS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
@@ -209,20 +201,6 @@ def test_answers_of_commands() -> None:
     assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
 
 
-def test_waits_of_the_last_hour() -> None:
-    """WP-99: page and API have the same; nothing when no request waited."""
-    site = WebSite(full())
-    assert "Waits of the last hour" not in site.client.get("/labels/gpu").text
-    for number, labels in ((11, ["gpu"]), (12, ["gpu", "arm"])):
-        request = observed.request(number, *labels, state=states.FULFILLED)
-        request.created_time, request.state_time = NOW - 100, NOW - 40
-        site.snapshots.snapshot.waits.note(request)
-    text = site.client.get("/labels/gpu").text
-    assert "50 % at most 1 min, 95 % at most 1 min (2 requests; 1 of them wanted other labels, too)" in text
-    waits = site.client.get("/api/v1/labels/gpu").json()["waits"]
-    assert waits == {"count": 2, "shared": 1, "p50": 60.0, "p95": 60.0, "covered_seconds": 3600.0}
-
-
 @rows(__file__, "test_lists")
 def test_lists(address: str, expected: list[str]) -> None:
     """WP-45"""
@@ -281,19 +259,24 @@ def test_commands_are_safe_to_paste() -> None:
 
 
 def test_kept_answers_are_bounded() -> None:
-    """By snapshot, age, number and length of all."""
+    """By age, number and length of all."""
     clock = ManualClock()
     kept = KeptAnswers(clock)
-    kept.put("a", 1, b"x")
-    assert (kept.get("a", 1), kept.get("a", 2), kept.get("b", 1)) == (b"x", None, None)
-    clock.pass_seconds(LIFETIME_SECONDS)
-    assert kept.get("a", 1) is None
+    kept.put("a", b"x")
+    assert (bodies(kept, "a"), bodies(kept, "b")) == ([b"x"], [])
+    clock.pass_seconds(KEPT_SECONDS)
+    assert bodies(kept, "a") == []
     for size, most in ((1, MOST_ANSWERS), (MOST_BYTES // 2, 2)):
         kept = KeptAnswers(clock)
         for number in range(most):
-            kept.put(str(number), 1, bytes(size))
-        assert kept.get("0", 1) is not None
-        kept.put("one more", 1, b"y")
-        assert (kept.get("0", 1), kept.get("one more", 1)) == (None, b"y")
-    kept.put("large", 1, bytes(MOST_BYTES + 1))
-    assert kept.get("large", 1) is None
+            kept.put(number, bytes(size))
+        assert bodies(kept, 0) == [bytes(size)]
+        kept.put("one more", b"y")
+        assert (bodies(kept, 0), bodies(kept, "one more")) == ([], [b"y"])
+    kept.put("large", bytes(MOST_BYTES + 1))
+    assert bodies(kept, "large") == []
+
+
+def bodies(kept: KeptAnswers, key: object) -> list[bytes]:
+    answer = kept.get(key)
+    return [] if answer is None else [answer.body]

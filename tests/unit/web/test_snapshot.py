@@ -10,33 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.exceptions import ZKConnectionError
-from nodepool.model import states
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, LauncherStatus
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.web.snapshot import (
-    KNOWN_SECONDS,
-    LIFETIME_SECONDS,
-    MOST_IDS,
-    MOST_KNOWN,
-    PROCESSES_SECONDS,
-    ChangedRecords,
-    LockNames,
-    RecordKind,
-    SnapshotMaker,
-    WaitSummary,
-    WaitTimes,
-    percentile,
-)
+from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker
 from nodepool.zk.caches import NodepoolCache, StatusCache
-from tests.support import observed
 from tests.support.manual_clock import ManualClock
-from tests.support.tables import rows
-from tests.support.wait import DEADLINE_SECONDS
-from tests.unit.web.rig import set_constants
 
 NOW = 100_000.0
 
@@ -177,77 +156,6 @@ def test_not_complete(place: Place) -> None:
     assert not place.maker.complete
 
 
-class Owners:
-    """Who has the locks."""
-
-    def __init__(self) -> None:
-        self.made = 0
-        self.asked: list[str] = []
-        self.name: str | None = "launcher l1"
-        self.error: Exception | None = None
-
-    def make(self, _client: Any) -> Any:
-        self.made += 1
-        return self
-
-    def of_node(self, node_id: str) -> str | None:
-        self.asked.append(node_id)
-        if self.error is not None:
-            raise self.error
-        return self.name
-
-
-def names(owners: Owners, clock: ManualClock, *, connected: bool = True) -> LockNames:
-    return LockNames(cast(Any, SimpleNamespace(connected=connected)), owners.make, clock)
-
-
-def test_owner_of_a_lock_is_asked_once_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-100: without a connection the last answer holds; what is kept is bounded."""
-    set_constants(monkeypatch, LockNames, WAIT_SECONDS=DEADLINE_SECONDS)
-    owners, clock = Owners(), ManualClock()
-    assert (names(owners, clock, connected=False).of_node("1"), owners.asked) == (None, [])
-    known = names(owners, clock)
-    assert [known.of_node("1") for _ in range(3)] == ["launcher l1"] * 3
-    assert owners.asked == ["1"]
-    clock.pass_seconds(KNOWN_SECONDS)
-    owners.error = ZKConnectionError("away")
-    assert known.of_node("1") == "launcher l1"
-    owners.error, owners.name = None, None
-    assert (known.of_node("1"), owners.made, len(owners.asked)) == (None, 1, 3)
-    clock.pass_seconds(PROCESSES_SECONDS)
-    known.of_node("1")
-    assert owners.made == 2
-    for _ in range(2):
-        for number in range(2 * MOST_KNOWN):
-            known.of_node(str(number))
-    assert len(owners.asked) >= 4 + 3 * MOST_KNOWN, "the first ones were forgotten"
-
-
-def ended(number: int, seconds: float, *labels: str, ago: float = 0.0) -> NodeRequest:
-    request = observed.request(number, *labels or ("gpu",), state=states.FULFILLED)
-    request.state_time = NOW - ago
-    request.created_time = request.state_time - seconds
-    return request
-
-
-def waits_of(*requests: NodeRequest | None) -> WaitTimes:
-    waits = WaitTimes()
-    for request in requests:
-        waits.note(request)
-    return waits
-
-
-def test_waits_of_a_label() -> None:
-    """WP-99: once for each label; a record that is read again does not count again; clocks may differ."""
-    waits = waits_of(*(ended(number, float(number)) for number in range(1, 101)))
-    assert waits.of_label("gpu", NOW) == WaitSummary(100, 0, 50.0, 95.0)
-    assert waits.of_label("arm", NOW) == WaitSummary(0, 0, None, None)
-    waits = waits_of(ended(1, 30.0, "gpu", "gpu", "arm"), ended(2, 10.0, "gpu", "gpu"))
-    assert waits.of_label("gpu", NOW) == WaitSummary(2, 1, 10.0, 30.0)
-    assert waits.of_label("arm", NOW) == WaitSummary(1, 1, 30.0, 30.0)
-    assert waits_of(*[ended(1, -2.0)] * 3).of_label("gpu", NOW) == WaitSummary(1, 0, 0.0, 0.0)
-
-
 def test_changes_that_are_not_taken(place: Place) -> None:
     """They stay small, although there is no viewer for weeks."""
     for number in range(2 * MOST_IDS):
@@ -256,21 +164,8 @@ def test_changes_that_are_not_taken(place: Place) -> None:
         place.maker.latest()
         place.nodes.records.clear()
     assert place.maker.take_changes()[RecordKind.NODES] == {""}
-    changes = ChangedRecords()
     for number in range(2 * MOST_IDS):
-        changes.note(RecordKind.NODES, str(number))
-    assert len(changes.take()[RecordKind.NODES]) == MOST_IDS
-
-
-@rows(__file__, "test_percentile")
-def test_percentile(values: list[float], percent: int, found: float | None) -> None:
-    """WP-99: a wait that there was, no mean of two."""
-    assert percentile(values, percent) == found
-
-
-def test_waits_that_do_not_count() -> None:
-    """WP-99"""
-    failed, of_min_ready, without_time = ended(1, 5.0), ended(2, 5.0), ended(3, 5.0)
-    failed.state, of_min_ready.requestor, without_time.created_time = states.FAILED, MIN_READY_REQUESTOR, None
-    waits = waits_of(failed, of_min_ready, without_time, ended(4, 5.0, ago=4000.0), None)
-    assert waits.of_label("gpu", NOW).count == 0
+        place.put_node(str(number))
+    place.clock.now += LIFETIME_SECONDS
+    place.maker.latest()
+    assert len(place.maker.take_changes()[RecordKind.NODES]) == MOST_IDS

@@ -26,7 +26,6 @@ from nodepool.listing.terminal import show
 from nodepool.metrics.catalog import LAUNCH
 from nodepool.metrics.registry import Series
 from nodepool.metrics.reports import node_gauges, request_gauges
-from nodepool.metrics.statsd import statsd_names
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload
 from nodepool.model.node import Node
@@ -117,7 +116,7 @@ def refused(error: InvalidRecord) -> None:
 
 def counted(metrics: Iterable[Series]) -> None:
     """Each name is one name on the wire of statsd."""
-    assert not any(set(name) & set("|\r\n") for series in metrics for name in statsd_names(series))
+    assert not any(set(name) & set("|\r\n") for series in metrics for name in series.statsd_names())
 
 
 def use_node(node: Node) -> None:
