@@ -19,7 +19,7 @@ from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
 from nodepool.driver.kubernetes.client import KubeClient, NotYet
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, TokenView, place_view
+from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, TokenView, place_view
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
@@ -50,12 +50,12 @@ class ProjectCloud(KubeCloud):
         self._allowed_at: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
 
-    def view_of_place(self, found: dict[str, Any]) -> PlaceView:
+    def view_of_place(self, found: dict[str, Any]) -> KubeRecord:
         return project_view(found)
 
-    def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
+    def is_ours(self, place: KubeRecord, named: Container[str]) -> bool:
         # A template of the cluster may leave out the description: then the name says it.
-        return super().is_ours(view, named) or (not objects.marks(view.labels) and view.name in named)
+        return super().is_ours(place, named) or (not objects.marks(place.metadata) and place.id in named)
 
     def list_instances(self, since: str | None) -> list[KubeRecord]:
         found = super().list_instances(since)
@@ -211,12 +211,12 @@ def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[s
     }
 
 
-def project_view(found: Object) -> PlaceView:
+def project_view(found: Object) -> KubeRecord:
     """What is kept of a project: its marks may stand in the description."""
     view = place_view(found)
-    if objects.marks(view.labels):
+    if objects.marks(view.metadata):
         return view
     description = str((found["metadata"].get("annotations") or {}).get(DESCRIPTION) or "")
     pairs = (word.partition("=") for word in description.split())
     marks = objects.marks({key: value for key, found_sign, value in pairs if found_sign})
-    return dataclasses.replace(view, labels={**view.labels, **marks})
+    return dataclasses.replace(view, metadata={**view.metadata, **marks})
