@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from nodepool.driver.azure.errors import ArmApi, AzureError, errors_in, meaning
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
+from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup, CodedError
 from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
 from nodepool.driver.framework.rate import BucketSize
 
@@ -109,13 +109,13 @@ class VmRecord(NamedTuple):
         )
 
 
-def _failures_in(instance_view: Mapping[str, Any]) -> list[AzureError]:
+def _failures_in(instance_view: Mapping[str, Any]) -> list[CodedError]:
     """What the states of a VM say of its failure: codes such as ``ProvisioningState/failed/AllocationFailed``."""
     found = []
     for status in instance_view.get("statuses") or ():
         what, _, code = str(status.get("code") or "").rpartition("/")
         if what.lower() == "provisioningstate/failed":
-            found.append(AzureError(code, status.get("message") or ""))
+            found.append(CodedError(code, status.get("message") or ""))
     return found
 
 
@@ -319,7 +319,7 @@ class Arm:
 
         :param operation: address that `create_vm` returned; None = it is not known.
         """
-        errors: list[AzureError] = []
+        errors: list[CodedError] = []
         if operation is not None and same_server(operation, self._base):
             with contextlib.suppress(CloudNotFound):
                 # Azure forgets operations.

@@ -59,11 +59,7 @@ class AzureLogin(TokenLogin):
             raise CloudAway(f"{head}: {error}", maybe_done=False) from error
         except (OSError, ValueError) as error:
             raise LoginRefused(f"{head}: {error}; correct the file of auth-path") from error
-        try:
-            data = answer.json()
-        except (ValueError, RecursionError):
-            data = None
-        found = data if isinstance(data, dict) else {}
+        found = answer.data if isinstance(answer.data, dict) else {}
         if answer.status == 200:
             try:
                 return str(found["access_token"]), float(found["expires_in"])

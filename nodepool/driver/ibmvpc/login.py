@@ -128,10 +128,7 @@ class IbmLogin(TokenLogin):
             answer = self._http.send(method, url, given, (data or "").encode() or None, params)
         except NoAnswer as error:
             raise CloudAway(f"{head}: {error}", maybe_done=False) from error
-        try:
-            document = answer.json()
-        except (ValueError, RecursionError):
-            document = None
+        document = answer.data
         if answer.status in (200, 201):
             if isinstance(document, dict) and document.get("access_token"):
                 return {"expires_in": 0, **document}

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from nodepool.driver.ibmvpc.errors import IbmError, reasons_of
+from nodepool.driver.framework.cloud_errors import CodedError
+from nodepool.driver.ibmvpc.errors import reasons_of
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.instance import (
     BUILD_KEY,
@@ -53,7 +54,7 @@ class IbmRecord(NamedTuple):
     #: What IBM calls it.
     instance_id: str
     status: str
-    reasons: tuple[IbmError, ...]
+    reasons: tuple[CodedError, ...]
     metadata: Mapping[str, str]
     profile: str
     cores: int

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
+    CodedErrors,
     LoginRefused,
     NotFoundByProxy,
     asks_for_a_pause,
@@ -114,6 +115,13 @@ class RestApi(abc.ABC):
 
         :param head: whose call it was, and which.
         """
+
+
+class CodedApi(CodedErrors, RestApi):
+    """An API whose errors have codes."""
+
+    def error(self, head: str, answer: HttpAnswer) -> Exception:
+        return self.meaning(head, self.errors_in(answer.data), answer.status)
 
 
 class RestCalls:

@@ -28,11 +28,11 @@ from nodepool.driver.azure.client import (
     addresses_of,
     by_id,
 )
-from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_in, meaning
+from nodepool.driver.azure.errors import ArmApi, CloudBusy, errors_in, meaning
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
 from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureInstance, AzureMachines
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.model.quota import QuotaInformation
@@ -130,7 +130,7 @@ def test_why_a_vm_failed() -> None:
 @pytest.mark.parametrize(("code", "message", "status", "kind"), driver_table("azure", "kinds"))
 def test_kinds(code: str, message: str, status: int, kind: type[Exception]) -> None:
     """AZ-10 (not repeated), CM-5, CM-6: the words of Azure, and what has no mapping is counted as unknown."""
-    found = meaning("here", [AzureError(code, message)], status)
+    found = meaning("here", [CodedError(code, message)], status)
     assert type(found) is kind
     assert message in str(found)
     if isinstance(found, CloudAway):
