@@ -22,7 +22,7 @@ import jwt
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
-from nodepool.driver.framework.http.rest_calls import TokenLogin, login_error
+from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, text_of_file
 from nodepool.driver.ibmvpc.errors import errors_in
 from nodepool.guard import ERRORS
 
@@ -97,7 +97,7 @@ class IbmLogin(TokenLogin):
         except ERRORS as error:
             # Of a token of a container, for example, that cannot be read.
             raise LoginRefused(f"{one_line(str(error))}; correct {found.source}") from error
-        return answer["access_token"], float(answer["expires_in"])
+        return answer["access_token"], answer["expires_in"]
 
     def _read(self) -> Credentials:
         self._credentials = read_credentials(self._path, os.environ)
@@ -116,27 +116,16 @@ class IbmLogin(TokenLogin):
         **_: Any,
     ) -> Any:
         """In place of that of the managers of tokens."""
-        from nodepool.driver.framework.http.plain_http import NoAnswer
-
         given = dict(headers)
         if auth_tuple:
             given["Authorization"] = f"Basic {base64.b64encode(':'.join(auth_tuple).encode()).decode()}"
         if isinstance(data, dict):
             data = urllib.parse.urlencode({name: value for name, value in data.items() if value is not None})
-        head = f"Provider {self.provider}: login failed"
-        try:
-            answer = self._http.send(method, url, given, (data or "").encode() or None, params)
-        except NoAnswer as error:
-            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
-        document = answer.data
-        if answer.status in (200, 201):
-            if isinstance(document, dict) and document.get("access_token"):
-                return {"expires_in": 0, **document}
-            raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
-        named, message = next(iter(errors_in(document)), ("", ""))
-        code, text = named or str(answer.status), one_line(message or f"status {answer.status}")
-        metadata = found.kind == INSTANCE
-        raise login_error(f"{head}: {code}: {text}", answer, code, f"correct {found.source}", metadata=metadata)
+        call = (method, url, given, (data or "").encode() or None, params)
+        return self.exchange(self._http, f"correct {found.source}", *call, metadata=found.kind == INSTANCE)
+
+    def error_in(self, data: Any) -> tuple[str, str]:
+        return next(iter(errors_in(data)), ("", ""))
 
 
 def account_of(token: str) -> str:
@@ -156,6 +145,8 @@ def account_of(token: str) -> str:
 # read.
 
 RESOURCES_URL: Final = "https://resource-controller.cloud.ibm.com"
+GROUPS_VARIABLE: Final = "RESOURCE_MANAGER_URL"
+SERVICES_VARIABLE: Final = "RESOURCE_CONTROLLER_URL"
 FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
 DEFAULT_FILE: Final = "ibm-credentials.env"
 #: What a platform of the kind of Cloud Foundry says of the services of an application, as JSON.
@@ -220,20 +211,14 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
         known = "iam, iamAssume, container, vpc, bearerToken"
         raise LoginRefused(f"VPC_AUTH_TYPE in {source} is {given!r}; choose one of {known}")
 
-    def url(name: str, text: str | None) -> str:
-        split = urllib.parse.urlsplit(text or "")
-        if text and (split.scheme not in ("http", "https") or not split.hostname):
-            raise LoginRefused(f"{name} in {source} is no address; correct it")
-        return (text or "").rstrip("/")
-
     return Credentials(
         kind=given.lower(),
         source=source,
         values=values,
-        auth_url=url("VPC_AUTH_URL", values.get("AUTH_URL")),
-        vpc_url=url("VPC_URL", values.get("URL")) or None,
-        groups_url=url("RESOURCE_MANAGER_URL", others.get("RESOURCE_MANAGER_URL") or RESOURCES_URL),
-        resources_url=url("RESOURCE_CONTROLLER_URL", others.get("RESOURCE_CONTROLLER_URL") or RESOURCES_URL),
+        auth_url=address_of(values.get("AUTH_URL"), "VPC_AUTH_URL", source),
+        vpc_url=address_of(values.get("URL"), "VPC_URL", source) or None,
+        groups_url=address_of(others.get(GROUPS_VARIABLE) or RESOURCES_URL, GROUPS_VARIABLE, source),
+        resources_url=address_of(others.get(SERVICES_VARIABLE) or RESOURCES_URL, SERVICES_VARIABLE, source),
     )
 
 
@@ -258,12 +243,11 @@ def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
     :param wanted: the configuration names it. Else one that cannot be read is no error, as for the SDK.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
+        lines = text_of_file(path, "credentials-file").splitlines()
+    except LoginRefused:
         if not wanted:
             return {}
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise LoginRefused(f"{path} cannot be read: {why}; correct credentials-file or the file's mode") from None
+        raise
     pairs = (line.strip().partition("=") for line in lines)
     return {name: value for name, between, value in pairs if between and name}
 

@@ -22,9 +22,7 @@ from nodepool.driver.azure.client import (
     VMS,
     Addresses,
     ArmResource,
-    Usage,
     VmRecord,
-    VmSize,
     addresses_of,
     by_id,
 )
@@ -73,15 +71,15 @@ def test_records(kind: str, data: Any, expected: dict[str, Any]) -> None:
 def test_sizes_and_quota() -> None:
     """AZ-9: numbers are texts in the one, and numbers in the other."""
     client, _ = arm((200, {"value": driver_table("azure", "sizes")}))
-    assert client.sizes() == {
-        "standard_d4s_v5": VmSize("Standard_D4s_v5", "standardDSv5Family", 4, 3584, ("1", "3"), ""),
-        "y": VmSize("Y", "", 0, 0, (), "NotAvailableForSubscription"),
-        "x": VmSize("X", "", 0, 0, (), ""),
-    }
+    assert [list(vars(size).values()) for size in client.sizes().values()] == [
+        ["Standard_D4s_v5", "standardDSv5Family", 4, 3584, ("1", "3"), ""],
+        ["Y", "", 0, 0, (), "NotAvailableForSubscription"],
+        ["X", "", 0, 0, (), ""],
+    ]
     # SDK Usage: int64; what is 2^63 - 1 is no limit
     usage = {"name": {"value": "cores", "localizedValue": None}, "limit": 9223372036854775807, "currentValue": 4}
     client, http = arm((200, {"value": [usage]}), (200, {"value": []}))
-    assert client.usages() == [Usage("cores", float(2**63), 4.0)]
+    assert [vars(one) for one in client.usages()] == [{"name": "cores", "limit": float(2**63), "used": 4.0}]
     # The location of the configuration is "North Europe".
     assert "/locations/northeurope/usages" in http.asked[0]
 
@@ -95,15 +93,15 @@ def test_addresses(configurations: list[Any], public: dict[str, str | None], fou
     ]
     properties = {"ipConfigurations": [{"properties": entry} for entry in entries]}
     known = by_id(
-        ArmResource.of({"id": f"/A/{name}", "properties": {"ipAddress": address}}) for name, address in public.items()
+        ArmResource({"id": f"/A/{name}", "properties": {"ipAddress": address}}) for name, address in public.items()
     )
-    got = addresses_of(ArmResource.of({"id": "/A/nic", "name": "nic", "properties": properties}), known)
+    got = addresses_of(ArmResource({"id": "/A/nic", "name": "nic", "properties": properties}), known)
     assert got == (None if found is None else Addresses(*found))
 
 
 def test_address_for_zuul() -> None:
     """AZ-8, CM-3: the first of public v4, public v6, private."""
-    record = VmRecord.of({"name": "NP42", "location": "northeurope", "zones": ["2"]})
+    record = VmRecord({"name": "NP42", "location": "northeurope", "zones": ["2"]})
     addresses: list[str | None] = ["198.18.0.4", "2001:db8::4", "10.0.0.4", "fd00::4"]
     for number, used in enumerate(list(addresses)):
         instance = AzureInstance(record._replace(addresses=Addresses(*addresses)), QuotaInformation(instances=1))

@@ -80,7 +80,7 @@ def refusal(code: str, status: int = 400) -> Exception:
 def floating(
     number: int, name: str = "", target: str = "", group: str = GROUP, zone: str = "us-south-1"
 ) -> IbmFloatingIp:
-    return IbmFloatingIp.of(
+    return IbmFloatingIp(
         {
             "id": f"fip-{number}",
             "name": name or f"np{number:010}",

@@ -170,7 +170,7 @@ def test_errors_in(data: Any, found: list[tuple[str, str]]) -> None:
 
 
 def record(**changes: Any) -> IbmRecord:
-    return IbmRecord.of({**INSTANCE, "status": "running", **changes}, PROVIDER)
+    return IbmRecord({**INSTANCE, "status": "running", **changes}, PROVIDER)
 
 
 def test_records() -> None:
