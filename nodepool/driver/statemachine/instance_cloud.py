@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ClassVar, Final, Generic
@@ -99,6 +99,14 @@ class InstanceCloud(abc.ABC, Generic[R]):
     @abc.abstractmethod
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+
+    @abc.abstractmethod
+    def instance(self, record: R) -> instance.Instance:
+        """An instance of a list as the framework sees it, with what it uses of the quota. Does not block, where `learn`
+        has looked up what is needed."""
+
+    def learn(self, records: Sequence[R]) -> None:
+        """Look up what `instance` is to know of some records. Blocks."""
 
     def delete_seen(self, record: R) -> None:
         """The same for one that was seen. Where ids are used again: not of another one that has its id by now."""
