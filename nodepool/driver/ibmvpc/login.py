@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import inspect
-import json
 import os
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -139,18 +138,15 @@ def account_of(token: str) -> str:
 # Who Nodepool is for IBM Cloud, and where IBM Cloud is: as the IBM SDK for Python finds it for the service ``vpc``.
 #
 # https://github.com/IBM/python-sdk-core has the names, under Authentication. They stand in a file of lines
-# ``NAME=value``, in the environment, or in VCAP_SERVICES. The file is the one of ``credentials-file`` or
-# ``IBM_CREDENTIALS_FILE``, or ``ibm-credentials.env`` in the current directory or at home. The first source that has
-# anything for the service counts alone (IV-1). The SDK itself takes no path of a file, and hides one that it cannot
-# read.
+# ``NAME=value``, or in the environment. The file is the one of ``credentials-file`` or ``IBM_CREDENTIALS_FILE``, or
+# ``ibm-credentials.env`` in the current directory or at home. The first source that has anything for the service counts
+# alone (IV-1). The SDK itself takes no path of a file, and hides one that it cannot read.
 
 RESOURCES_URL: Final = "https://resource-controller.cloud.ibm.com"
 GROUPS_VARIABLE: Final = "RESOURCE_MANAGER_URL"
 SERVICES_VARIABLE: Final = "RESOURCE_CONTROLLER_URL"
 FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
 DEFAULT_FILE: Final = "ibm-credentials.env"
-#: What a platform of the kind of Cloud Foundry says of the services of an application, as JSON.
-VCAP_VARIABLE: Final = "VCAP_SERVICES"
 
 
 @dataclass(frozen=True)
@@ -198,8 +194,7 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
     lines = {} if file is None else _lines_of(file, wanted=path is not None)
     others = {**environment, **lines}
     sources = [(str(file), _of_service(lines)), ("the environment", _of_service(environment))]
-    source, values = next((found for found in sources if found[1]), (VCAP_VARIABLE, {}))
-    values = values or _of_vcap("vpc", environment.get(VCAP_VARIABLE, ""))
+    source, values = next((found for found in sources if found[1]), ("", {}))
     if not values:
         where = f"in {file}" if file is not None else "in a file of credentials"
         remedy = "add it to the file" if file is not None else "add credentials-file to the provider"
@@ -250,23 +245,3 @@ def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
         raise
     pairs = (line.strip().partition("=") for line in lines)
     return {name: value for name, between, value in pairs if between and name}
-
-
-def _of_vcap(service: str, text: str) -> dict[str, str]:
-    """What VCAP_SERVICES says of an instance of a service, by the names of variables: of the first one that is called
-    so, else of the first one that is of the kind.
-    """
-    if not text:
-        return {}
-    try:
-        kinds = json.loads(text)
-        named = [entry for kind in kinds.values() for entry in kind if entry.get("name") == service]
-        found = [entry.get("credentials") for entry in (*named, *(kinds.get(service) or ())[:1])]
-        given: Mapping[str, Any] = next(filter(None, found), {})
-        key = given.get("iam_apikey") or given.get("apikey")
-        if given.get("username") and given.get("password"):
-            # No service of the public cloud takes a password.
-            return {"AUTH_TYPE": "basic"}
-        return {"AUTH_TYPE": IAM, "APIKEY": str(key)} if key else {name: str(value) for name, value in given.items()}
-    except (ValueError, AttributeError, TypeError):
-        raise LoginRefused(f"{VCAP_VARIABLE} is not the JSON of services; correct it, or unset it") from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lists of operations say: how creations and deletions end, what was preempted; and zones without an answer."""
+"""What lists of operations say: how creations and deletions end; and zones without an answer."""
 
 from __future__ import annotations
 
