@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm
-from nodepool.driver.azure.config import problem_of
 from nodepool.driver.azure.errors import errors_in, meaning
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after
@@ -123,9 +122,6 @@ class AzureImageCalls:
         :raises UploadGivenUp: it is not wanted any more.
         :raises OSError: the file cannot be read.
         """
-        problem = problem_of(path)
-        if problem is not None:
-            raise ImageCreateException(f"Provider {self.arm.calls.provider}: image {name}: {problem}")
         merged = {str(key): str(value) for key, value in metadata.items()}
         own = {key: value for key, value in merged.items() if key.startswith("nodepool_")}
         return str(DiskUpload(self, path, name, {**merged, **image.tags, **own}).upload())

@@ -7,18 +7,24 @@ First the calls, then zones that do not answer, then the login with google-auth.
 from __future__ import annotations
 
 import calendar
-import json
+import importlib
 import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, one_line
-from nodepool.driver.framework.http.rest_calls import NOT_READY, RestCalls, TokenLogin, is_away, is_metadata
+from nodepool.driver.framework.http.rest_calls import (
+    NOT_READY,
+    RestCalls,
+    TokenLogin,
+    is_away,
+    is_metadata,
+    json_of_file,
+)
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.errors import THROTTLED, GceApi
@@ -102,7 +108,7 @@ class ComputeEngine:
         query = {"requestId": request_id}
         what = "creating an instance"
         answer = self._call(WRITE, "POST", path, what, body=body, query=query, permit=permit)
-        return self.calls.read(what, t.Operation.of, answer.data)
+        return self.calls.read(what, t.Operation, answer.data)
 
     def delete_instance(self, zone: str, name: str) -> None:
         """Order the deletion; raises CloudNotFound if there is none."""
@@ -126,12 +132,12 @@ class ComputeEngine:
         path = self._zonal(zone, "operations")
         for page in self._pages(path, f"items({t.OPERATION_FIELDS})", what, OPERATION, query):
             for data in self.calls.read(what, _items, page):
-                yield self.calls.read(what, t.Operation.of, data)
+                yield self.calls.read(what, t.Operation, data)
 
     def operation(self, zone: str, name: str) -> t.Operation:
         """One operation of a zone; raises CloudNotFound."""
         path = self._zonal(zone, "operations", name)
-        return self._get_one(path, "reading an operation", t.OPERATION_FIELDS, t.Operation.of, OPERATION)
+        return self._get_one(path, "reading an operation", t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- what may be left over --
 
@@ -161,7 +167,7 @@ class ComputeEngine:
     def machine_type(self, zone: str, name: str) -> t.MachineType:
         """Raises CloudNotFound."""
         path = self._zonal(zone, "machineTypes", name)
-        return self._get_one(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType.of)
+        return self._get_one(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType)
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
@@ -173,12 +179,12 @@ class ComputeEngine:
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
         return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
-    def quotas(self) -> list[t.GceQuota]:
-        """Of the region, then those of the project that hold for all regions."""
-        found: list[t.GceQuota] = []
-        for path in (f"{self.project}/regions/{quoted(self._region)}", self.project):
-            data = self._get(path, what := "reading the quota", "quotas(metric,limit,usage)")
-            found += self.calls.read(what, lambda data: [t.GceQuota.of(one) for one in data.get("quotas") or ()], data)
+    def quotas(self) -> dict[str, float]:
+        """Limits by name, of the project and of the region. What both have is that of the region."""
+        found: dict[str, float] = {}
+        for path in (self.project, f"{self.project}/regions/{quoted(self._region)}"):
+            data = self._get(path, what := "reading the quota", "quotas(metric,limit)")
+            found |= self.calls.read(what, _limits, data)
         return found
 
     def exists(self, path: str, what: str) -> None:
@@ -207,7 +213,7 @@ class ComputeEngine:
     def operation_of_project(self, name: str, what: str) -> t.Operation:
         """One operation that belongs to no zone; raises CloudNotFound."""
         path = f"{self.project}/global/operations/{quoted(name)}"
-        return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation.of, OPERATION)
+        return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- inside --
 
@@ -219,13 +225,13 @@ class ComputeEngine:
         return "/".join((self.project, "zones", quoted(zone), *map(quoted, parts)))
 
     def _record(self, data: Any) -> t.GceRecord:
-        return t.GceRecord.of(data, self.labels)
+        return t.GceRecord(data, self.labels)
 
     def _leftover(self, data: Any) -> t.Leftover:
-        return t.Leftover.of(data, self.labels)
+        return t.Leftover(data, self.labels)
 
     def _image(self, data: Any) -> t.GceImage:
-        return t.GceImage.of(data, self.labels)
+        return t.GceImage(data, self.labels)
 
     def _get_one(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
         return self.calls.read(what, of, self._get(path, what, fields, group))
@@ -313,6 +319,10 @@ class ComputeEngine:
 
 def _items(page: Mapping[str, Any]) -> list[Any]:
     return list(page.get("items") or ())
+
+
+def _limits(data: Mapping[str, Any]) -> dict[str, float]:
+    return {quota["metric"]: float(quota.get("limit") or 0) for quota in data.get("quotas") or ()}
 
 
 def _is_silent(part: Mapping[str, Any]) -> bool:
@@ -413,8 +423,14 @@ class SilentZones:
 
 #: What the token is for. What it allows the roles of the account say.
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
-#: ``type`` in a file of credentials. Those that run a program are refused.
-FILE_TYPES: Final = ("service_account", "external_account", "impersonated_service_account", "authorized_user")
+#: ``type`` in a file of credentials -> module of google-auth, and what makes credentials of the file. Those that run a
+#: program are refused.
+_MAKERS: Final = {
+    "service_account": ("google.oauth2.service_account", "from_service_account_info"),
+    "external_account": ("google.auth.identity_pool", "from_info"),
+    "impersonated_service_account": ("google.auth.impersonated_credentials", "from_impersonated_service_account_info"),
+    "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
+}
 _AWS_TOKEN_TYPE: Final = "urn:ietf:params:aws:token-type:aws4_request"
 _CALL_SECONDS: Final = 20.0
 #: Of a token that does not say when it ends.
@@ -477,42 +493,16 @@ def credentials_of(path: str) -> Any:
     :raises LoginRefused: it cannot be read, or is of a type that is not supported.
     :raises ValueError: it is incomplete.
     """
-    try:
-        info = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise LoginRefused(
-            f"{path} cannot be read: {error.strerror}; correct credentials-file or the file's mode"
-        ) from None
-    except (ValueError, RecursionError):
-        raise LoginRefused(f"{path} is not JSON; write it with gcloud iam service-accounts keys create") from None
-    kind = info.get("type") if isinstance(info, dict) else None
-    if kind not in FILE_TYPES:
-        raise LoginRefused(f"type in {path} is {kind!r}, not one of {', '.join(FILE_TYPES)}; use another file")
-    return _made(kind, info)
-
-
-def _made(kind: str, info: dict[str, Any]) -> Any:
-    if kind == "service_account":
-        from google.oauth2 import service_account
-
-        return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    if kind == "authorized_user":
-        from google.oauth2 import credentials
-
-        return credentials.Credentials.from_authorized_user_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    if kind == "impersonated_service_account":
-        from google.auth import impersonated_credentials
-
-        return impersonated_credentials.Credentials.from_impersonated_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
+    info = json_of_file(path, "credentials-file", "gcloud iam service-accounts keys create")
+    kind = str(info.get("type"))
+    if kind not in _MAKERS:
+        raise LoginRefused(f"type in {path} is {info.get('type')!r}, not one of {', '.join(_MAKERS)}; use another file")
     if (info.get("credential_source") or {}).get("executable"):
         raise LoginRefused("credential_source.executable is not supported; use a file, a URL or AWS as the source")
+    module, make = _MAKERS[kind]
     if info.get("subject_token_type") == _AWS_TOKEN_TYPE:
-        from google.auth import aws
-
-        return aws.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    from google.auth import identity_pool
-
-    return identity_pool.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
+        module = "google.auth.aws"
+    return getattr(importlib.import_module(module).Credentials, make)(info, scopes=SCOPES)
 
 
 class _Reply:

@@ -369,7 +369,7 @@ class GceImageCalls:
         data = answer.data if isinstance(answer.data, dict) else {}
         if "name" not in data:
             raise CloudRefused(f"{where} failed: there is no operation")
-        operation = t.Operation.of(data)
+        operation = t.Operation(data)
         time = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted)
         unseen = 0
         for _ in time.looks():

@@ -97,11 +97,11 @@ class IbmVpc:
 
     def floating_ips(self) -> list[IbmFloatingIp]:
         """All of the region."""
-        return list(self._list("floating_ips", IbmFloatingIp.of))
+        return list(self._list("floating_ips", IbmFloatingIp))
 
     def floating_ip(self, floating_id: str) -> IbmFloatingIp:
         """One as it is now; raises CloudNotFound."""
-        return self._one(READ, "reading floating_ips", IbmFloatingIp.of, "get_floating_ip", floating_id)
+        return self._one(READ, "reading floating_ips", IbmFloatingIp, "get_floating_ip", floating_id)
 
     def create_floating_ip(
         self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
@@ -109,19 +109,19 @@ class IbmVpc:
         """Make one that is bound to an interface."""
         body = {"name": name, "resource_group": {"id": group_id}, "target": {"id": interface_id}}
         what = "creating a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "create_floating_ip", body, permit=permit)
+        return self._one(ADDRESS, what, IbmFloatingIp, "create_floating_ip", body, permit=permit)
 
     def bind_floating_ip(
         self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
         """Bind one that is there to an interface that has none, whatever it is bound to, and rename it."""
         body, what = {"name": name, "target": {"id": interface_id}}, "binding a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, body, permit=permit)
+        return self._one(ADDRESS, what, IbmFloatingIp, "update_floating_ip", floating_id, body, permit=permit)
 
     def rename_floating_ip(self, floating_id: str, name: str) -> IbmFloatingIp:
         """Give one another name, whatever it is bound to."""
         what = "renaming a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, {"name": name})
+        return self._one(ADDRESS, what, IbmFloatingIp, "update_floating_ip", floating_id, {"name": name})
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
@@ -210,7 +210,7 @@ class IbmVpc:
     # -- inside --
 
     def _record(self, data: Mapping[str, Any]) -> IbmRecord:
-        return IbmRecord.of(data, self.calls.provider)
+        return IbmRecord(data, self.calls.provider)
 
     def _ask(
         self, kind: str, what: str, operation: str, *arguments: Any, permit: Any = lambda: None, **named: Any

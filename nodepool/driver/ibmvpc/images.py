@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.http.rest_calls import RestApi, RestCalls
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, texts_of
+from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.framework.uploads import (
@@ -33,7 +33,7 @@ from nodepool.driver.framework.uploads import (
 )
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import MOST_PAGES
-from nodepool.driver.ibmvpc.errors import IbmError, exists, meaning, texts_of
+from nodepool.driver.ibmvpc.errors import VpcApi, exists
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -381,20 +381,19 @@ PART_SECONDS: Final = 120.0
 _KIND: Final = "object storage"
 
 
-class CosAnswers(RestApi):
+class CosAnswers(VpcApi):
     """What the answers mean: errors are XML with ``Code`` and ``Message``."""
 
     def throttled(self, answer: HttpAnswer) -> bool:
-        return (answer.status in (429, 503) and b"SlowDown" in answer.content) or answer.status == 429
+        return answer.status == 429 or (answer.status == 503 and b"SlowDown" in answer.content)
 
     def error(self, head: str, answer: HttpAnswer) -> Exception:
         try:
             data = _tree(answer.content)
         except ElementTree.ParseError:
-            data = None
-        code = "" if data is None else data.findtext("Code", "")
-        message = "" if data is None else data.findtext("Message", "")
-        return meaning(head, [IbmError(code, message)] if code else [], answer.status)
+            return self.meaning(head, [], answer.status)
+        found = CodedError(data.findtext("Code", ""), data.findtext("Message", ""))
+        return self.meaning(head, [found] if found.code else [], answer.status)
 
 
 class CosBucket:

@@ -74,6 +74,14 @@ class HttpAnswer(NamedTuple):
             return None
         return fast_json.loads_any(content)
 
+    @property
+    def data(self) -> Any:
+        """The same; None = it is no JSON."""
+        try:
+            return self.json()
+        except (ValueError, RecursionError):
+            return None
+
 
 @contextlib.contextmanager
 def answered(url: str) -> Iterator[None]:

@@ -18,11 +18,13 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
+    CodedErrors,
     LoginRefused,
     NotFoundByProxy,
     asks_for_a_pause,
@@ -135,6 +137,13 @@ class RestApi(abc.ABC):
 
         :param head: whose call it was, and which.
         """
+
+
+class CodedApi(CodedErrors, RestApi):
+    """An API whose errors have codes."""
+
+    def error(self, head: str, answer: HttpAnswer) -> Exception:
+        return self.meaning(head, self.errors_in(answer.data), answer.status)
 
 
 class RestCalls:
@@ -426,6 +435,40 @@ def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metada
     return CloudAway("; ".join(filter(None, (text, advice))), maybe_done=False, code=code)
 
 
+def text_of_file(path: str | os.PathLike[str], key: str) -> str:
+    """What is in a file with credentials; blocks. Raises LoginRefused.
+
+    :param key: of the configuration, which names the file.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise LoginRefused(f"{path} cannot be read: {why}; correct {key} or the file's mode") from None
+
+
+def json_of_file(path: str, key: str, written_by: str) -> dict[str, Any]:
+    """The same of a file that is a JSON object.
+
+    :param written_by: a program that writes such files.
+    """
+    try:
+        data = json.loads(text_of_file(path, key))
+    except (ValueError, RecursionError):
+        raise LoginRefused(f"{path} is not JSON; write it with {written_by}") from None
+    if not isinstance(data, dict):
+        raise LoginRefused(f"{path} is not a JSON object; write it with {written_by}")
+    return data
+
+
+def address_of(text: object, name: str, source: str) -> str:
+    """An address that credentials name, without a slash at its end; "" = none. Raises LoginRefused."""
+    parts = urllib.parse.urlsplit(text) if isinstance(text, str) else None
+    if text and (parts is None or parts.scheme not in ("http", "https") or not parts.hostname):
+        raise LoginRefused(f"{name} in {source} is no address; correct it")
+    return str(text or "").rstrip("/")
+
+
 class TokenLogin(abc.ABC):
     """A `nodepool.driver.framework.http.rest_calls.RestLogin`; a driver says where its cloud's tokens come from.
 
@@ -457,6 +500,35 @@ class TokenLogin(abc.ABC):
         :raises CloudAway: there was no answer.
         :raises LoginRefused: the credentials are not valid, or there are none.
         """
+
+    def error_in(self, data: Any) -> tuple[str, str]:
+        """Code and message of an answer that refuses a token; as OAuth has it, RFC 6749, 5.2."""
+        found = data if isinstance(data, dict) else {}
+        return str(found.get("error") or ""), str(found.get("error_description") or "")
+
+    def exchange(self, http: PlainHttp, remedy: str, *call: Any, metadata: bool) -> dict[str, Any]:
+        """Make a call for a token; what is in its answer. Blocks. Raises as `ask`.
+
+        :param remedy: what corrects the credentials.
+        :param call: of `PlainHttp.send`.
+        :param metadata: a metadata service answers it.
+        """
+        from nodepool.driver.framework.http.plain_http import NoAnswer
+
+        head = f"Provider {self.provider}: login failed"
+        try:
+            answer = http.send(*call)
+        except NoAnswer as error:
+            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
+        data = answer.data
+        if answer.status in (200, 201):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                return {**data, "access_token": str(data["access_token"]), "expires_in": float(data["expires_in"])}
+            raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
+        code, message = self.error_in(data)
+        code = code or str(answer.status)
+        text = f"{head}: {code}: {one_line(message or f'status {answer.status}')}"
+        raise login_error(text, answer, code, remedy, metadata=metadata)
 
     def headers(self) -> Mapping[str, str]:
         """See `RestLogin`."""
