@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -250,8 +249,7 @@ class DeletedNodeWorker(Worker):
         """Of nodes whose instances are gone, as their providers found out."""
         for provider in self._providers.running.values():
             for lost in gateway.lost_instances(provider):
-                subject = f"node {lost.node_id}"
-                self._events.add(socket.gethostname(), subject, What.INSTANCE_LOST, lost.text, lost.code)
+                self._events.add(f"node {lost.node_id}", What.INSTANCE_LOST, lost.text, lost.code)
 
     def _consider(self, node_id: str, now: float, pending: list[_Sent]) -> None:
         nodes = self._cache.nodes
@@ -454,7 +452,7 @@ class DeletedNodeWorker(Worker):
         if attempts > 1 and attempts & (attempts - 1) == 0:
             # A deletion that fails once is no news; one that fails for ever must not push out what else happened.
             text = f"deletion failed {attempts} times: {error or 'the log of the provider says why'}"
-            self._events.add(socket.gethostname(), f"node {node_id}", What.DELETION_FAILED, text)
+            self._events.add(f"node {node_id}", What.DELETION_FAILED, text)
 
     def on_stop(self) -> None:
         """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""

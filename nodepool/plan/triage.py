@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool.view import PoolView, RequestView
 
 # May this pool serve a kind of request? (rules A-2 to A-6, A-15)
 
@@ -228,125 +230,11 @@ class Launch:
     """The request is to be locked; its handler takes ready nodes and launches the others."""
 
 
-class KindView(Protocol):
-    """What `triage_kind` reads of a pool. Nothing blocks."""
-
-    @property
-    def launches(self) -> bool:
-        """Does the provider make machines?"""
-        ...
-
-    @property
-    def ready(self) -> ReadyNodes: ...
-
-    def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.assignment.screen` for this pool and the registered pools of now."""
-        ...
-
-    def held(self, kind: RequestKind) -> Reason | None:
-        """Which maintenance record keeps the pool from serving such requests; None = there is none."""
-        ...
-
-    def driver_agreed(self, kind: RequestKind) -> bool:
-        """Did the driver say a moment ago that it could serve such requests?"""
-        ...
-
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        ...
-
-
-class HeadView(Protocol):
-    """What `triage` reads for one request; each answer is worked out when it is asked for.
-
-    What the driver says may raise anything.
-    """
-
-    @property
-    def launches(self) -> bool:
-        """Does the provider make machines?"""
-        ...
-
-    @property
-    def ready(self) -> ReadyNodes: ...
-
-    @property
-    def sibling_serves(self) -> bool:
-        """Is another pool of this launcher about to fulfil the request?"""
-        ...
-
-    @property
-    def turn_of_another(self) -> bool:
-        """Is another pool the first choice for the request, and has that one not had its turn?"""
-        ...
-
-    @property
-    def max_concurrency(self) -> float:
-        """Launches that may run in the provider; 0 = none ever, below 0 = no limit."""
-        ...
-
-    @property
-    def paused(self) -> bool:
-        """Does a request of this pool wait for room?"""
-        ...
-
-    @property
-    def why_paused(self) -> Reason:
-        """What the request waits for that pauses the pool."""
-        ...
-
-    @property
-    def launches_running(self) -> int:
-        """In the provider, over all of its pools."""
-        ...
-
-    @property
-    def provider_paused(self) -> str | None:
-        """Why the provider launches nothing now; None = it does."""
-        ...
-
-    @property
-    def basic_objection(self) -> Reason | None:
-        """Why the driver can never serve the request, even with ready nodes."""
-        ...
-
-    @property
-    def objection(self) -> Reason | None:
-        """Why the driver can never serve the request."""
-        ...
-
-    @property
-    def tenant_limited(self) -> bool:
-        """Has the tenant of the request any limits?"""
-        ...
-
-    @property
-    def tenant_order(self) -> Reason | None:
-        """Another request of the tenant comes first, and waits for room in its limits."""
-        ...
-
-    def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
-        """Why the tenant may not have the request served now.
-
-        :param nodes: that it gets; None = new ones.
-        """
-        ...
-
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        ...
-
-    @property
-    def shortage(self) -> Reason | None:
-        """What is used up that the first node of the request needs; None = only an attempt can tell."""
-        ...
-
-
 KindVerdict = Consider | Leave | Decline | Wait
 HeadVerdict = Leave | Decline | Wait | Fulfil | Launch
 
 
-def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
+def triage_kind(kind: RequestKind, view: PoolView) -> KindVerdict:
     """Judge all waiting requests of a kind. `Consider`: `triage` has the word."""
     # Is it for this pool at all? (A-2 to A-6)
     verdict = view.screened(kind)
@@ -362,7 +250,7 @@ def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
     return verdict
 
 
-def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
+def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdict:
     """Judge the first request of a kind that `triage_kind` lets pass.
 
     `Leave` is about this request only, `Decline` and `Wait` about all of the kind.
@@ -402,19 +290,19 @@ def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
     return Launch()
 
 
-def _could_begin(head: NodeRequest, view: HeadView) -> bool:
+def _could_begin(head: NodeRequest, view: RequestView) -> bool:
     """Could this pool do something for a request now? A quick first look."""
     if head.reuse and view.ready.could_serve(head.node_types):
         return True
     return view.launches and not view.paused and view.provider_paused is None
 
 
-def _is_full(view: HeadView) -> bool:
+def _is_full(view: RequestView) -> bool:
     limit = view.max_concurrency
     return limit > 0 and view.launches_running >= limit
 
 
-def _never(view: HeadView) -> Reason | None:
+def _never(view: RequestView) -> Reason | None:
     """Why the pool can never serve the request."""
     if view.max_concurrency == 0:
         return NO_LAUNCHES
@@ -423,7 +311,7 @@ def _never(view: HeadView) -> Reason | None:
     return view.basic_objection if runs else view.objection
 
 
-def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
+def _no_room(kind: RequestKind, view: RequestView) -> Wait | None:
     if view.paused:
         return Wait(view.why_paused)
     if _is_full(view):
@@ -437,7 +325,7 @@ def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
     return None if shortage is None else Wait(shortage, first_of_tenant=True)
 
 
-def _ready_nodes(head: NodeRequest, view: HeadView) -> Sequence[Node] | None:
+def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
     """A ready node for each position of the request; None = there are not enough."""
     if not head.reuse or not view.ready.could_serve(head.node_types):
         return None

@@ -23,7 +23,8 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
-from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
+from nodepool.launcher.pool.view import PoolView, RequestView
+from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.reasons import (
@@ -56,9 +57,8 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.desk import RequestEvents
-    from nodepool.launcher.pool.handlers import Eviction, Handlers
-    from nodepool.launcher.pool.view import PassContext
+    from nodepool.launcher.pool.handlers import Handlers
+    from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
     from nodepool.zk.reply import Reply
@@ -73,22 +73,23 @@ RESUME_RETRY_SECONDS: Final = 2.0
 class Intake:
     """Owned by the pool worker's thread."""
 
-    def __init__(
-        self, view: PoolView, fast_path: FastPath, declines: Declines, batch: Batch, eviction: Eviction
-    ) -> None:
-        self._view = view
-        self._pool = view.pool
-        self._fast_path = fast_path
-        self._declines = declines
-        self._batch = batch
-        self._eviction = eviction
-        self.log = view.pool.log
+    def __init__(self, pool: Pool, handlers: Handlers) -> None:
+        self._pool = pool
+        self._view = PoolView(pool)
+        self.fast_path = FastPath(pool)
+        self._declines = Declines(pool)
+        self._batch = Batch(self._view, handlers, self._declines)
+        self.log = pool.log
         self._fulfilled = 0
         self._launched = 0
         self._more = False
 
-    def serve(self) -> bool:
-        """Go once through the queue; True = there is more to do at once. Blocks for ZooKeeper and for slow drivers."""
+    def serve(self, labels: frozenset[str], priority: int) -> bool:
+        """Go once through the queue; True = there is more to do at once. Blocks for ZooKeeper and for slow drivers.
+
+        :param labels: that this pool says it has. ``priority``: that it says it has.
+        """
+        self._view.begin_pass(labels, priority)
         self._fulfilled = self._launched = 0
         self._more = False
         self._put_back()
@@ -100,7 +101,7 @@ class Intake:
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):
-                self._decline(bucket, verdict)
+                self._more |= self._declines.decline_all(bucket, verdict.reason)
             else:
                 self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
@@ -119,7 +120,7 @@ class Intake:
             if not held and case.pointless is not None and self._is_pointless(request_id, case.pointless):
                 self._pool.desk.defer(request_id, reason, case.delay_seconds, case.pointless)
                 # What it let go of may be nothing that the other one can use, but room (Q-8).
-                self._eviction.evict()
+                self._pool.evict()
             else:
                 self._pool.queue.put(request)
 
@@ -128,10 +129,6 @@ class Intake:
         with Guard(self.log, "Request %s is looked at again", request_id):
             return pointless()
         return False
-
-    def _decline(self, bucket: Bucket, verdict: Decline) -> None:
-        if self._declines.decline_all(bucket, verdict.reason):
-            self._more = True
 
     def _take(self, candidates: list[Bucket]) -> None:
         """Take heads in service order until no bucket can go on."""
@@ -190,7 +187,7 @@ class Intake:
             self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
             return True
         if isinstance(verdict, Decline):
-            self._decline(bucket, verdict)
+            self._more |= self._declines.decline_all(bucket, verdict.reason)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
                 self._view.tenants.reserve(kind, verdict.reason)
@@ -198,8 +195,8 @@ class Intake:
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
-        if isinstance(verdict, Fulfil) and self._fast_path.takes(handler.request.key):
-            self._fast_path.start(handler, verdict.nodes)
+        if isinstance(verdict, Fulfil) and self.fast_path.takes(handler.request.key):
+            self.fast_path.start(handler, verdict.nodes)
             self._view.tenants.add(bucket.kind)
             self._fulfilled += 1
             return True
@@ -268,7 +265,7 @@ class Batch:
         for cached, nodes in self._pool.take_interrupted():
             # It is deleted, and the request served anew, as if nothing could be gone on with.
             with Guard(self._pool.log, "Launches of request %s are not gone on with", cached.id, but=ZKConnectionError):
-                handler = self._view.make_handler(cached.copy())
+                handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
                 handlers.append(handler)
         try:
@@ -295,7 +292,7 @@ class Batch:
                 self._view.turns.pass_over(cached, turns)
                 self._pool.desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
                 continue
-            followers.append(self._view.make_handler(cached.copy()))
+            followers.append(self._pool.make_handler(cached.copy()))
         return followers
 
     def _lock(self, handlers: Sequence[NodeRequestHandler], *, with_nodes: bool) -> list[NodeRequestHandler]:
@@ -400,7 +397,7 @@ class _Service:
 class FastPath:
     """Owned by the pool worker's thread; a finished check only wakes it."""
 
-    def __init__(self, pool: PassContext) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._services: dict[str, _Service] = {}
         #: Requests that met a conflict -> when.
@@ -574,9 +571,8 @@ OLD_REQUEST_SECONDS: Final = 2.0
 class Declines:
     """Owned by the pool worker's thread."""
 
-    def __init__(self, pool: PassContext, events: RequestEvents) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._events = events
         self.log = pool.log
         self._begun = wall_time()
         self._begun_monotonic = monotonic()
@@ -655,8 +651,7 @@ class Declines:
             # Held by somebody for a moment: looked at again like one whose lock was taken.
             self._pool.desk.defer(request.key, REQUEST_LOCKED)
             return
-        self._pool.desk.explanations.declined(request.key, reason)
-        self._events.declined(request, reason)
+        self._pool.note_declined(request, reason)
         desk.note(request)
         pool = self._pool
         log_declined(log, request, reason, pool.place, lambda: pool.declines_of_others(request.key))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,12 +22,12 @@ from nodepool.model.status import (
 )
 from nodepool.plan import attention, maintenance
 from nodepool.plan.request_stage import Stage
+from nodepool.version import release_string
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
-    from nodepool.launcher.pool.handlers import Handlers, LaunchLog
-    from nodepool.launcher.pool.view import PassContext
+    from nodepool.launcher.pool.view import Pool
     from nodepool.model.maintenance import Maintenance
 
 #: Declined requests that are told: the last ones.
@@ -44,22 +45,17 @@ MAX_HOST_SECONDS: Final = 10.0
 
 
 class PoolStatusMaker:
-    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud.
+    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud."""
 
-    :param host: of the launcher.
-    """
-
-    def __init__(self, pool: PassContext, handlers: Handlers, launch_log: LaunchLog, host: str) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._handlers = handlers
-        self._launch_log = launch_log
         #: Hosts of the pool, and when the provider told them.
         self._hosts_told: Sequence[HostStatus] = ()
         self._hosts_at = 0.0
         self._before = PoolStatus(
             id=pool.launcher_id,
-            host=host,
-            version=pool.launcher.version,
+            host=socket.gethostname(),
+            version=release_string(),
             provider=pool.provider_name,
             pool=pool.pool_name,
         )
@@ -85,7 +81,7 @@ class PoolStatusMaker:
         same = before.since and (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
-            config=pool.launcher.config_digest(),
+            config=pool.launcher.config().digest,
             driver=getattr(pool.config.driver, "name", "") or "",
             launches_nodes=bool(provider.LAUNCHES),
             state=state,
@@ -99,7 +95,7 @@ class PoolStatusMaker:
             waiting=self._waiting(snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
-            launches=self._launch_log.status(self._handlers.launches()),
+            launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
             # Rounded down, so that a call that has not ended changes the record now and then only.
@@ -125,9 +121,10 @@ class PoolStatusMaker:
 
     def _launching(self, now: float) -> Sequence[LaunchStatus]:
         found = []
-        for launch in sorted(self._handlers.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
+        launching = [step for handler in self._pool.desk.handlers() for step in handler.launch_steps()]
+        for launch in sorted(launching, key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
             if now - launch.begun >= attention.REPORTED_SECONDS:
-                known = replace(launch, usual=self._launch_log.usual(launch.label))
+                known = replace(launch, usual=self._pool.launch_log.usual(launch.label))
                 found.append(replace(known, slow=attention.is_slow(known, now)))
         return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher.pool.handlers import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
+from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
 from nodepool.launcher.pool.status import (
     HOST_SECONDS,
     MAX_BYTES,
@@ -165,7 +165,7 @@ def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, m
     """W-5, W-7: the kinds that are known for longest, and the last ones that were declined; the others are counted."""
     fill(launcher, worker, znodes, "small", "small", "big")
     declined = [znodes.submit(["gpu"]) for _ in range(3)]
-    launcher.passes(worker, "they are declined", lambda: all(map(worker.declined, declined)))
+    launcher.passes(worker, "they are declined", lambda: all(map(worker.desk.explain, declined)))
     for name in ("MAX_KINDS", "MAX_DECLINED"):
         monkeypatch.setattr(home(PoolStatusMaker), name, 1)
     found = worker.status.make(5.0)

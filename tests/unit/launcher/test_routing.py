@@ -52,15 +52,16 @@ class Site:
         cleanup = SimpleNamespace(
             sweep_soon=self.note("sweep"), launcher_went=self.note("went"), reset_soon=self.note("reset")
         )
-        make: Any = Router
-        make(
-            SimpleNamespace(**self.caches),
-            SimpleNamespace(changed=self.note("registry")),
-            SimpleNamespace(current=lambda: self.pools, get=self.get),
-            *(SimpleNamespace(current=each) for each in (deletion, cleanup, Pool(wake=self.note("maintenance")))),
-            has_tenant_limits=lambda: limited,
+        parts = {"deletion": deletion, "cleanup": cleanup, "maintenance_worker": Pool(wake=self.note("maintenance"))}
+        launcher: Any = SimpleNamespace(
+            cache=SimpleNamespace(**self.caches),
+            pools=SimpleNamespace(changed=self.note("registry")),
+            pool_threads=SimpleNamespace(current=lambda: self.pools, get=self.get),
+            **{name: SimpleNamespace(current=part) for name, part in parts.items()},
+            tenant_limits=lambda: {"t": {}} if limited else {},
             counted=self.counts.append,
         )
+        Router(launcher)
 
     def note(self, what: str) -> Callable[[], None]:
         return lambda: self.heard.append(what)
