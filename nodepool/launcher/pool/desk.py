@@ -148,8 +148,13 @@ class Desk:
             self._locked[request_id] = case
             del self._begun[request_id]
 
-    def close(self, request_id: str) -> None:
-        """The handler of a request has ended, or its locks went with the session."""
+    def close(self, request_id: str, stage: Stage | None = None) -> None:
+        """The handler of a request has ended, or its locks went with the session.
+
+        :param stage: where the request goes at last; None = it is there.
+        """
+        if stage is not None:
+            self.move(request_id, stage)
         self._pop(request_id)
 
     def _pop(self, request_id: str) -> Case | None:
@@ -292,7 +297,7 @@ class Desk:
         case = self._deferred.pop(request_id, None)
         if case is not None:
             case.progress.move(Stage.DONE, wall_time())
-        self.explanations.forget(request_id)
+        self.explanations.of_declined.pop(request_id, None)
 
     def explain(self, request_id: str) -> Explanation | None:
         """Why a request is where it is; None = the pool knows nothing of it. Any thread."""
@@ -301,7 +306,7 @@ class Desk:
             return _explained(case)
         bucket = self._queue.bucket_of(request_id)
         if bucket is None:
-            return self.explanations.of_declined(request_id)
+            return self.explanations.of_declined.get(request_id)
         waiting = self.explanations.of_kind(bucket.kind)
         ahead = self._queue.place_of(request_id)
         reason = waiting.reason if not ahead else reasons.in_order(ahead + 1, len(bucket), waiting.reason)
@@ -311,11 +316,8 @@ class Desk:
         """All that can be said now. Any thread."""
         buckets = self._queue.buckets()
         kinds = [(bucket.kind, len(bucket), self.explanations.of_kind(bucket.kind)) for bucket in buckets]
-        requests = [_explained(case) for case in self._cases()]
-        return Snapshot(kinds, requests, self.explanations.last_declined())
-
-    def _cases(self) -> list[Case]:
-        return [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
+        cases = [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
+        return Snapshot(kinds, list(map(_explained, cases)), list(self.explanations.of_declined.values()))
 
 
 def _explained(case: Case) -> Explanation:
@@ -360,7 +362,8 @@ class Explanations:
         self._said: dict[RequestKind, WaitingKind] = {}
         #: Has something begun to wait, or to wait for something else, since `told` was asked?
         self.fresh = False
-        self._declined: dict[str, Explanation] = {}
+        #: The last requests that the pool declined, oldest first, and why.
+        self.of_declined: dict[str, Explanation] = {}
 
     def begin_pass(self) -> None:
         """Forget why the kinds wait; all are judged again."""
@@ -393,22 +396,10 @@ class Explanations:
 
     def declined(self, request_id: str, reason: Reason) -> None:
         """The pool declined a request."""
-        self._declined.pop(request_id, None)
-        while len(self._declined) >= MAX_DECLINED:
-            del self._declined[next(iter(self._declined))]
-        self._declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
-
-    def of_declined(self, request_id: str) -> Explanation | None:
-        """Why the pool declined a request; None = it did not, or that is long ago."""
-        return self._declined.get(request_id)
-
-    def last_declined(self) -> list[Explanation]:
-        """The last requests that the pool declined, oldest first."""
-        return list(self._declined.values())
-
-    def forget(self, request_id: str) -> None:
-        """A request does not exist any more."""
-        self._declined.pop(request_id, None)
+        self.of_declined.pop(request_id, None)
+        while len(self.of_declined) >= MAX_DECLINED:
+            del self.of_declined[next(iter(self.of_declined))]
+        self.of_declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
 
 
 # `LaunchLog`: how the latest launches of a pool ended.
@@ -420,8 +411,6 @@ MAX_ERRORS: Final = 1000
 #: Ready launches of a label of which the usual time follows, and how many it takes at least.
 USUAL_OF: Final = 20
 USUAL_LEAST: Final = 3
-#: They are counted by spans of so many seconds.
-SPAN_SECONDS: Final = 15.0
 
 
 class LaunchLog:
@@ -433,8 +422,8 @@ class LaunchLog:
     def __init__(self, clock: Callable[[], float] = wall_time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: Begin of each span, launches that were ready, and attempts that failed.
-        self._spans: deque[tuple[float, int, int]] = deque()
+        #: When attempts ended, and whether a node was ready.
+        self._ended: deque[tuple[float, bool]] = deque()
         self._last_error: FailedLaunch | None = None
         #: Node -> why its last attempt failed, of the last nodes.
         self._errors: dict[str, str] = {}
@@ -448,7 +437,7 @@ class LaunchLog:
         """
         with self._lock:
             now = self._clock()
-            self._count(now, 1, 0)
+            self._ended.append((now, True))
             if label is not None and begun is not None:
                 self._seconds.setdefault(label, deque(maxlen=USUAL_OF)).append(max(0.0, now - begun))
 
@@ -465,7 +454,7 @@ class LaunchLog:
         """
         with self._lock:
             now = self._clock()
-            self._count(now, 0, 1)
+            self._ended.append((now, False))
             self._last_error = FailedLaunch(result, clipped(text), now, node_id, label)
             self._errors.pop(node_id or "", None)
             while len(self._errors) >= MAX_ERRORS:
@@ -484,20 +473,12 @@ class LaunchLog:
         """
         with self._lock:
             oldest = self._clock() - AGE_SECONDS
-            while self._spans and self._spans[0][0] < oldest:
-                self._spans.popleft()
+            while self._ended and self._ended[0][0] < oldest:
+                self._ended.popleft()
             if self._last_error is not None and self._last_error.at < oldest:
                 self._last_error = None
-            ready = sum(ready for _, ready, _ in self._spans)
-            failed = sum(failed for _, _, failed in self._spans)
-            return LaunchesStatus(running, ready, failed, self._last_error)
-
-    def _count(self, now: float, ready: int, failed: int) -> None:
-        """Call with ``_lock`` held."""
-        if not self._spans or not 0 <= now - self._spans[-1][0] < SPAN_SECONDS:
-            self._spans.append((now, 0, 0))
-        begun, more_ready, more_failed = self._spans[-1]
-        self._spans[-1] = (begun, more_ready + ready, more_failed + failed)
+            ready = sum(ready for _, ready in self._ended)
+            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error)
 
 
 #: Each request is declined by all pools that do not have its labels: that is no event. These reasons are.

@@ -323,8 +323,7 @@ class Batch:
         if failed is not None:
             raise failed
         for each in too_large:
-            self._pool.desk.move(each.request.key, Stage.WAITING)
-            self._pool.desk.close(each.request.key)
+            self._pool.desk.close(each.request.key, Stage.WAITING)
             self._declines.fail_too_large(each.request.key)
         return locked
 
@@ -345,8 +344,7 @@ class Batch:
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
                 self._pool.desk.defer(request_id, REQUEST_LOCKED)
             else:
-                self._pool.desk.move(request_id, Stage.WAITING)
-                self._pool.desk.close(request_id)
+                self._pool.desk.close(request_id, Stage.WAITING)
             return False
         # What is locked is ours from here on, whatever happens.
         self._pool.desk.move(request_id, Stage.GATHERING)
@@ -356,8 +354,7 @@ class Batch:
         """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
         for handler in handlers:
             if handler.progress.stage is Stage.LOCKING:
-                self._pool.desk.move(handler.request.key, Stage.WAITING)
-                self._pool.desk.close(handler.request.key)
+                self._pool.desk.close(handler.request.key, Stage.WAITING)
                 self._pool.request_changed(handler.request.key)
 
     def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
@@ -549,8 +546,7 @@ class FastPath:
         """Forget a request. :param stage: where it goes; None = the caller defers it."""
         del self._services[request_id]
         if stage is not None:
-            self._pool.desk.move(request_id, stage)
-            self._pool.desk.close(request_id)
+            self._pool.desk.close(request_id, stage)
         for node in service.nodes:
             self._pool.free.release(node.key)
 

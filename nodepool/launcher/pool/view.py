@@ -429,7 +429,7 @@ class Pool:
         for pool in self.registered_pools():
             if pool.id != self.launcher_id:
                 place = f"{pool.provider_name}/{pool.name}"
-                told = here[pool.id].of_declined(request_id) if pool.id in here else None
+                told = here[pool.id].of_declined.get(request_id) if pool.id in here else None
                 reason = told.reason if told is not None else IN_ITS_LINE if pool.id in here else None
                 found[place] = found.get(place) or reason
         return found
