@@ -258,7 +258,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdi
     # One pool works on it, not all that could.
     if view.sibling_serves:
         return Leave(SIBLING_SERVES)
-    if _could_begin(head, view) and view.turn_of_another:
+    if _could_begin(head, view) and view.turns:
         return Leave(FIRST_CHOICE)
     # What can never be served is declined, also while nothing is accepted.
     never = _never(view)

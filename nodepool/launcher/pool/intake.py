@@ -161,8 +161,8 @@ class Intake:
             # Taken, finished or gone since the pass began; the record is newer than the queue.
             self._pool.queue.discard(request_id)
             return True
-        view = RequestView(self._view, kind, request)
         try:
+            view = RequestView(self._view, kind, request)
             verdict = triage(kind, request, view)
             # It is the driver that makes it, and may raise.
             handler = view.handler if isinstance(verdict, Fulfil | Launch) else None

@@ -164,27 +164,34 @@ class PoolView:
 
 
 class RequestView:
-    """What `plan.triage.triage` reads of one request; each answer is worked out when it is asked for.
+    """What `plan.triage.triage` reads of one request. What asks the driver is worked out when it is asked for.
 
     What the driver says may raise anything.
     """
 
     # Not `cached_property`: in Python 3.11 each of them takes a lock, and there is a view for each request.
     __slots__ = (
-        *("_handler", "_kind", "_launches_running", "_provider_paused", "_request", "_turns", "_view"),
-        *("launches", "ready"),
+        *("_handler", "_kind", "_request", "_turns", "_view", "launches", "launches_running", "max_concurrency"),
+        *("no_ready_node", "paused", "provider_paused", "ready", "sibling_serves", "tenant_limited"),
     )
 
     def __init__(self, view: PoolView, kind: RequestKind, request: NodeRequest) -> None:
-        self._view = view
-        self._kind = kind
-        self._request = request
+        pool = view.pool
+        self._view, self._kind, self._request = view, kind, request
         self._handler: NodeRequestHandler | None = None
         self._turns: Sequence[PoolInfo] | None = None
-        self._launches_running: int | None = None
-        self._provider_paused: tuple[str | None] | None = None
-        self.launches = view.launches
-        self.ready = view.ready
+        self.launches, self.ready, self.no_ready_node = view.launches, view.ready, view.no_ready_node
+        #: Is another pool of this launcher about to fulfil the request?
+        self.sibling_serves = pool.sibling_serves(request.key)
+        #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
+        self.max_concurrency = limit = pool.max_concurrency
+        self.launches_running = pool.launches_running() if limit > 0 else 0
+        #: Does a request of this pool wait for room?
+        self.paused = view.desk.paused
+        #: Why the provider launches nothing now; None = it does.
+        self.provider_paused = gateway.paused_reason(pool.provider) if view.launches else None
+        #: Has the tenant of the request any limits?
+        self.tenant_limited = view.tenants.limits(kind)
 
     @property
     def handler(self) -> NodeRequestHandler:
@@ -195,49 +202,15 @@ class RequestView:
 
     @property
     def turns(self) -> Sequence[PoolInfo]:
-        """Pools whose turn it is before this one."""
+        """Pools that are to try the request before this one, and have not had their turn."""
         if self._turns is None:
             self._turns = self._view.turns.of_others(self._kind, self._request)
         return self._turns
 
     @property
-    def turn_of_another(self) -> bool:
-        """Is another pool the first choice for the request, and has that one not had its turn?"""
-        return bool(self.turns)
-
-    @property
-    def sibling_serves(self) -> bool:
-        """Is another pool of this launcher about to fulfil the request?"""
-        return self._view.pool.sibling_serves(self._request.key)
-
-    @property
-    def max_concurrency(self) -> float:
-        """Launches that may run in the provider; 0 = none ever, below 0 = no limit."""
-        return self._view.pool.max_concurrency
-
-    @property
-    def paused(self) -> bool:
-        """Does a request of this pool wait for room?"""
-        return self._view.desk.paused
-
-    @property
     def why_paused(self) -> Reason:
         """What the request waits for that pauses the pool."""
         return self._view.desk.why_paused
-
-    @property
-    def launches_running(self) -> int:
-        """In the provider, over all of its pools."""
-        if self._launches_running is None:
-            self._launches_running = self._view.pool.launches_running()
-        return self._launches_running
-
-    @property
-    def provider_paused(self) -> str | None:
-        """Why the provider launches nothing now; None = it does."""
-        if self._provider_paused is None:
-            self._provider_paused = (gateway.paused_reason(self._view.pool.provider),)
-        return self._provider_paused[0]
 
     @property
     def basic_objection(self) -> Reason | None:
@@ -248,11 +221,6 @@ class RequestView:
     def objection(self) -> Reason | None:
         """Why the driver can never serve the request."""
         return self._view.objection(self._kind, self.handler)
-
-    @property
-    def tenant_limited(self) -> bool:
-        """Has the tenant of the request any limits?"""
-        return self._view.tenants.limits(self._kind)
 
     @property
     def tenant_order(self) -> Reason | None:
@@ -266,9 +234,6 @@ class RequestView:
         :param nodes: that it gets; None = new ones.
         """
         return self._view.tenants.exceeded(self._kind, nodes)
-
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        return self._view.no_ready_node(labels)
 
     @property
     def shortage(self) -> Reason | None:

@@ -154,7 +154,8 @@ class PoolWorker(Worker):
         if not self.entry.sees_all(pool.launcher_id for pool in self._launcher.siblings()):
             return SIBLINGS_LOOK_SECONDS
         self._handlers.poll()
-        if self.context.hold is not None or self.context.held_labels:
+        held = self.context.hold is not None or bool(self.context.held_labels)
+        if held:
             self._handlers.give_back_held(self.context.held)
         self._handlers.run_unfinished()
         more = self._intake.serve(self.labels, self.entry.priority)
@@ -169,7 +170,7 @@ class PoolWorker(Worker):
             self.free_nodes.next_look(),
             self._waiting_lines.next_look(),
             RESUME_LOOK_SECONDS if self.context.interrupted else None,
-            self._handlers.next_look(held=self.context.hold is not None or bool(self.context.held_labels)),
+            self._handlers.next_look(held=held),
         )
         waits = [wait for wait in looks if wait is not None]
         self._at_rest = not (waits or self.queue or self._intake.fast_path.busy)
@@ -312,20 +313,17 @@ class PoolEntry:
         if supported is not self.labels:
             self.labels = supported
             self._sorted_labels = sorted(supported)
-        labels = self._sorted_labels
-        # Others take over what this pool gives back or does not take (A-4).
-        paused = paused or gateway.paused_reason(self._context.provider) is not None
-        entry = self._pool
-        if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
-            labels,
-            self.priority,
-            paused,
-        ):
+        entry = {
+            "state": component.RUNNING,
+            "supported_labels": self._sorted_labels,
+            "priority": self.priority,
+            # Others take over what this pool gives back or does not take (A-4).
+            "paused": paused or gateway.paused_reason(self._context.provider) is not None,
+        }
+        if all(getattr(self._pool, name) == value for name, value in entry.items()):
             self._registration.ensure()
-            return
-        self._registration.update(
-            state=component.RUNNING, supported_labels=labels, priority=self.priority, paused=paused
-        )
+        else:
+            self._registration.update(**entry)
 
     def remove(self) -> None:
         """Unregister. Raises ZKException: try again, the entry may still be there."""

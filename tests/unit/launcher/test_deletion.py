@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The deletion worker by its single pass (rules X, C-8 to C-10)."""
+"""The deletion worker by its single pass (rules X, C-9, C-10)."""
 
 from __future__ import annotations
 
