@@ -342,12 +342,7 @@ class DeletedNodeWorker(Worker):
             gateway.node_deleted_notification(provider, node)
 
     def _start(
-        self,
-        node: Node,
-        provider: Provider,
-        reason: str,
-        log: logging.LoggerAdapter[logging.Logger],
-        locked: Reply,
+        self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger], locked: Reply
     ) -> None:
         """Hand a node over that was locked and marked (X-2, X-3); the lock is given back if that fails (X-7).
 

@@ -109,8 +109,9 @@ class MinReadyWorker(Worker):
 
     def _wanted(self, now: float) -> dict[str, int]:
         """Labels with a min-ready that some pool here can build (M-3, M-5), unless it is held (MT-7, MT-11)."""
+        soon = {label_name for label_name, when in self._not_before.items() if when > now}
         labels = self._config().labels.values()
-        wanted = {one.name: one.min_ready for one in labels if one.min_ready > 0 and not self._is_early(one.name, now)}
+        wanted = {one.name: one.min_ready for one in labels if one.min_ready > 0 and one.name not in soon}
         found: dict[str, int] = {}
         # Pools of a driver need not know their provider, see reference/driver 5.
         for name, settings in self._config().providers.items():
@@ -118,7 +119,7 @@ class MinReadyWorker(Worker):
             if provider is None or not provider.LAUNCHES:
                 continue
             for pool_name, pool in settings.pools.items():
-                open_ones = [one for one in wanted if one in pool.labels and one not in found]
+                open_ones = [one for one in wanted.keys() - found if one in pool.labels]
                 open_ones = [one for one in open_ones if not self._held(provider.name, pool_name, one)]
                 # Asked once of each pool: a driver looks at all its labels.
                 held = gateway.held_labels(provider, pool_name) if open_ones else ()
@@ -127,10 +128,6 @@ class MinReadyWorker(Worker):
                     if label_name not in held and gateway.label_ready(provider, label):
                         found[label_name] = wanted[label_name]
         return found
-
-    def _is_early(self, label_name: str, now: float) -> bool:
-        """Did a request for a label fail a moment ago?"""
-        return self._not_before.get(label_name, 0) > now
 
     def _to_do(self, wanted: dict[str, int]) -> tuple[dict[str, int], list[NodeRequest]] | None:
         """Label -> requests to submit, and requests to withdraw (M-8); None = nothing is to be done."""

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.event import cut, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
@@ -162,23 +163,14 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
     said = telling if telling or elsewhere else known
     pools: dict[tuple[bool, str], list[str]] = {}
     for pool, reason in said.items():
-        pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
-    parts = [f"{_listed(pools[key])}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
+        pools.setdefault((reason.code in _LAST, cut(reason.text, MAX_TEXT)), []).append(pool)
+    parts = [f"{named(pools[key], MAX_POOLS)}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
     if len(parts) > MAX_REASONS:
         parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
     if elsewhere:
-        parts.append(f"{_listed(elsewhere)}: of another launcher, whose log says why")
+        parts.append(f"{named(elsewhere, MAX_POOLS)}: of another launcher, whose log says why")
     first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
     return Reason(first.code, "; ".join(parts), first.numbers)
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_POOLS
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_POOLS])} and {more} more"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 # Which of several pools that could serve a request tries first?

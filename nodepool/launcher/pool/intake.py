@@ -27,6 +27,7 @@ from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
+from nodepool.model.component import POOL_MARK
 from nodepool.model.reasons import (
     ERROR_JUDGING,
     FIRST_CHOICE,
@@ -558,8 +559,6 @@ BATCH: Final = 200
 #: How long after its start a launcher declines nothing that others may serve who are not back yet, after an outage of
 #: several launchers: no request that is older than it is, and none while nodes tell of launchers that are away.
 START_SECONDS: Final = 30.0
-#: Part of the id of each pool: nodes of static hosts name no pool.
-POOL_MARK: Final = "-PoolWorker."
 #: Pause between two looks at such a request.
 OLD_REQUEST_SECONDS: Final = 2.0
 
@@ -621,7 +620,7 @@ class Declines:
             self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
 
     def _others_are_away(self, registered: Collection[str]) -> bool:
-        """Are there nodes of launchers that are not there? They may serve what we do not."""
+        """Are there nodes of launchers that are not there? They may serve what we do not. Static nodes name no pool."""
         return any(
             POOL_MARK in (node.launcher or "") and node.launcher not in registered
             for node in self._pool.cache.nodes.values()

@@ -24,15 +24,7 @@ from nodepool.logconfig import OnBehalfOf
 from nodepool.model import states
 from nodepool.model.event import What
 from nodepool.model.quota import QuotaInformation, first_shortage
-from nodepool.model.reasons import (
-    NO_READY_NODE,
-    Reason,
-    ReasonCode,
-    joined,
-    reason_of,
-    tenant_limit,
-    tenant_order,
-)
+from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free
 from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue

@@ -11,13 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
-from nodepool.launcher.pool.status import (
-    HOST_SECONDS,
-    MAX_BYTES,
-    MAX_ENTRIES,
-    PoolStatusMaker,
-    bounded,
-)
+from nodepool.launcher.pool.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, PoolStatusMaker, bounded
 from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.model.status import (
     FailedLaunch,
