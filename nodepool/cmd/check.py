@@ -143,13 +143,13 @@ def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
     """D-10: what running launchers saw in the clouds of providers; this command lists instances only."""
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
-    from nodepool.plan.pool_summary import by_provider, others_of, summarize
+    from nodepool.plan.pool_summary import by_provider, largest, summarize
     from nodepool.zk import status
 
     return {
         name: [
             CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))
-            for other, count in sorted(others_of(pool.other_installations for pool in pools).items())
+            for other, count in sorted(largest(pool.other_installations for pool in pools).items())
         ]
         for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
     }

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +62,7 @@ IDLE_SECONDS: Final = 30.0
 DELETE_TIMEOUT_SECONDS: Final = 600.0
 #: From a deletion that failed to the next attempt.
 RETRY: Final = Backoff(1.0, 60.0)
-#: Until another look at what may be only half written.
+#: Until another look at a node whose lock directory was not as the cache had it.
 LOOK_AGAIN_SECONDS: Final = 1.0
 #: Between two looks whether deletions have ended: there may be hundreds, and each one that begins is a pass.
 CHECK_SECONDS: Final = 1.0
@@ -73,13 +72,12 @@ GATHER_SECONDS: Final = 0.1
 SENT_TOGETHER: Final = 50
 
 
-class _Deletion:
+class _Deletion(NamedTuple):
     """A deletion that a provider has begun."""
 
-    def __init__(self, node: Node, task: CleanupTask, started: float) -> None:
-        self.node = node
-        self.task = task
-        self.started = started
+    node: Node
+    task: CleanupTask
+    started: float
 
 
 class _Sent(NamedTuple):
@@ -117,8 +115,6 @@ class DeletedNodeWorker(Worker):
         self._interrupted: dict[str, float] = {}
         #: Providers that said that their cloud does not answer.
         self._not_answering: set[str] = set()
-        #: Nodes without data that were seen once.
-        self._empty: set[str] = set()
         self._next_full = 0.0
         self._next_pass = 0.0
         #: Is nobody to be woken for a node that is released? The next pass comes soon, and sees it.
@@ -233,7 +229,7 @@ class DeletedNodeWorker(Worker):
             found[self._changed.popleft()] = None
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
-            found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
+            found = dict.fromkeys(nodes.ids())
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
             self._interrupted = {node_id: since for node_id, since in self._interrupted.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
@@ -250,16 +246,11 @@ class DeletedNodeWorker(Worker):
         """Of nodes whose instances are gone, as their providers found out."""
         for provider in self._providers.running.values():
             for lost in gateway.lost_instances(provider):
-                subject = f"node {lost.node_id}"
-                self._events.add(socket.gethostname(), subject, What.INSTANCE_LOST, lost.text, lost.code)
+                self._events.add(f"node {lost.node_id}", What.INSTANCE_LOST, lost.text, lost.code)
 
     def _consider(self, node_id: str, now: float, pending: list[_Sent]) -> None:
         nodes = self._cache.nodes
         cached = nodes.get(node_id)
-        if cached is None and nodes.is_empty(node_id):
-            self._consider_empty(node_id, now)
-        else:
-            self._empty.discard(node_id)
         if cached is None or not nodes.is_left(node_id):
             # If it was released just now, with changes, the node as it is comes with the answer: we hear of it again.
             self._interrupted.pop(node_id, None)
@@ -294,18 +285,6 @@ class DeletedNodeWorker(Worker):
         if until > now:
             self._due[node.key] = until
         return until > now
-
-    def _consider_empty(self, node_id: str, now: float) -> None:
-        """C-8: a moment later, because whoever has just made it is about to lock it. The sweep comes, too."""
-        if node_id in self._due:
-            return
-        if node_id not in self._empty:
-            self._empty.add(node_id)
-            self._due[node_id] = now + LOOK_AGAIN_SECONDS
-            return
-        self._empty.discard(node_id)
-        if self._zk.nodes.remove_empty(node_id):
-            self.log.info("Removed empty node %s", node_id)
 
     def _request(self, request_id: str) -> NodeRequest | None:
         """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""
@@ -350,12 +329,12 @@ class DeletedNodeWorker(Worker):
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
                 self._due[node.key] = monotonic() + LOOK_AGAIN_SECONDS
             return
+        host = node.hostname or node.external_id
         if replacement is not None and replacement.state == states.HOLD:
-            host = node.hostname or node.external_id
             log.info("Returned %s, on hold as node %s: %s", host, replacement.id, replacement.comment)
-            return
+        elif replacement is not None:
+            log.info("Returned %s, registered again as node %s", host, replacement.id)
         if replacement is not None:
-            log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
             return
         log.info("Removed node of provider %s", node.provider)
         provider = self._providers.get(node.provider)
@@ -363,12 +342,7 @@ class DeletedNodeWorker(Worker):
             gateway.node_deleted_notification(provider, node)
 
     def _start(
-        self,
-        node: Node,
-        provider: Provider,
-        reason: str,
-        log: logging.LoggerAdapter[logging.Logger],
-        locked: Reply,
+        self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger], locked: Reply
     ) -> None:
         """Hand a node over that was locked and marked (X-2, X-3); the lock is given back if that fails (X-7).
 
@@ -454,7 +428,7 @@ class DeletedNodeWorker(Worker):
         if attempts > 1 and attempts & (attempts - 1) == 0:
             # A deletion that fails once is no news; one that fails for ever must not push out what else happened.
             text = f"deletion failed {attempts} times: {error or 'the log of the provider says why'}"
-            self._events.add(socket.gethostname(), f"node {node_id}", What.DELETION_FAILED, text)
+            self._events.add(f"node {node_id}", What.DELETION_FAILED, text)
 
     def on_stop(self) -> None:
         """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""
@@ -475,19 +449,6 @@ LOST_SECONDS: Final = 0.2
 LATER_SECONDS: Final = (5.0, 10.0, 20.0)
 #: Age of a request's lock directory after which it is removed with all that is in it (C-2).
 LOCK_DIR_SECONDS: Final = 8 * 3600.0
-
-
-class _Looks(NamedTuple):
-    """What another thread asks for, in monotonic seconds.
-
-    :param sweep_at: of a sweep; infinite = none.
-    :param lost_at: of a look at lost requests.
-    :param later: of more such looks, in place of those that were asked for before; empty = those stay.
-    """
-
-    sweep_at: float
-    lost_at: float
-    later: list[float]
 
 
 class CleanupWorker(Worker):
@@ -521,8 +482,9 @@ class CleanupWorker(Worker):
         self._lost_due = math.inf
         #: When else to look at lost requests.
         self._later: list[float] = []
-        #: What other threads ask for: the times above are changed by this thread only, so that none is lost.
-        self._asked: deque[_Looks] = deque()
+        #: What other threads ask for: times of a sweep, of a look at lost requests, and of more such looks in place of
+        #: those of before. The times above are changed by this thread only, so that none is lost.
+        self._asked: deque[tuple[float, float, list[float]]] = deque()
         self._begun = monotonic()
         #: Each provider that still looks for leaks, with its thread.
         self._leaks: list[tuple[Provider, threading.Thread]] = []
@@ -547,15 +509,15 @@ class CleanupWorker(Worker):
 
     def _ask(self, sweep_seconds: float = math.inf, later_seconds: Sequence[float] = ()) -> None:
         now = monotonic()
-        self._asked.append(_Looks(now + sweep_seconds, now + LOST_SECONDS, [now + each for each in later_seconds]))
+        self._asked.append((now + sweep_seconds, now + LOST_SECONDS, [now + each for each in later_seconds]))
         self.wake()
 
     def _take_asked(self) -> None:
         while self._asked:
-            looks = self._asked.popleft()
-            self._due = min(self._due, looks.sweep_at)
-            self._lost_due = min(self._lost_due, looks.lost_at)
-            self._later = looks.later or self._later
+            sweep_at, lost_at, later = self._asked.popleft()
+            self._due = min(self._due, sweep_at)
+            self._lost_due = min(self._lost_due, lost_at)
+            self._later = later or self._later
 
     def run_once(self) -> float | None:
         now = monotonic()
@@ -602,8 +564,8 @@ class CleanupWorker(Worker):
         self._later = [at for at in self._later if at > now]
         self._lost_due = min(self._later, default=math.inf)
         own = self._in_progress()
-        pending = [request for request in self._cache.requests.values() if request.state == states.PENDING]
-        lost = {request.id: request for request in pending if request.id not in own}
+        requests = self._cache.requests.values()
+        lost = {one.id: one for one in requests if one.state == states.PENDING and one.id not in own}
         nodes: dict[str | None, list[Node]] = {}
         #: Request -> has the launcher of its launches ended?
         launching: dict[str | None, bool] = {}
@@ -616,7 +578,7 @@ class CleanupWorker(Worker):
                 nodes.setdefault(node.allocated_to, []).append(node.copy())
             if node.state == states.BUILDING and self._is_resumed(node):
                 ended = not locked or node.launcher not in registered
-                launching[node.allocated_to] = launching.get(node.allocated_to, False) or ended
+                launching[node.allocated_to] = ended or launching.get(node.allocated_to, False)
         self._interrupted = {
             request_id: self._interrupted.get(request_id, now) for request_id, ended in launching.items() if ended
         }

@@ -21,16 +21,12 @@ from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
     from nodepool.config.objects import Config
-    from nodepool.driver.interface import Provider
     from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
-
-    #: (provider, pool) -> labels that its driver cannot serve now.
-    HeldLabels = dict[tuple[str, str], Container[str]]
 
 PRIORITY: Final = "900"
 IDLE_SECONDS: Final = 30.0
@@ -112,37 +108,26 @@ class MinReadyWorker(Worker):
         return PACE_SECONDS
 
     def _wanted(self, now: float) -> dict[str, int]:
-        """Labels with a min-ready that some pool here can build (M-3, M-5)."""
-        wanted: dict[str, int] = {}
-        # Asked once of each pool: a driver looks at all its labels.
-        held: HeldLabels = {}
-        for label in self._config().labels.values():
-            if label.min_ready > 0 and self._not_before.get(label.name, 0) <= now and self._can_build(label.name, held):
-                wanted[label.name] = label.min_ready
-        return wanted
-
-    def _can_build(self, label_name: str, held: HeldLabels) -> bool:
+        """Labels with a min-ready that some pool here can build (M-3, M-5), unless it is held (MT-7, MT-11)."""
+        soon = {label_name for label_name, when in self._not_before.items() if when > now}
+        labels = self._config().labels.values()
+        wanted = {one.name: one.min_ready for one in labels if one.min_ready > 0 and one.name not in soon}
+        found: dict[str, int] = {}
         # Pools of a driver need not know their provider, see reference/driver 5.
         for name, settings in self._config().providers.items():
             provider = self._providers.get(name)
             if provider is None or not provider.LAUNCHES:
                 continue
             for pool_name, pool in settings.pools.items():
-                if label_name not in pool.labels or self._is_held(provider, pool_name, label_name, held):
-                    continue
-                label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
-                if gateway.label_ready(provider, label):
-                    return True
-        return False
-
-    def _is_held(self, provider: Provider, pool_name: str, label_name: str, held: HeldLabels) -> bool:
-        """Would a request for a label wait for the end of a maintenance record in a pool? (MT-7, MT-11)"""
-        if self._held(provider.name, pool_name, label_name):
-            return True
-        pool = provider.name, pool_name
-        if pool not in held:
-            held[pool] = gateway.held_labels(provider, pool_name)
-        return label_name in held[pool]
+                open_ones = [one for one in wanted.keys() - found if one in pool.labels]
+                open_ones = [one for one in open_ones if not self._held(provider.name, pool_name, one)]
+                # Asked once of each pool: a driver looks at all its labels.
+                held = gateway.held_labels(provider, pool_name) if open_ones else ()
+                for label_name in open_ones:
+                    label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
+                    if label_name not in held and gateway.label_ready(provider, label):
+                        found[label_name] = wanted[label_name]
+        return found
 
     def _to_do(self, wanted: dict[str, int]) -> tuple[dict[str, int], list[NodeRequest]] | None:
         """Label -> requests to submit, and requests to withdraw (M-8); None = nothing is to be done."""

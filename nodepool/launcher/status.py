@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -16,26 +16,24 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.guard import Guard
 from nodepool.metrics import reports
-from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd import REGISTRY, StatsdClient
-from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
-from nodepool.model.node import Node
 from nodepool.model.record import as_json
-from nodepool.model.request import NodeRequest
 from nodepool.model.status import LauncherStatus
 from nodepool.plan.attention import pool_events
 from nodepool.runtime.worker import PassThread
 from nodepool.zk.locks import Election
 from nodepool.zk.status import LAUNCHER, POOL
-from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.launcher.events import EventRing
     from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.metrics.registry import Registry
+    from nodepool.metrics.statsd import StatsdClient
     from nodepool.model.status import PoolStatus
     from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.status import StatusWriter
 
 #: Least time between two looks at the pools.
@@ -51,7 +49,7 @@ class StatusWorker(PassThread):
 
     :param pools: the workers of all pools of this launcher, also of those that retire.
     :param launcher: makes the status of the launcher.
-    :param put_event: is given what happened to pools, see `nodepool.plan.attention`.
+    :param events: get what happened to pools, see `nodepool.plan.attention`.
     """
 
     error_text = "Status could not be published"
@@ -59,16 +57,16 @@ class StatusWorker(PassThread):
     def __init__(
         self,
         pools: Callable[[], Sequence[PoolWorker]],
-        launcher: SelfReport,
+        launcher: Callable[[], LauncherStatus],
         writer: StatusWriter,
-        put_event: Callable[[Event], None],
+        events: EventRing,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("StatusWorker", logging.getLogger(log_names.NODEPOOL), ALL_SECONDS)
         self._pools = pools
         self._launcher = launcher
         self._writer = writer
-        self._put_event = put_event
+        self._events = events
         self._clock = clock
         self._changed: set[str] = set()
         self._all_at = -math.inf
@@ -95,7 +93,8 @@ class StatusWorker(PassThread):
         look_at_all = now >= self._all_at + ALL_SECONDS
         if look_at_all:
             self._all_at = now
-        changed = self._take()
+        # As many as there are now; each operation is atomic, and others add meanwhile.
+        changed = {self._changed.pop() for _ in range(len(self._changed))}
         pools = {pool.launcher_id: pool for pool in self._pools()}
         for pool_id, pool in pools.items():
             if look_at_all or pool_id in changed or pool_id not in self._published:
@@ -104,17 +103,10 @@ class StatusWorker(PassThread):
         for pool_id in [known for known in self._published if known not in pools]:
             del self._published[pool_id]
             self._writer.remove(POOL, pool_id)
-        status = self._launcher.make()
+        status = self._launcher()
         if status != self._launcher_published:
-            self._writer.set(LAUNCHER, self._launcher.name, status)
+            self._writer.set(LAUNCHER, f"{status.host}-{status.pid}", status)
             self._launcher_published = status
-
-    def _take(self) -> set[str]:
-        """Each operation is atomic: others add meanwhile."""
-        found: set[str] = set()
-        while self._changed:
-            found.add(self._changed.pop())
-        return found
 
     def _publish(self, pool: PoolWorker) -> None:
         now = wall_time()
@@ -125,31 +117,11 @@ class StatusWorker(PassThread):
         self._writer.set(POOL, pool.launcher_id, status)
         self._published[pool.launcher_id] = status
         for event in pool_events(before, status, now):
-            self._put_event(event)
+            self._events.put(event)
 
-
-# `SelfReport`: what a launcher reports about itself, beside its pools (rules W).
 
 #: Most bytes of JSON of the events in the record.
 EVENT_BYTES: Final = 48 * 1024
-
-
-class SelfReport:
-    """For one thread, that of the status worker.
-
-    :param start: what stays as it is.
-    :param now: makes it the status of now.
-    """
-
-    def __init__(self, start: LauncherStatus, now: Callable[[LauncherStatus], LauncherStatus]) -> None:
-        #: Of the znode.
-        self.name = f"{start.host}-{start.pid}"
-        self._start = start
-        self._now = now
-
-    def make(self) -> LauncherStatus:
-        """The status of now. Equal to the one before if nothing changed."""
-        return self._now(self._start)
 
 
 def newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
@@ -171,7 +143,7 @@ def newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
 CHANGES_SECONDS: Final = 1.0
 #: Limits are sent this often: the released launcher sends them with each pass of a pool.
 LIMITS_SECONDS: Final = 1.0
-#: Internals are sent this often; who does not lead asks this often whether the leader is gone.
+#: Internals are sent this often; a launcher that does not lead asks this often whether the leader has ended.
 INTERNALS_SECONDS: Final = 10.0
 #: The leader sends node gauges at least this often: a datagram may get lost, a statsd server be restarted.
 REFRESH_SECONDS: Final = 60.0
@@ -184,14 +156,10 @@ SYSTEM: Final = "system"
 class StatsWorker(PassThread):
     """A thread that owns all of its state; `changed` and `stop` may be called from any other.
 
-    :param client: statsd; its address is looked up here.
+    :param statsd: its address is looked up here.
     :param registry: gets all gauges, and sends them to statsd.
-    :param is_leader: is this launcher the one that sends node gauges? May block for a few round trips.
-    :param nodes: all nodes of the system, from a cache.
-    :param requests: all requests, from a cache.
-    :param pools: all registered pools.
-    :param limits: of this launcher, from `reports.limit_gauges`. Called once a second.
-    :param internals: of this launcher: its connection to ZooKeeper, its caches and providers (reference/metrics 5).
+    :param client: of ZooKeeper. ``cache``: all nodes, requests and pools of the system.
+    :param config: the current configuration.
     :param clock: monotonic seconds.
     """
 
@@ -199,27 +167,24 @@ class StatsWorker(PassThread):
 
     def __init__(
         self,
-        client: StatsdClient,
+        statsd: StatsdClient,
         registry: Registry,
-        *,
-        is_leader: Callable[[], bool],
-        nodes: Callable[[], Iterable[Node]],
-        requests: Callable[[], Iterable[NodeRequest]],
-        pools: Callable[[], Iterable[PoolComponent]],
-        limits: Callable[[], reports.Gauges],
-        internals: Callable[[], reports.Gauges],
+        client: ZooKeeperClient,
+        cache: NodepoolCache,
+        providers: Providers,
+        config: Callable[[], Config],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
-        self._client = client
+        self._statsd = statsd
         self._registry = registry
-        self._is_leader = is_leader
-        self._nodes = nodes
-        self._requests = requests
-        self._pools = pools
-        self._limits = limits
-        self._internals = internals
+        self._client = client
+        self._cache = cache
+        self._providers = providers
+        self._config = config
         self._clock = clock
+        self._hostname = socket.gethostname()
+        self._election = Election(client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
         self._leading = False
         self._limits_at = -math.inf
@@ -245,7 +210,7 @@ class StatsWorker(PassThread):
         :return: seconds until the next pass.
         """
         now = self._clock()
-        self._client.resolve()
+        self._statsd.resolve()
         # A mistake in one group of gauges must not end the others.
         if now >= self._limits_at + LIMITS_SECONDS:
             self._limits_at = now
@@ -264,10 +229,29 @@ class StatsWorker(PassThread):
         """Send all node and request gauges now, whoever leads."""
         # Before the reading: what changes meanwhile is sent in the next pass.
         self._changed.clear()
-        pools = list(self._pools())
-        values = reports.node_gauges(self._nodes(), pools)
-        values.update(reports.request_gauges(self._requests(), pools))
+        pools = list(self._cache.pools.values())
+        values = reports.node_gauges(self._cache.nodes.values(), pools)
+        values.update(reports.request_gauges(self._cache.requests.values(), pools))
         self._registry.replace(SYSTEM, values)
+
+    def _limits(self) -> reports.Gauges:
+        """Of this launcher."""
+        config = self._config()
+        max_servers = {
+            name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
+            for name, provider in config.providers.items()
+        }
+        return reports.limit_gauges(max_servers, config.tenant_resource_limits)
+
+    def _internals(self) -> reports.Gauges:
+        """Of this launcher: its connection to ZooKeeper, its caches and providers (reference/metrics 5)."""
+        running = self._providers.running
+        is_open = {name: gateway.paused_reason(provider) is not None for name, provider in running.items()}
+        # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
+        reads = {"node": self._cache.nodes.pending_reads, "request": self._cache.requests.pending_reads, "image": 0}
+        caches = {name: (count, 0) for name, count in reads.items()}
+        queued = reports.internal_gauges(self._hostname, self._client.queued_calls, caches)
+        return {**reports.circuit_gauges(self._hostname, is_open), **queued}
 
     def _lead(self, now: float) -> bool:
         """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
@@ -275,7 +259,7 @@ class StatsWorker(PassThread):
             self._changed.clear()
             return False
         self._election_at = now
-        was_leading, self._leading = self._leading, self._is_leader()
+        was_leading, self._leading = self._leading, self._election.is_leader()
         if self._leading and not was_leading:
             self._sent_at = -math.inf
         elif was_leading and not self._leading:
@@ -286,41 +270,3 @@ class StatsWorker(PassThread):
         if now >= self._sent_at + REFRESH_SECONDS:
             return True
         return self._changed.is_set() and now >= self._sent_at + CHANGES_SECONDS
-
-
-# Wires the `StatsWorker` of a launcher.
-
-
-def make_stats_worker(
-    client: StatsdClient, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]
-) -> StatsWorker:
-    """The worker that sends the gauges of a launcher to statsd; it is not started."""
-    hostname = socket.gethostname()
-    election = Election(zk.client, "stats", f"{hostname}-{os.getpid()}")
-
-    def limits() -> reports.Gauges:
-        current = config()
-        max_servers = {
-            name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
-            for name, provider in current.providers.items()
-        }
-        return reports.limit_gauges(max_servers, current.tenant_resource_limits)
-
-    def internals() -> reports.Gauges:
-        is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
-        # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
-        reads = {"node": cache.nodes.pending_reads, "request": cache.requests.pending_reads, "image": 0}
-        caches = {name: (count, 0) for name, count in reads.items()}
-        queued = reports.internal_gauges(hostname, zk.client.queued_calls, caches)
-        return {**reports.circuit_gauges(hostname, is_open), **queued}
-
-    return StatsWorker(
-        client,
-        REGISTRY,
-        is_leader=election.is_leader,
-        nodes=cache.nodes.values,
-        requests=cache.requests.values,
-        pools=cache.pools.values,
-        limits=limits,
-        internals=internals,
-    )

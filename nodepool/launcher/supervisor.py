@@ -3,7 +3,7 @@
 
 All parts of a launcher are made by `NodePool` and are given what they use: the connection, the caches, the providers,
 one `PoolWorker` per pool of a provider, and the table of the other threads. Then which worker needs to know of a change
-(`Router`), and the workers of the pools (`PoolThreads`).
+(`Router`), the workers of the pools (`PoolThreads`), and the thread that follows maintenance records.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
-from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
-from nodepool.launcher.maintenance import ImageEvents, MaintenanceEvents, MaintenanceWorker
+from nodepool.launcher.events import EventRing, ImageEvents, LabelHints, MaintenanceEvents, NodeEvents, ReloadEvents
 from nodepool.launcher.min_ready_worker import MinReadyWorker
-from nodepool.launcher.pool.view import PoolContext
+from nodepool.launcher.pool.view import LauncherOfPools
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry, names_of_this_host
-from nodepool.launcher.status import SelfReport, StatusWorker, make_stats_worker, newest
+from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.component import RUNNING, LauncherComponent
 from nodepool.model.event import What
 from nodepool.model.maintenance import Mode
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
+from nodepool.plan import maintenance
+from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
+from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.components import Registration
+from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -49,9 +51,8 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.status import StatsWorker
+    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
-    from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
     from nodepool.zk.client import ZooKeeperClient
 
@@ -96,70 +97,44 @@ class NodePool(ConnectedDaemon):
         self.cache = NodepoolCache(client)
         self.free_counts = FreeCounts(self.cache.nodes)
         self.events = EventRing()
-        self.reload_events = ReloadEvents(self.events, socket.gethostname(), self._config_path)
-        HoldEvents(self.cache.nodes, self.events, socket.gethostname())
-        MaintenanceEvents(self.cache.maintenance, self.events, socket.gethostname())
-        ImageEvents(self.cache.images, self.events, socket.gethostname())
+        self.reload_events = ReloadEvents(self.events, self._config_path)
+        NodeEvents(self.cache.nodes, self.events)
+        MaintenanceEvents(self.cache.maintenance, self.events)
+        ImageEvents(self.cache.images, self.events)
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)
-        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._pool_context, provider, pool))
+        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._for_pools, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
         self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, names_of_this_host())
-        self._make_parts()
         # What the nodes of each tenant use, of all providers (Q-15).
         tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
-
-        def tenant_use(tenant_name: str) -> QuotaInformation:
-            # What changed under somebody's lock is read now, and counts the next time.
-            self.cache.nodes.refresh_stale()
-            return tally.used(tenant_name)[0]
-
-        self._pool_context = PoolContext(
-            version,
+        self._for_pools = LauncherOfPools(
             self.zk,
             self.cache,
             self.pools,
             self.free_counts,
             self.events,
             self.maintenance,
-            label_hint=LabelHints(self.pools.registered, lambda: self.configuration.current.labels).hint,
+            config=self._config,
             provider=self.providers.get,
-            tenant_limits=self._tenant_limits,
-            tenant_use=tenant_use,
-            siblings=self.pool_threads.current,
-            siblings_of=self.pool_threads.of_provider,
+            siblings=lambda: [worker.context for worker in self.pool_threads.current()],
+            pools_of=lambda provider: [worker.context for worker in self.pool_threads.of_provider(provider)],
+            label_hint=LabelHints(self.pools.registered, lambda: self._config().labels).hint,
             known_tenant_use=lambda tenant_name: tally.used(tenant_name)[0],
-            config_digest=self._digest,
             passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
         )
-        self._router = Router(
-            self.cache,
-            self.pools,
-            self.pool_threads,
-            self.deletion,
-            self.cleanup,
-            self.maintenance_worker,
-            has_tenant_limits=lambda: bool(self._tenant_limits()),
-            counted=self._something_changed,
-        )
+        self._make_parts()
+        self.router = Router(self)
 
     def _make_parts(self) -> None:
         """The table of threads beside those of the pools."""
         zk, cache, providers, events = self.zk, self.cache, self.providers, self.events
 
-        def cleanup() -> CleanupWorker:
-            in_progress = self.pool_threads.requests_in_progress
-            return CleanupWorker(zk, cache, providers, self.pools, self._config, in_progress)
-
-        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
-        self.cleanup = Part("CleanupWorker", cleanup)
-        held = self.maintenance.holds
-        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config, held))
-        self.maintenance_worker = Part("MaintenanceWorker", self._make_maintenance_worker)
+        held, in_progress = self.maintenance.holds, self.pool_threads.requests_in_progress
         start = LauncherStatus(
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -168,46 +143,43 @@ class NodePool(ConnectedDaemon):
             since=wall_time(),
             servers=self.client.hosts,
         )
-        report = SelfReport(start, self._status)
+        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
+        self.cleanup = Part(
+            "CleanupWorker", lambda: CleanupWorker(zk, cache, providers, self.pools, self._config, in_progress)
+        )
+        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config, held))
+        self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part(
-            "StatusWorker", lambda: StatusWorker(self.pool_threads.all, report, self._status_writer, events.put)
+            "StatusWorker",
+            lambda: StatusWorker(self.pool_threads.all, lambda: self._status(start), self._status_writer, events),
         )
         events.on_event = lambda: self.status.current.changed()
-        watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
-        table: list[Part[Any]] = [watch, self.status, self.deletion, self.cleanup, self.min_ready]
-        table.append(self.maintenance_worker)
+        table: list[Part[Any]] = [Part("CallWatch", lambda: CallWatch(REGISTRY)), self.status, self.deletion]
+        table += [self.cleanup, self.min_ready, self.maintenance_worker]
         table += [make(self, self._config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
-            self.stats = Part("StatsWorker", lambda: make_stats_worker(client, zk, cache, providers, self._config))
+            self.stats = Part(
+                "StatsWorker", lambda: StatsWorker(client, REGISTRY, self.client, cache, providers, self._config)
+            )
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
-
-    def _make_maintenance_worker(self) -> MaintenanceWorker:
-        return MaintenanceWorker(
-            self.client,
-            self.cache.maintenance,
-            self.maintenance,
-            self.pool_threads.all,
-            changed=lambda: self._router.hold_changed(),
-            drained=self._drained,
-        )
 
     def _status(self, start: LauncherStatus) -> LauncherStatus:
         """What the launcher reports about itself, beside its pools (rules W)."""
         events, omitted = newest(self.events.last(MAX_EVENTS))
-        maintenance = self.maintenance.launcher
-        draining = maintenance is not None and maintenance.mode is Mode.DRAIN
+        held = self.maintenance.launcher
+        draining = held is not None and held.mode is Mode.DRAIN
         return replace(
             start,
-            config=self._digest(),
+            config=self._config().digest,
             state="draining" if draining else "running",
-            maintenance=None if maintenance is None else maintenance.text,
+            maintenance=None if held is None else held.text,
             leader=self.stats is not None and self.stats.current.leading,
             pools=sorted(pool.place for pool in self.pool_threads.current()),
             absent=[provider for _, provider in sorted(self.providers.absent.items())],
             reload=self.reload_events.last,
-            tenant_limits=self._tenant_limits(),
+            tenant_limits=self.tenant_limits(),
             events=events,
             omitted=omitted,
         )
@@ -219,8 +191,7 @@ class NodePool(ConnectedDaemon):
         self.maintenance.note_start()
         self.apply(self._config())
         self.look_again()
-        host = socket.gethostname()
-        self.events.add(host, f"launcher {host}", What.STARTED, f"version {release_string()}")
+        self.events.add(f"launcher {socket.gethostname()}", What.STARTED, f"version {release_string()}")
         self.parts.start()
 
     def run_once(self) -> None:
@@ -266,23 +237,21 @@ class NodePool(ConnectedDaemon):
         if not self.ready.is_set() or self.stopping.is_set():
             return False
         self.maintenance.drain(reason)
-        self._router.maintenance_changed()
+        self.router.maintenance_changed()
         return True
 
-    # -- what parts are told --
+    # -- what parts ask and note --
 
-    def _drained(self) -> None:
+    def tenant_limits(self) -> Mapping[str, dict[str, float]]:
+        return self._config().tenant_resource_limits
+
+    def drained(self) -> None:
+        """It has finished what it did before it was drained, and ends. Any thread; does not block."""
         self.finished = True
         self.stopping.set()
 
-    def _digest(self) -> str:
-        return self.configuration.current.digest
-
-    def _tenant_limits(self) -> Mapping[str, dict[str, float]]:
-        return self.configuration.current.tenant_resource_limits
-
-    def _something_changed(self, request_id: str) -> None:
-        """For threads that count: nodes, requests or pools changed. Does not block."""
+    def counted(self, request_id: str) -> None:
+        """For threads that count: a node, pool or image ('') or a request (its id) changed. Does not block."""
         self.min_ready.current.changed(request_id)
         if self.stats is not None:
             self.stats.current.changed()
@@ -304,32 +273,14 @@ class Router:
 
     Its maps belong to the cache thread. It is made before the caches follow ZooKeeper, so that it misses no change.
 
-    :param pools: the registered pools of all launchers.
-    :param threads: the pool workers of this launcher.
-    :param has_tenant_limits: does the configuration limit any tenant?
-    :param counted: notified of every change of a node, pool or image (''), and of a request (its id); must not block.
+    :param launcher: whose workers are woken.
     """
 
-    def __init__(
-        self,
-        cache: NodepoolCache,
-        pools: PoolRegistry,
-        threads: PoolThreads,
-        deletion: Part[DeletedNodeWorker],
-        cleanup: Part[CleanupWorker],
-        maintenance: Part[MaintenanceWorker],
-        *,
-        has_tenant_limits: Callable[[], bool],
-        counted: Callable[[str], None],
-    ) -> None:
-        self._cache = cache
-        self._pools = pools
-        self._threads = threads
-        self._deletion = deletion
-        self._cleanup = cleanup
-        self._maintenance = maintenance
-        self._has_tenant_limits = has_tenant_limits
-        self._counted = counted
+    def __init__(self, launcher: NodePool) -> None:
+        self._launcher = launcher
+        self._cache = cache = launcher.cache
+        self._threads = launcher.pool_threads
+        self._deletion, self._cleanup = launcher.deletion, launcher.cleanup
         self._pool_of: dict[str, tuple[str | None, str | None]] = {}
         #: Of the records that were seen last.
         self._version_of: dict[str, int | None] = {}
@@ -348,15 +299,13 @@ class Router:
             for worker in self._threads.current():
                 worker.node_changed("")
             self._deletion.current.node_changed("")
-            self._counted("")
+            self._launcher.counted("")
             return
         node = self._cache.nodes.get(node_id)
         self._allocated(node_id, None if node is None else node.allocated_to)
         written = self._was_written(node_id, node)
         if node is None:
             key = self._pool_of.pop(node_id, None)
-            if self._cache.nodes.is_empty(node_id):
-                self._deletion.current.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):
@@ -376,7 +325,7 @@ class Router:
             elif owner is not None:
                 # The record of a launch that has ended is there a moment before the launch itself has.
                 owner.node_changed(node_id, wake=self._is_urgent(node, written) and not owner.launches(node))
-        self._counted("")
+        self._launcher.counted("")
 
     def _was_written(self, node_id: str, node: Node | None) -> bool:
         """Is it another record than last time?"""
@@ -421,7 +370,7 @@ class Router:
 
     def _room(self, provider_name: str | None, owner: PoolWorker | None) -> None:
         """A node went: there may be room in its whole provider, and for its tenant everywhere."""
-        limited = self._has_tenant_limits()
+        limited = bool(self._launcher.tenant_limits())
         for worker in self._threads.current():
             if worker is not owner and (limited or (worker.provider_name == provider_name and worker.handlers)):
                 worker.wake()
@@ -433,7 +382,7 @@ class Router:
                 worker.request_changed("")
             # The connection was lost: what was under way then may have been left half done.
             self._cleanup.current.sweep_soon()
-            self._counted("")
+            self._launcher.counted("")
             return
         request = self._cache.requests.get(request_id)
         # Only new work is urgent; what is taken or gone just has to leave the queues.
@@ -442,7 +391,7 @@ class Router:
             worker.request_changed(request_id, wake=worker in awake)
         if request is None or request.state in ANSWERED_REQUEST_STATES:
             self._request_over(request_id, gone=request is None)
-        self._counted(request_id)
+        self._launcher.counted(request_id)
 
     def _concerned(self, request: NodeRequest) -> set[PoolWorker]:
         """Pools that may serve a request; all, if it is up to others to decline it."""
@@ -468,25 +417,25 @@ class Router:
         if self._known_pools - current:
             self._cleanup.current.launcher_went()
         self._known_pools = current
-        self._pools.changed()
+        self._launcher.pools.changed()
         for worker in self._threads.current():
             worker.wake()
-        self._counted("")
+        self._launcher.counted("")
 
     def image_changed(self, _name: str) -> None:
         """A label may be ready now whose nodes are to be kept (M-3)."""
-        self._counted("")
+        self._launcher.counted("")
 
     def maintenance_changed(self) -> None:
         """What an operator holds back, and what no longer, matters to every pool at once (MT-2)."""
-        self._maintenance.current.wake()
+        self._launcher.maintenance_worker.current.wake()
         self.hold_changed()
 
     def hold_changed(self) -> None:
         """Another set of maintenance records holds: one came, went, or its end has come."""
         for worker in self._threads.current():
             worker.wake()
-        self._counted("")
+        self._launcher.counted("")
 
 
 # `PoolThreads`: one `PoolWorker` for each pool of each provider that runs (rules G-6, G-7, G-10).
@@ -569,3 +518,64 @@ class PoolThreads:
         self._workers = {key: worker for key, worker in self._workers.items() if key in wanted}
         for worker in gone:
             worker.retire()
+
+
+# `MaintenanceWorker`: logs maintenance records, removes those that have ended, and ends a drained launcher.
+
+#: A look at all maintenance records at least this often.
+IDLE_SECONDS: Final = 60.0
+#: So often it is looked whether a launcher that is being drained has finished.
+DRAIN_LOOK_SECONDS: Final = 0.5
+
+
+class MaintenanceWorker(Worker):
+    """One thread per launcher. It is woken when a record changes and when a record ends."""
+
+    def __init__(self, launcher: NodePool) -> None:
+        super().__init__("MaintenanceWorker", launcher.client, launcher.log, IDLE_SECONDS)
+        self._launcher = launcher
+        self._store = MaintenanceStore(launcher.client)
+        #: Records that held in the pass before.
+        self._holding: MaintenanceRecords = {}
+        #: Was it logged that the launcher is being drained?
+        self._drain_logged = False
+
+    def run_once(self) -> float | None:
+        now, records = wall_time(), self._launcher.cache.maintenance.snapshot()
+        holding = {key: record for key, record in records.items() if not record.is_over(now)}
+        if holding != self._holding:
+            self._log_changes(holding)
+            self._holding = holding
+            self._launcher.router.hold_changed()
+        self._remove_ended(records, now)
+        if self._launcher.maintenance.ends_when_idle:
+            self._look_at_drain()
+            return DRAIN_LOOK_SECONDS
+        self._drain_logged = False
+        end, removal = (maintenance.next_end(records, now - delay) for delay in (0.0, CLOCK_SKEW_SECONDS))
+        waits = [None if end is None else end - now, None if removal is None else removal + CLOCK_SKEW_SECONDS - now]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _log_changes(self, holding: MaintenanceRecords) -> None:
+        for key, record in holding.items():
+            if self._holding.get(key) != record:
+                self.log.info("Maintenance: %s", record.text)
+        for key, record in self._holding.items():
+            if key not in holding:
+                self.log.info("Maintenance is over: %s", record.text)
+
+    def _remove_ended(self, records: MaintenanceRecords, now: float) -> None:
+        for record in maintenance.ended(records, now - CLOCK_SKEW_SECONDS):
+            if self._store.remove_if_over(record, now):
+                self.log.info("Removed the maintenance record of %s %s, which is over", record.kind, record.name)
+
+    def _look_at_drain(self) -> None:
+        pools = self._launcher.pool_threads.all()
+        busy = {pool.place: len(pool.handlers) for pool in pools if not pool.drained}
+        if not busy:
+            self.log.info("Drained: nothing is being served any more, ending")
+            self._launcher.drained()
+        elif not self._drain_logged:
+            self._drain_logged = True
+            text = ", ".join(f"{count} in {place}" for place, count in busy.items() if count) or "none"
+            self.log.info("Draining: nothing new is taken; requests that are being served: %s", text)

@@ -13,6 +13,8 @@ PAUSED: Final = "paused"
 STOPPED: Final = "stopped"
 
 DEFAULT_PRIORITY: Final = 100
+#: Part of the id of each pool, between the full name of its host and provider and pool.
+POOL_MARK: Final = "-PoolWorker."
 
 
 class Component:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event: a decision of a launcher, or a change that it saw (reference/zookeeper).
 
-Then durations as text, and the event of an instance that the cloud took away.
+Then names, numbers and durations as text, and the event of an instance that the cloud took away.
 """
 
 from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -91,6 +92,25 @@ def clipped(text: str) -> str:
     """A text as an event may have it: one line, at most `MAX_TEXT` characters."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."
+
+
+# Names and numbers as text.
+
+
+def cut(text: str, most: int) -> str:
+    """A text, of which at most so many characters are shown."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def named(names: Sequence[str], most: int = 5) -> str:
+    """Names in a sentence: some of them, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, e.g. ``1 node`` or ``2 nodes``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 # How long something took or is away, as text.

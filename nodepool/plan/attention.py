@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.model.event import Event, What, short
+from nodepool.model.event import Event, What, counted, named, short
 from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
 from nodepool.plan import ownerless
-from nodepool.plan.pool_summary import PoolSummary, by_provider, others_of, slowest
+from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0
-#: Subjects of one kind that are named; of more only the number is told.
-MAX_NAMED: Final = 5
+#: Hosts of a pool that are down and have a problem each; more have one together.
+MAX_HOSTS: Final = 5
 #: Launches that failed in the last 15 minutes from which on they are told, if no fewer failed than went well.
 MANY_FAILED: Final = 3
 
@@ -71,10 +71,7 @@ def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
 
 
 def problems(
-    pools: Sequence[PoolSummary],
-    launchers: Sequence[LauncherStatus],
-    registered: Sequence[Registered],
-    seen: Observed,
+    pools: Sequence[PoolSummary], launchers: Sequence[LauncherStatus], registered: Sequence[Registered], seen: Observed
 ) -> list[StatusProblem]:
     """Everything that needs attention, the worst first.
 
@@ -159,7 +156,7 @@ def look_at_place() -> str:
 
 def of_others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
     """D-10: what other installations have in the cloud of a provider, with what ends it."""
-    found = others_of(pool.other_installations for pool in pools)
+    found = largest(pool.other_installations for pool in pools)
     return [
         f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
         for other, count in found.items()
@@ -185,10 +182,8 @@ def _labels(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
             by_cause.setdefault((label.code, label.text), []).append(name)
         for (_, text), names in by_cause.items():
             since = min(pool.labels[name].since for name in names)
-            labels = "label" if len(names) == 1 else "labels"
-            yield StatusProblem(
-                "label", f"{labels} {named(names)} of {pool.name}: {text}", since, command=f"explain {names[0]}"
-            )
+            told = f"{'label' if len(names) == 1 else 'labels'} {named(names)} of {pool.name}: {text}"
+            yield StatusProblem("label", told, since, command=f"explain {names[0]}")
 
 
 def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
@@ -205,7 +200,7 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
 
 def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
-        calls = slowest(pool.slow_calls for pool in members)
+        calls = largest(pool.slow_calls for pool in members)
         if calls:
             text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
@@ -222,7 +217,7 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
         quarantined = [host for host in pool.hosts if host.quarantine is not None]
         aside = [host for host in quarantined if not {host.name, ownerless.host_name(host.name)} & set(told)]
-        if len(down) > MAX_NAMED:
+        if len(down) > MAX_HOSTS:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
             yield StatusProblem("host", text, min(host.since for host in down), command="hosts")
@@ -242,8 +237,7 @@ def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
             stuck.setdefault(node.provider or "", []).append(node)
     for provider, found in sorted(stuck.items()):
         found.sort(key=lambda node: node.state_time or 0.0)
-        what = "node" if len(found) == 1 else "nodes"
-        text = f"{len(found)} {what} of {provider} in state deleting for more than 10 minutes: {_ids(found)}"
+        text = f"{counted(len(found), 'node')} of {provider} in state deleting for more than 10 minutes: {_ids(found)}"
         yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
 
 
@@ -253,9 +247,8 @@ def _unfetched(requests: Sequence[NodeRequest]) -> Iterator[StatusProblem]:
         by_requestor.setdefault(request.requestor or "its requestor", []).append(request)
     for requestor, found in by_requestor.items():
         count = sum(len(request.nodes) for request in found)
-        nodes = "1 ready node" if count == 1 else f"{count} ready nodes"
         of = f"request {found[0].id}" if len(found) == 1 else f"{len(found)} requests"
-        text = f"{requestor} has not fetched {nodes} of {of}, which others cannot have"
+        text = f"{requestor} has not fetched {counted(count, 'ready node')} of {of}, which others cannot have"
         yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
 
 
@@ -295,15 +288,9 @@ def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[StatusP
     hosts: dict[str, list[str]] = {}
     for host, value in sorted(values.items()):
         hosts.setdefault(value, []).append(host)
-    order = [value for value, _ in Counter(values.values()).most_common()]
+    order = sorted(hosts, key=lambda value: -len(hosts[value]))
     told = "; ".join(f"{value} on {named(hosts[value])}" for value in order)
     yield StatusProblem(kind, f"launchers run with different {what}: {told}", command="launchers")
-
-
-def named(names: Sequence[str], most: int = MAX_NAMED) -> str:
-    """Names in a sentence: some of them, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _ids(nodes: Sequence[Node]) -> str:
@@ -358,7 +345,7 @@ def described(launch: LaunchStatus, now: float) -> str:
     """A launch in half a sentence: ``waits for ... for 40 s (...)``."""
     what = _WAITS_FOR.get(launch.step, "the driver")
     state = f" (it is {launch.text})" if launch.text else ""
-    return f"waits for {what}{state} for {_age(launch.since, now)}{_times(launch, now)}"
+    return f"waits for {what}{state} for {short(now - launch.since)}{_times(launch, now)}"
 
 
 def slow(launches: Iterable[LaunchStatus]) -> list[LaunchStatus]:
@@ -383,7 +370,7 @@ def summary(launches: Sequence[LaunchStatus], running: int, now: float) -> str:
     what = _WAITS_FOR.get(step, "the driver")
     longest = min(same, key=lambda launch: launch.since)
     most = "for" if len(same) == 1 else "up to"
-    return f"{head}: {who}{verb} for {what}, {most} {_age(longest.since, now)}{_times(same[0], now)}"
+    return f"{head}: {who}{verb} for {what}, {most} {short(now - longest.since)}{_times(same[0], now)}"
 
 
 def rounded(seconds: float) -> float:
@@ -398,19 +385,13 @@ def slow_calls(calls: Mapping[str, float]) -> str:
     return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
 
 
-def _age(since: float, now: float) -> str:
-    return short(now - since)
-
-
 def _times(launch: LaunchStatus, now: float) -> str:
     """How long the launch has taken, what is usual, and what ends it."""
-    usual = "" if launch.usual is None else f", usually it takes {_usual(launch.usual)}"
+    usual = ""
+    if launch.usual is not None:
+        usual = f", usually it takes {short(launch.usual) if launch.usual >= 1 else 'less than 1 s'}"
     ends = "" if launch.ends is None else f"; {launch.option} ends the attempt in {short(launch.ends - now)}"
-    return f" (the launch began {_age(launch.begun, now)} ago{usual}{ends})"
-
-
-def _usual(seconds: float) -> str:
-    return short(seconds) if seconds >= 1 else "less than 1 s"
+    return f" (the launch began {short(now - launch.begun)} ago{usual}{ends})"
 
 
 # Events that follow from two status records of a pool; and the events of all launchers as one list.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nodepool.model.component import PoolComponent
+from nodepool.model.component import POOL_MARK, PoolComponent
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance
@@ -146,9 +146,6 @@ def fate(backing: Backing, rules: Rules | None) -> Retain | Release:
 
 # Can a backing node be made now, or has an operator taken out of service all pools that could? (T-13)
 
-#: Part of the id of each pool, behind the full name of its host.
-_POOL_MARK: Final = "-PoolWorker."
-
 
 def makers_held(
     backing_label: str,
@@ -172,7 +169,7 @@ def makers_held(
     for pool in pools:
         if backing_label not in pool.supported_labels or pool.id in declined_by:
             continue
-        hosts = (pool.hostname, pool.id.partition(_POOL_MARK)[0])
+        hosts = (pool.hostname, pool.id.partition(POOL_MARK)[0])
         record = maintenance.of_pool(records, hosts, pool.provider_name, pool.name, now) if pool.paused else None
         if record is None:
             return []

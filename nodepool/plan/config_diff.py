@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.model.config_keys import Sections, keys_of, names_a_secret
+from nodepool.model.event import cut, named
 
 if TYPE_CHECKING:
     from nodepool.model.status import LauncherStatus
@@ -206,7 +207,7 @@ def _of_mappings(path: tuple[str, ...], old: Mapping[Any, Any], new: Mapping[Any
     for name in [*old, *(name for name in new if name not in old)]:
         if name not in old or name not in new or old[name] != new[name]:
             what = "added" if name not in old else "removed" if name not in new else "changed"
-            yield f"{_joined((*path, _cut(str(name))))} {what}"
+            yield f"{_joined((*path, cut(str(name), MAX_SHOWN)))} {what}"
 
 
 def _of_sections(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -249,7 +250,7 @@ def _by_name(value: Any) -> dict[str, Any] | None:
             section = {"name": section}
         if not isinstance(section, Mapping) or not isinstance(section.get("name"), str):
             return None
-        name = _cut(section["name"])
+        name = cut(section["name"], MAX_SHOWN)
         again = sum(1 for known in found if known == name or known.startswith(f"{name} #"))
         found[f"{name} #{again + 1}" if again else name] = section
     return found
@@ -261,7 +262,7 @@ def _texts(path: tuple[str, ...], value: Any) -> list[str] | None:
         value = sorted(value, key=str)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         return None
-    return [_cut(one) for one in value] if _may_be_shown(path) else None
+    return [cut(one, MAX_SHOWN) for one in value] if _may_be_shown(path) else None
 
 
 def _shown(path: tuple[str, ...], value: Any) -> str | None:
@@ -275,7 +276,7 @@ def _shown(path: tuple[str, ...], value: Any) -> str | None:
     if isinstance(value, (int, float)):
         return f"{value:g}" if isinstance(value, float) else str(value)
     if isinstance(value, str) and _may_be_shown(path) and not ("://" in value and "@" in value):
-        return _cut(value) or "''"
+        return cut(value, MAX_SHOWN) or "''"
     return None
 
 
@@ -284,14 +285,8 @@ def _may_be_shown(path: tuple[str, ...]) -> bool:
     return (last in SHOWN_TEXTS or path[0].startswith("zookeeper-")) and not names_a_secret(path)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-
-
 def _listed(names: Iterable[str]) -> str:
-    found = [str(name) for name in names]
-    shown = ", ".join(found[:MAX_DETAILS])
-    return f"{shown} and {len(found) - MAX_DETAILS} more" if len(found) > MAX_DETAILS else shown or "no label"
+    return named([str(name) for name in names], MAX_DETAILS) or "no label"
 
 
 def _joined(path: Iterable[str]) -> str:

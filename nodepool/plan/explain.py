@@ -15,14 +15,14 @@ from typing import Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.event import What, short
+from nodepool.model.event import What, counted, named, short
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
 from nodepool.model.status import AbsentProvider, PoolStatus, WaitingStatus
 from nodepool.plan import attention
-from nodepool.plan.attention import described, named
+from nodepool.plan.attention import described
 from nodepool.plan.explained import (
     ABSENT,
     LEAVES,
@@ -45,7 +45,7 @@ from nodepool.plan.explained import (
 )
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.ownerless import of_node, of_provider, of_uploads
-from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, slowest, summarize
+from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
 from nodepool.plan.static import is_parked, slot_of
 
 #: Kinds of subjects, in the order in which a name is looked for.
@@ -289,7 +289,7 @@ def _label_text(
     head = f"is served by {named(serving)}" if serving else f"is not served now by {named([one.pool for one in pools])}"
     count = "1 request wants it" if wanted == 1 else f"{wanted} requests want it"
     why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
-    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}{_min_ready(label, seen)}"
+    return f"{head}; {counted(free, 'free node')}; {count}{why}{_min_ready(label, seen)}"
 
 
 def _min_ready(label: str, seen: Observed) -> str:
@@ -553,7 +553,7 @@ def _provider_text(
         return f"tells no status: {named(silent)}" if silent else "no launcher has it"
     slow = attention.slow(launch for pool in pools for launch in pool.launching)
     running = sum(pool.launches.running for pool in pools)
-    calls = slowest(pool.slow_calls for pool in pools)
+    calls = largest(pool.slow_calls for pool in pools)
     long = f"; {attention.summary(slow, running, now)}" if slow else ""
     long += f"; {attention.slow_calls(calls)}" if calls else ""
     if worst.state == "running":

@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from nodepool.model import states
-from nodepool.model.event import short
+from nodepool.model.event import named, short
 from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
-from nodepool.plan.attention import named
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.queue import RequestKind
@@ -341,11 +340,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 }
 #: The same, as far as it depends on what there is.
 REMEDIES: Final[Mapping[str, Callable[[NodeRequest, PoolVerdict, Observed], Iterable[str]]]] = {
-    ReasonCode.ROOM_INSTANCES.value: _room,
-    ReasonCode.ROOM_CORES.value: _room,
-    ReasonCode.ROOM_RAM.value: _room,
-    ReasonCode.ROOM_RESOURCE.value: _room,
-    ReasonCode.ROOM_HIDDEN.value: _room,
+    **dict.fromkeys(("room.instances", "room.cores", "room.ram", "room.resource", "room.hidden"), _room),
     ReasonCode.WAIT_POOL_PAUSED.value: _room,
     ReasonCode.ROOM_TENANT.value: _tenant,
     ReasonCode.WAIT_TENANT_ORDER.value: _tenant,

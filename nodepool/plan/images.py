@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.model import states
@@ -76,19 +76,19 @@ def observe_builds(history: BuildHistory, view: ImageView, settings: Hashable, n
     """
     failed = view.builds_in(states.FAILED)
     new = [build for build in failed if build.id not in history.counted]
-    failures, last, begun, known = (
-        *(history.failures, history.last_failure, history.last_begun_zxid),
-        history.settings,
-    )
+    found = replace(history, counted=frozenset(build.id for build in failed))
     if new:
-        failures += len(new)
-        # Clocks differ between builders: a time that is still to come would make the pause longer.
-        last = max(last, min(now, max(build.time for build in new)))
-        begun = max(begun, *(build.created_zxid for build in new))
-        known = settings
-    if any(build.created_zxid > begun for build in view.ready_builds()):
-        failures = 0
-    return BuildHistory(failures, last, begun, frozenset(build.id for build in failed), known)
+        found = replace(
+            found,
+            failures=history.failures + len(new),
+            # Clocks differ between builders: a time that is still to come would make the pause longer.
+            last_failure=max(history.last_failure, min(now, max(build.time for build in new))),
+            last_begun_zxid=max(history.last_begun_zxid, *(build.created_zxid for build in new)),
+            settings=settings,
+        )
+    if any(build.created_zxid > found.last_begun_zxid for build in view.ready_builds()):
+        found = replace(found, failures=0)
+    return found
 
 
 def build_due(

@@ -15,7 +15,7 @@ from operator import is_not
 from typing import Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
+from nodepool.model.component import POOL_MARK, PoolComponent
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.maintenance import Maintenance
@@ -25,8 +25,6 @@ from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, 
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.triage import PoolInfo
 
-#: Part of the id of each pool, in front of provider and pool.
-_POOL_MARK = "-PoolWorker."
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
 UNFETCHED_SECONDS: Final = 300.0
 
@@ -54,7 +52,7 @@ class PoolFacts:
 
     @cached_property
     def _of_id(self) -> str:
-        return self.id.partition(_POOL_MARK)[2].rpartition("-")[0] or self.id
+        return self.id.partition(POOL_MARK)[2].rpartition("-")[0] or self.id
 
     @cached_property
     def provider(self) -> str:
@@ -70,7 +68,7 @@ class PoolFacts:
             return self.status.host
         if self.component is not None and self.component.hostname:
             return self.component.hostname
-        return self.id.partition(_POOL_MARK)[0]
+        return self.id.partition(POOL_MARK)[0]
 
     @cached_property
     def version(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.event import counted
 from nodepool.model.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Ownerless:
         """What is left, e.g. ``2 nodes (1 in-use, 1 ready) and 3 uploads``."""
         by_state = Counter(str(node.state) for node in self.nodes)
         which = ", ".join(f"{count} {state}" for state, count in sorted(by_state.items()))
-        parts = [f"{_counted(len(self.nodes), 'node')} ({which})"] if self.nodes else []
-        parts += [_counted(self.uploads, "upload")] if self.uploads else []
-        parts += [_counted(self.builds, "build")] if self.builds else []
+        parts = [f"{counted(len(self.nodes), 'node')} ({which})"] if self.nodes else []
+        parts += [counted(self.uploads, "upload")] if self.uploads else []
+        parts += [counted(self.builds, "build")] if self.builds else []
         return " and ".join(parts)
 
     @property
@@ -204,7 +205,7 @@ OTHERS: Final = "other installations"
 
 def of_other(provider: str, installation: str, count: int) -> str:
     """D-10: what another installation has in the cloud of a provider."""
-    return f"another installation, {installation}, has {_counted(count, 'thing')} in the cloud of provider {provider}"
+    return f"another installation, {installation}, has {counted(count, 'thing')} in the cloud of provider {provider}"
 
 
 def end_of_other(provider: str, installation: str) -> str:
@@ -242,7 +243,3 @@ def end_of(record: Maintenance) -> str:
 def host_name(name: str) -> str:
     """``host`` of ``user@host:port``."""
     return name.rpartition(":")[0].rpartition("@")[2]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
@@ -17,6 +16,10 @@ from nodepool.plan.request_stage import Stage
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
 #: Scopes of limits that are the same for all pools of a provider.
 _OF_PROVIDER: Final = ("provider", "cloud")
+#: What a summary has of the launcher that reports the worst state.
+_OF_THE_WORST: Final = ("provider", "pool", "driver", "state", "since", "code", "text", "next")
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,7 @@ def summarize(pools: Iterable[PoolStatus]) -> list[PoolSummary]:
 def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
     worst = min(records, key=lambda record: (_rank(record.state), record.since))
     return PoolSummary(
-        provider=worst.provider,
-        pool=worst.pool,
-        driver=worst.driver,
-        state=worst.state,
-        since=worst.since,
-        code=worst.code,
-        text=worst.text,
-        next=worst.next,
+        **{name: getattr(worst, name) for name in _OF_THE_WORST},
         launchers=sorted({record.host for record in records}),
         affected=sum(record.state == worst.state for record in records),
         limits=newest_limits(limit for record in records for limit in record.limits),
@@ -89,26 +85,18 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         launches=_launches([record.launches for record in records]),
         launching=[launch for record in records for launch in record.launching],
         hosts=_hosts(records),
-        slow_calls=slowest(record.slow_calls for record in records),
+        slow_calls=largest(record.slow_calls for record in records),
         missing={node: when for record in records for node, when in record.missing.items()},
-        other_installations=others_of(record.other_installations for record in records),
+        other_installations=largest(record.other_installations for record in records),
     )
 
 
-def slowest(found: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Question to a cloud -> the longest time of those that ask it, in seconds."""
-    most: dict[str, float] = {}
+def largest(found: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """Key -> the largest of its values. All launchers ask the same cloud, and see the same things in it."""
+    most: dict[str, Number] = {}
     for one in found:
-        most.update({what: max(seconds, most.get(what, 0.0)) for what, seconds in one.items()})
+        most.update({what: max(value, most.get(what, value)) for what, value in one.items()})
     return most
-
-
-def others_of(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Other installation -> its things: all who look see the same ones."""
-    most: Counter[str] = Counter()
-    for one in found:
-        most |= Counter(one)
-    return dict(most)
 
 
 def _waiting(records: Sequence[PoolStatus]) -> int:

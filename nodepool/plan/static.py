@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from nodepool.model import states
+from nodepool.model.event import counted, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.nodes import can_match
@@ -340,13 +341,6 @@ class SlotGroup:
         """This group with the slots of one more host."""
         return SlotGroup(self.slots + slots, (*self.hosts, host))
 
-    @property
-    def names(self) -> str:
-        """The hosts, for an operator."""
-        more = len(self.hosts) - MAX_NAMED
-        named = ", ".join(self.hosts[:MAX_NAMED])
-        return f"{named} and {more} more" if more > 0 else named
-
 
 @dataclass(frozen=True)
 class LabelSlots:
@@ -374,10 +368,11 @@ def too_few_slots(labels: Sequence[str], offers: Sequence[Collection[str]]) -> R
     short = next(_short_subsets(wanted, offers), tuple(sorted(wanted)))
     needed = sum(wanted[label] for label in short)
     slots = _slots_with(short, offers)
-    nodes, what = _count(needed, "node"), "label" if len(short) == 1 else "labels"
+    what = "label" if len(short) == 1 else "labels"
     alone = " with any of them" if len(short) > 1 else ""
     verb = "is" if needed == 1 else "are"
-    text = f"{nodes} of {what} {', '.join(short)} {verb} needed, this pool has {_count(slots, 'slot')}{alone}"
+    labels_needed = f"{counted(needed, 'node')} of {what} {', '.join(short)}"
+    text = f"{labels_needed} {verb} needed, this pool has {counted(slots, 'slot')}{alone}"
     return Reason(ReasonCode.ROOM_STATIC, text, {"needed": needed, "slots": slots})
 
 
@@ -412,14 +407,10 @@ def waits_for(labels: Sequence[str], slots: Mapping[str, LabelSlots], free: Mapp
 
 
 def _waits_for_one(label: str, needed: int, slots: LabelSlots, free: int) -> Reason:
-    groups = [
-        ("down", slots.down),
-        ("quarantined", slots.quarantined),
-        ("not checked yet", slots.unchecked),
-    ]
+    groups = [("down", slots.down), ("quarantined", slots.quarantined), ("not checked yet", slots.unchecked)]
     in_use = max(0, slots.total - free - sum(group.slots for _, group in groups))
     parts = [f"{_are(count)} {how}" for count, how in ((free, "free"), (in_use, "in use")) if count]
-    parts += [f"{_are(group.slots)} {how} ({group.names})" for how, group in groups if group.slots]
+    parts += [f"{_are(group.slots)} {how} ({named(group.hosts, MAX_NAMED)})" for how, group in groups if group.slots]
     head = f"no slot with label {label} is free" if needed == 1 else f"{needed} slots with label {label} are needed"
     numbers = {
         "needed": needed,
@@ -435,10 +426,6 @@ def _waits_for_one(label: str, needed: int, slots: LabelSlots, free: int) -> Rea
 
 def _are(count: int) -> str:
     return f"{count} {'is' if count == 1 else 'are'}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _listed(parts: Sequence[str]) -> str:

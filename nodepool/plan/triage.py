@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.event import cut, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool.view import PoolView, RequestView
 
 # May this pool serve a kind of request? (rules A-2 to A-6, A-15)
 
@@ -160,23 +163,14 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
     said = telling if telling or elsewhere else known
     pools: dict[tuple[bool, str], list[str]] = {}
     for pool, reason in said.items():
-        pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
-    parts = [f"{_listed(pools[key])}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
+        pools.setdefault((reason.code in _LAST, cut(reason.text, MAX_TEXT)), []).append(pool)
+    parts = [f"{named(pools[key], MAX_POOLS)}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
     if len(parts) > MAX_REASONS:
         parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
     if elsewhere:
-        parts.append(f"{_listed(elsewhere)}: of another launcher, whose log says why")
+        parts.append(f"{named(elsewhere, MAX_POOLS)}: of another launcher, whose log says why")
     first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
     return Reason(first.code, "; ".join(parts), first.numbers)
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_POOLS
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_POOLS])} and {more} more"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 # Which of several pools that could serve a request tries first?
@@ -228,125 +222,11 @@ class Launch:
     """The request is to be locked; its handler takes ready nodes and launches the others."""
 
 
-class KindView(Protocol):
-    """What `triage_kind` reads of a pool. Nothing blocks."""
-
-    @property
-    def launches(self) -> bool:
-        """Does the provider make machines?"""
-        ...
-
-    @property
-    def ready(self) -> ReadyNodes: ...
-
-    def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.assignment.screen` for this pool and the registered pools of now."""
-        ...
-
-    def held(self, kind: RequestKind) -> Reason | None:
-        """Which maintenance record keeps the pool from serving such requests; None = there is none."""
-        ...
-
-    def driver_agreed(self, kind: RequestKind) -> bool:
-        """Did the driver say a moment ago that it could serve such requests?"""
-        ...
-
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        ...
-
-
-class HeadView(Protocol):
-    """What `triage` reads for one request; each answer is worked out when it is asked for.
-
-    What the driver says may raise anything.
-    """
-
-    @property
-    def launches(self) -> bool:
-        """Does the provider make machines?"""
-        ...
-
-    @property
-    def ready(self) -> ReadyNodes: ...
-
-    @property
-    def sibling_serves(self) -> bool:
-        """Is another pool of this launcher about to fulfil the request?"""
-        ...
-
-    @property
-    def turn_of_another(self) -> bool:
-        """Is another pool the first choice for the request, and has that one not had its turn?"""
-        ...
-
-    @property
-    def max_concurrency(self) -> float:
-        """Launches that may run in the provider; 0 = none ever, below 0 = no limit."""
-        ...
-
-    @property
-    def paused(self) -> bool:
-        """Does a request of this pool wait for room?"""
-        ...
-
-    @property
-    def why_paused(self) -> Reason:
-        """What the request waits for that pauses the pool."""
-        ...
-
-    @property
-    def launches_running(self) -> int:
-        """In the provider, over all of its pools."""
-        ...
-
-    @property
-    def provider_paused(self) -> str | None:
-        """Why the provider launches nothing now; None = it does."""
-        ...
-
-    @property
-    def basic_objection(self) -> Reason | None:
-        """Why the driver can never serve the request, even with ready nodes."""
-        ...
-
-    @property
-    def objection(self) -> Reason | None:
-        """Why the driver can never serve the request."""
-        ...
-
-    @property
-    def tenant_limited(self) -> bool:
-        """Has the tenant of the request any limits?"""
-        ...
-
-    @property
-    def tenant_order(self) -> Reason | None:
-        """Another request of the tenant comes first, and waits for room in its limits."""
-        ...
-
-    def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
-        """Why the tenant may not have the request served now.
-
-        :param nodes: that it gets; None = new ones.
-        """
-        ...
-
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        ...
-
-    @property
-    def shortage(self) -> Reason | None:
-        """What is used up that the first node of the request needs; None = only an attempt can tell."""
-        ...
-
-
 KindVerdict = Consider | Leave | Decline | Wait
 HeadVerdict = Leave | Decline | Wait | Fulfil | Launch
 
 
-def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
+def triage_kind(kind: RequestKind, view: PoolView) -> KindVerdict:
     """Judge all waiting requests of a kind. `Consider`: `triage` has the word."""
     # Is it for this pool at all? (A-2 to A-6)
     verdict = view.screened(kind)
@@ -362,7 +242,7 @@ def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
     return verdict
 
 
-def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
+def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdict:
     """Judge the first request of a kind that `triage_kind` lets pass.
 
     `Leave` is about this request only, `Decline` and `Wait` about all of the kind.
@@ -370,7 +250,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
     # One pool works on it, not all that could.
     if view.sibling_serves:
         return Leave(SIBLING_SERVES)
-    if _could_begin(head, view) and view.turn_of_another:
+    if _could_begin(head, view) and view.turns:
         return Leave(FIRST_CHOICE)
     # What can never be served is declined, also while nothing is accepted (A-9, A-13, A-22).
     never = _never(view)
@@ -402,19 +282,19 @@ def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
     return Launch()
 
 
-def _could_begin(head: NodeRequest, view: HeadView) -> bool:
+def _could_begin(head: NodeRequest, view: RequestView) -> bool:
     """Could this pool do something for a request now? A quick first look."""
     if head.reuse and view.ready.could_serve(head.node_types):
         return True
     return view.launches and not view.paused and view.provider_paused is None
 
 
-def _is_full(view: HeadView) -> bool:
+def _is_full(view: RequestView) -> bool:
     limit = view.max_concurrency
     return limit > 0 and view.launches_running >= limit
 
 
-def _never(view: HeadView) -> Reason | None:
+def _never(view: RequestView) -> Reason | None:
     """Why the pool can never serve the request."""
     if view.max_concurrency == 0:
         return NO_LAUNCHES
@@ -423,7 +303,7 @@ def _never(view: HeadView) -> Reason | None:
     return view.basic_objection if runs else view.objection
 
 
-def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
+def _no_room(kind: RequestKind, view: RequestView) -> Wait | None:
     if view.paused:
         return Wait(view.why_paused)
     if _is_full(view):
@@ -437,7 +317,7 @@ def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
     return None if shortage is None else Wait(shortage, first_of_tenant=True)
 
 
-def _ready_nodes(head: NodeRequest, view: HeadView) -> Sequence[Node] | None:
+def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
     """A ready node for each position of the request; None = there are not enough."""
     if not head.reuse or not view.ready.could_serve(head.node_types):
         return None

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import deletion
-from nodepool.launcher.pool import handlers
+from nodepool.launcher.pool import view
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
@@ -104,7 +104,7 @@ def test_relief_is_rare(
     launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q-8, Q-9: one idle node goes for the requests that wait, and no other one for the next five minutes."""
-    monkeypatch.setattr(handlers, "EVICTION_SECONDS", 1000.0)
+    monkeypatch.setattr(view, "EVICTION_SECONDS", 1000.0)
     launch([fake_provider("one", ("idle", "wanted"), cloud=cloud_name, pool_max_servers=3)])
     idle = [znodes.add_node("ready", type=["idle"], state_time=1000.0 + number) for number in range(3)]
     wait_for("they are free", lambda: len(znodes.free_nodes()) == 3)

@@ -35,8 +35,7 @@ from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.metrics import reports as metrics
 from nodepool.model import states
-from nodepool.model.event import LostInstance, with_loss
-from nodepool.plan.attention import named
+from nodepool.model.event import LostInstance, named, with_loss
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:

@@ -2,31 +2,33 @@
 """The requests that a pool works on or has deferred, the stage of each, and the reason for the stage (`Desk`).
 
 A request that only waits in the queue has no case here: its kind has one explanation for all of its requests, so work
-and memory follow what the pool does, not the length of the backlog. After the desk come these explanations, the events
-of requests, and what is noted of requests that ended.
+and memory follow what the pool does, not the length of the backlog. After the desk come these explanations, how the
+latest launches ended, and what is noted of requests that ended.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.metrics import reports
 from nodepool.model import reasons, states
-from nodepool.model.event import What
+from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.model.status import FailedLaunch, LaunchesStatus
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import Progress, Stage
 from nodepool.plan.retries import TOLD
-from nodepool.plan.triage import why_failed
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.events import EventRing
     from nodepool.model.request import NodeRequest
     from nodepool.plan.queue import RequestKind, RequestQueue
 
@@ -146,8 +148,13 @@ class Desk:
             self._locked[request_id] = case
             del self._begun[request_id]
 
-    def close(self, request_id: str) -> None:
-        """The handler of a request has ended, or its locks went with the session."""
+    def close(self, request_id: str, stage: Stage | None = None) -> None:
+        """The handler of a request has ended, or its locks went with the session.
+
+        :param stage: where the request goes at last; None = it is there.
+        """
+        if stage is not None:
+            self.move(request_id, stage)
         self._pop(request_id)
 
     def _pop(self, request_id: str) -> Case | None:
@@ -290,7 +297,7 @@ class Desk:
         case = self._deferred.pop(request_id, None)
         if case is not None:
             case.progress.move(Stage.DONE, wall_time())
-        self.explanations.forget(request_id)
+        self.explanations.of_declined.pop(request_id, None)
 
     def explain(self, request_id: str) -> Explanation | None:
         """Why a request is where it is; None = the pool knows nothing of it. Any thread."""
@@ -299,7 +306,7 @@ class Desk:
             return _explained(case)
         bucket = self._queue.bucket_of(request_id)
         if bucket is None:
-            return self.explanations.of_declined(request_id)
+            return self.explanations.of_declined.get(request_id)
         waiting = self.explanations.of_kind(bucket.kind)
         ahead = self._queue.place_of(request_id)
         reason = waiting.reason if not ahead else reasons.in_order(ahead + 1, len(bucket), waiting.reason)
@@ -309,11 +316,8 @@ class Desk:
         """All that can be said now. Any thread."""
         buckets = self._queue.buckets()
         kinds = [(bucket.kind, len(bucket), self.explanations.of_kind(bucket.kind)) for bucket in buckets]
-        requests = [_explained(case) for case in self._cases()]
-        return Snapshot(kinds, requests, self.explanations.last_declined())
-
-    def _cases(self) -> list[Case]:
-        return [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
+        cases = [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
+        return Snapshot(kinds, list(map(_explained, cases)), list(self.explanations.of_declined.values()))
 
 
 def _explained(case: Case) -> Explanation:
@@ -358,7 +362,8 @@ class Explanations:
         self._said: dict[RequestKind, WaitingKind] = {}
         #: Has something begun to wait, or to wait for something else, since `told` was asked?
         self.fresh = False
-        self._declined: dict[str, Explanation] = {}
+        #: The last requests that the pool declined, oldest first, and why.
+        self.of_declined: dict[str, Explanation] = {}
 
     def begin_pass(self) -> None:
         """Forget why the kinds wait; all are judged again."""
@@ -391,27 +396,92 @@ class Explanations:
 
     def declined(self, request_id: str, reason: Reason) -> None:
         """The pool declined a request."""
-        self._declined.pop(request_id, None)
-        while len(self._declined) >= MAX_DECLINED:
-            del self._declined[next(iter(self._declined))]
-        self._declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
-
-    def of_declined(self, request_id: str) -> Explanation | None:
-        """Why the pool declined a request; None = it did not, or that is long ago."""
-        return self._declined.get(request_id)
-
-    def last_declined(self) -> list[Explanation]:
-        """The last requests that the pool declined, oldest first."""
-        return list(self._declined.values())
-
-    def forget(self, request_id: str) -> None:
-        """A request does not exist any more."""
-        self._declined.pop(request_id, None)
+        self.of_declined.pop(request_id, None)
+        while len(self.of_declined) >= MAX_DECLINED:
+            del self.of_declined[next(iter(self.of_declined))]
+        self.of_declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
 
 
-# `RequestEvents`: events of requests that fail, or that a pool declines because something is wrong in it.
+# `LaunchLog`: how the latest launches of a pool ended.
 
-#: Each request is declined by all pools that do not have its labels: that is no event. These are.
+#: Launches that ended longer ago are not counted.
+AGE_SECONDS: Final = 900.0
+#: Nodes whose errors are remembered.
+MAX_ERRORS: Final = 1000
+#: Ready launches of a label of which the usual time follows, and how many it takes at least.
+USUAL_OF: Final = 20
+USUAL_LEAST: Final = 3
+
+
+class LaunchLog:
+    """Any thread; nothing blocks. ``_lock`` guards all.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = wall_time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: When attempts ended, and whether a node was ready.
+        self._ended: deque[tuple[float, bool]] = deque()
+        self._last_error: FailedLaunch | None = None
+        #: Node -> why its last attempt failed, of the last nodes.
+        self._errors: dict[str, str] = {}
+        #: Label -> seconds that its last launches took.
+        self._seconds: dict[str, deque[float]] = {}
+
+    def ready(self, label: str | None = None, begun: float | None = None) -> None:
+        """A node is ready.
+
+        :param begun: when its launch began, in seconds since the epoch; None = not known.
+        """
+        with self._lock:
+            now = self._clock()
+            self._ended.append((now, True))
+            if label is not None and begun is not None:
+                self._seconds.setdefault(label, deque(maxlen=USUAL_OF)).append(max(0.0, now - begun))
+
+    def usual(self, label: str) -> float | None:
+        """How long a launch of a label takes, in seconds; None = too few were ready since the start."""
+        with self._lock:
+            known = self._seconds.get(label, ())
+            return round(statistics.median(known), 1) if len(known) >= USUAL_LEAST else None
+
+    def failed(self, node_id: str | None, label: str | None, result: str, text: str) -> None:
+        """An attempt failed.
+
+        :param result: as in metrics, e.g. ``error.quota``.
+        """
+        with self._lock:
+            now = self._clock()
+            self._ended.append((now, False))
+            self._last_error = FailedLaunch(result, clipped(text), now, node_id, label)
+            self._errors.pop(node_id or "", None)
+            while len(self._errors) >= MAX_ERRORS:
+                del self._errors[next(iter(self._errors))]
+            self._errors[node_id or ""] = clipped(text)
+
+    def error_of(self, node_id: str) -> str:
+        """Why the last attempt to launch a node failed; empty = that is not known, or long ago."""
+        with self._lock:
+            return self._errors.get(node_id, "")
+
+    def status(self, running: int) -> LaunchesStatus:
+        """What is counted now; the last error is told as long as it is counted.
+
+        :param running: launches in progress.
+        """
+        with self._lock:
+            oldest = self._clock() - AGE_SECONDS
+            while self._ended and self._ended[0][0] < oldest:
+                self._ended.popleft()
+            if self._last_error is not None and self._last_error.at < oldest:
+                self._last_error = None
+            ready = sum(ready for _, ready in self._ended)
+            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error)
+
+
+#: Each request is declined by all pools that do not have its labels: that is no event. These reasons are.
 TROUBLE: Final = frozenset(
     {
         ReasonCode.LABEL_BROKEN,
@@ -421,38 +491,6 @@ TROUBLE: Final = frozenset(
         ReasonCode.QUOTA_TOO_SMALL,
     }
 )
-
-
-class RequestEvents:
-    """For the pool worker's thread.
-
-    :param ring: where they go.
-    :param host: of the launcher. ``pool``: such as ``cloud-1/main``.
-    :param others: why the other pools declined a request, by pool, see `PassContext.declines_of_others`.
-    """
-
-    def __init__(
-        self, ring: EventRing, host: str, pool: str, others: Callable[[str], Mapping[str, Reason | None]]
-    ) -> None:
-        self._ring = ring
-        self._actor = f"{host} {pool}"
-        self._pool = pool
-        self._others = others
-
-    def declined(self, request: NodeRequest, reason: Reason) -> None:
-        """The pool has declined a request. Does not block."""
-        subject = f"request {request.id}"
-        if request.state == states.FAILED:
-            why = why_failed({**self._others(request.key), self._pool: reason})
-            text = f"every pool declined it: {why.text}"
-            self._ring.add(self._actor, subject, What.FAILED, text, why.code.value)
-            if request.requestor == MIN_READY_REQUESTOR:
-                # Nobody waits for such a request, and it is gone soon: the label tells of it.
-                for label in request.node_types:
-                    about = f"no more ready node of {label}: {text}"
-                    self._ring.add(self._actor, f"label {label}", What.FAILED, about, why.code.value)
-        elif reason.code in TROUBLE:
-            self._ring.add(self._actor, subject, What.DECLINED, reason.text, reason.code.value)
 
 
 # Requests that this launcher fulfilled or failed, for metrics and traces.

@@ -23,9 +23,11 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
-from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
+from nodepool.launcher.pool.view import PoolView, RequestView
+from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
+from nodepool.model.component import POOL_MARK
 from nodepool.model.reasons import (
     ERROR_JUDGING,
     FIRST_CHOICE,
@@ -56,9 +58,8 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.desk import RequestEvents
-    from nodepool.launcher.pool.handlers import Eviction, Handlers
-    from nodepool.launcher.pool.view import PassContext
+    from nodepool.launcher.pool.handlers import Handlers
+    from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
     from nodepool.zk.reply import Reply
@@ -73,22 +74,23 @@ RESUME_RETRY_SECONDS: Final = 2.0
 class Intake:
     """Owned by the pool worker's thread."""
 
-    def __init__(
-        self, view: PoolView, fast_path: FastPath, declines: Declines, batch: Batch, eviction: Eviction
-    ) -> None:
-        self._view = view
-        self._pool = view.pool
-        self._fast_path = fast_path
-        self._declines = declines
-        self._batch = batch
-        self._eviction = eviction
-        self.log = view.pool.log
+    def __init__(self, pool: Pool, handlers: Handlers) -> None:
+        self._pool = pool
+        self._view = PoolView(pool)
+        self.fast_path = FastPath(pool)
+        self._declines = Declines(pool)
+        self._batch = Batch(self._view, handlers, self._declines)
+        self.log = pool.log
         self._fulfilled = 0
         self._launched = 0
         self._more = False
 
-    def serve(self) -> bool:
-        """Go once through the queue; True = there is more to do at once. Blocks for ZooKeeper and for slow drivers."""
+    def serve(self, labels: frozenset[str], priority: int) -> bool:
+        """Go once through the queue; True = there is more to do at once. Blocks for ZooKeeper and for slow drivers.
+
+        :param labels: that this pool says it has. ``priority``: that it says it has.
+        """
+        self._view.begin_pass(labels, priority)
         self._fulfilled = self._launched = 0
         self._more = False
         self._put_back()
@@ -100,7 +102,7 @@ class Intake:
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):
-                self._decline(bucket, verdict)
+                self._more |= self._declines.decline_all(bucket, verdict.reason)
             else:
                 self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
@@ -119,7 +121,7 @@ class Intake:
             if not held and case.pointless is not None and self._is_pointless(request_id, case.pointless):
                 self._pool.desk.defer(request_id, reason, case.delay_seconds, case.pointless)
                 # What it let go of may be nothing that the other one can use, but room (Q-8).
-                self._eviction.evict()
+                self._pool.evict()
             else:
                 self._pool.queue.put(request)
 
@@ -128,10 +130,6 @@ class Intake:
         with Guard(self.log, "Request %s is looked at again", request_id):
             return pointless()
         return False
-
-    def _decline(self, bucket: Bucket, verdict: Decline) -> None:
-        if self._declines.decline_all(bucket, verdict.reason):
-            self._more = True
 
     def _take(self, candidates: list[Bucket]) -> None:
         """Take heads in service order until no bucket can go on."""
@@ -164,8 +162,8 @@ class Intake:
             # Taken, finished or gone since the pass began; the record is newer than the queue.
             self._pool.queue.discard(request_id)
             return True
-        view = RequestView(self._view, kind, request)
         try:
+            view = RequestView(self._view, kind, request)
             verdict = triage(kind, request, view)
             # It is the driver that makes it, and may raise.
             handler = view.handler if isinstance(verdict, Fulfil | Launch) else None
@@ -190,7 +188,7 @@ class Intake:
             self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
             return True
         if isinstance(verdict, Decline):
-            self._decline(bucket, verdict)
+            self._more |= self._declines.decline_all(bucket, verdict.reason)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
                 self._view.tenants.reserve(kind, verdict.reason)
@@ -198,8 +196,8 @@ class Intake:
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
-        if isinstance(verdict, Fulfil) and self._fast_path.takes(handler.request.key):
-            self._fast_path.start(handler, verdict.nodes)
+        if isinstance(verdict, Fulfil) and self.fast_path.takes(handler.request.key):
+            self.fast_path.start(handler, verdict.nodes)
             self._view.tenants.add(bucket.kind)
             self._fulfilled += 1
             return True
@@ -268,7 +266,7 @@ class Batch:
         for cached, nodes in self._pool.take_interrupted():
             # It is deleted, and the request served anew, as if nothing could be gone on with.
             with Guard(self._pool.log, "Launches of request %s are not gone on with", cached.id, but=ZKConnectionError):
-                handler = self._view.make_handler(cached.copy())
+                handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
                 handlers.append(handler)
         try:
@@ -295,7 +293,7 @@ class Batch:
                 self._view.turns.pass_over(cached, turns)
                 self._pool.desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
                 continue
-            followers.append(self._view.make_handler(cached.copy()))
+            followers.append(self._pool.make_handler(cached.copy()))
         return followers
 
     def _lock(self, handlers: Sequence[NodeRequestHandler], *, with_nodes: bool) -> list[NodeRequestHandler]:
@@ -326,8 +324,7 @@ class Batch:
         if failed is not None:
             raise failed
         for each in too_large:
-            self._pool.desk.move(each.request.key, Stage.WAITING)
-            self._pool.desk.close(each.request.key)
+            self._pool.desk.close(each.request.key, Stage.WAITING)
             self._declines.fail_too_large(each.request.key)
         return locked
 
@@ -348,8 +345,7 @@ class Batch:
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
                 self._pool.desk.defer(request_id, REQUEST_LOCKED)
             else:
-                self._pool.desk.move(request_id, Stage.WAITING)
-                self._pool.desk.close(request_id)
+                self._pool.desk.close(request_id, Stage.WAITING)
             return False
         # What is locked is ours from here on, whatever happens.
         self._pool.desk.move(request_id, Stage.GATHERING)
@@ -359,8 +355,7 @@ class Batch:
         """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
         for handler in handlers:
             if handler.progress.stage is Stage.LOCKING:
-                self._pool.desk.move(handler.request.key, Stage.WAITING)
-                self._pool.desk.close(handler.request.key)
+                self._pool.desk.close(handler.request.key, Stage.WAITING)
                 self._pool.request_changed(handler.request.key)
 
     def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
@@ -400,7 +395,7 @@ class _Service:
 class FastPath:
     """Owned by the pool worker's thread; a finished check only wakes it."""
 
-    def __init__(self, pool: PassContext) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._services: dict[str, _Service] = {}
         #: Requests that met a conflict -> when.
@@ -552,8 +547,7 @@ class FastPath:
         """Forget a request. :param stage: where it goes; None = the caller defers it."""
         del self._services[request_id]
         if stage is not None:
-            self._pool.desk.move(request_id, stage)
-            self._pool.desk.close(request_id)
+            self._pool.desk.close(request_id, stage)
         for node in service.nodes:
             self._pool.free.release(node.key)
 
@@ -565,8 +559,6 @@ BATCH: Final = 200
 #: How long after its start a launcher declines nothing that others may serve who are not back yet, after an outage of
 #: several launchers: no request that is older than it is, and none while nodes tell of launchers that are away.
 START_SECONDS: Final = 30.0
-#: Part of the id of each pool: nodes of static hosts name no pool.
-POOL_MARK: Final = "-PoolWorker."
 #: Pause between two looks at such a request.
 OLD_REQUEST_SECONDS: Final = 2.0
 
@@ -574,9 +566,8 @@ OLD_REQUEST_SECONDS: Final = 2.0
 class Declines:
     """Owned by the pool worker's thread."""
 
-    def __init__(self, pool: PassContext, events: RequestEvents) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._events = events
         self.log = pool.log
         self._begun = wall_time()
         self._begun_monotonic = monotonic()
@@ -629,7 +620,7 @@ class Declines:
             self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
 
     def _others_are_away(self, registered: Collection[str]) -> bool:
-        """Are there nodes of launchers that are not there? They may serve what we do not."""
+        """Are there nodes of launchers that are not there? They may serve what we do not. Static nodes name no pool."""
         return any(
             POOL_MARK in (node.launcher or "") and node.launcher not in registered
             for node in self._pool.cache.nodes.values()
@@ -655,8 +646,7 @@ class Declines:
             # Held by somebody for a moment: looked at again like one whose lock was taken.
             self._pool.desk.defer(request.key, REQUEST_LOCKED)
             return
-        self._pool.desk.explanations.declined(request.key, reason)
-        self._events.declined(request, reason)
+        self._pool.note_declined(request, reason)
         desk.note(request)
         pool = self._pool
         log_declined(log, request, reason, pool.place, lambda: pool.declines_of_others(request.key))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,12 +22,12 @@ from nodepool.model.status import (
 )
 from nodepool.plan import attention, maintenance
 from nodepool.plan.request_stage import Stage
+from nodepool.version import release_string
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
-    from nodepool.launcher.pool.handlers import Handlers, LaunchLog
-    from nodepool.launcher.pool.view import PassContext
+    from nodepool.launcher.pool.view import Pool
     from nodepool.model.maintenance import Maintenance
 
 #: Declined requests that are told: the last ones.
@@ -38,28 +39,21 @@ MAX_LAUNCHES: Final = 100
 #: Kinds of waiting requests that are told: those that are known for longest.
 MAX_KINDS: Final = 200
 #: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
-HOST_SECONDS: Final = 0.05
-#: At the latest after so many.
-MAX_HOST_SECONDS: Final = 10.0
+HOST_SECONDS: Final = 0.005
 
 
 class PoolStatusMaker:
-    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud.
+    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud."""
 
-    :param host: of the launcher.
-    """
-
-    def __init__(self, pool: PassContext, handlers: Handlers, launch_log: LaunchLog, host: str) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._handlers = handlers
-        self._launch_log = launch_log
         #: Hosts of the pool, and when the provider told them.
         self._hosts_told: Sequence[HostStatus] = ()
         self._hosts_at = 0.0
         self._before = PoolStatus(
             id=pool.launcher_id,
-            host=host,
-            version=pool.launcher.version,
+            host=socket.gethostname(),
+            version=release_string(),
             provider=pool.provider_name,
             pool=pool.pool_name,
         )
@@ -85,7 +79,7 @@ class PoolStatusMaker:
         same = before.since and (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
-            config=pool.launcher.config_digest(),
+            config=pool.launcher.config().digest,
             driver=getattr(pool.config.driver, "name", "") or "",
             launches_nodes=bool(provider.LAUNCHES),
             state=state,
@@ -99,7 +93,7 @@ class PoolStatusMaker:
             waiting=self._waiting(snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
-            launches=self._launch_log.status(self._handlers.launches()),
+            launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
             # Rounded down, so that a call that has not ended changes the record now and then only.
@@ -125,15 +119,16 @@ class PoolStatusMaker:
 
     def _launching(self, now: float) -> Sequence[LaunchStatus]:
         found = []
-        for launch in sorted(self._handlers.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
+        launching = [step for handler in self._pool.desk.handlers() for step in handler.launch_steps()]
+        for launch in sorted(launching, key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
             if now - launch.begun >= attention.REPORTED_SECONDS:
-                known = replace(launch, usual=self._launch_log.usual(launch.label))
+                known = replace(launch, usual=self._pool.launch_log.usual(launch.label))
                 found.append(replace(known, slow=attention.is_slow(known, now)))
         return found
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
-        if not 0 <= now - self._hosts_at < min(len(self._hosts_told) * HOST_SECONDS, MAX_HOST_SECONDS):
+        if not 0 <= now - self._hosts_at < len(self._hosts_told) * HOST_SECONDS:
             found = [host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)]
             self._hosts_at, self._hosts_told = now, sorted(found, key=_is_well)
         return self._hosts_told
@@ -211,21 +206,12 @@ def _request(told: Explanation) -> RequestStatus:
 MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
 LISTS: Final = (
-    "limits",
-    "labels",
-    "ready",
-    "waiting",
-    "requests",
-    "declined",
-    "launching",
-    "hosts",
-    "slow_calls",
-    "missing",
-    "other_installations",
+    *("limits", "labels", "ready", "waiting", "requests", "declined"),
+    *("launching", "hosts", "slow_calls", "missing", "other_installations"),
 )
 #: Entries of one of them at most.
 MAX_ENTRIES: Final = 200
-#: Bytes that an entry is not longer than, as a rule: with fewer entries nobody counts.
+#: Bytes that an entry is not longer than, as a rule: fewer entries are not measured.
 _ENTRY_BYTES: Final = 500
 
 
@@ -234,19 +220,14 @@ def bounded(status: PoolStatus, max_bytes: int = MAX_BYTES) -> PoolStatus:
 
     Of ``declined`` the last entries stay, of other lists the first ones.
     """
-    sizes = {name: min(len(getattr(status, name)), MAX_ENTRIES) for name in LISTS}
-    made = _cut(status, sizes)
-    if sum(sizes.values()) * _ENTRY_BYTES <= max_bytes:
-        return made
-    lengths = {name: _lengths(getattr(made, name)) for name in LISTS}
-    nothing: dict[str, Any] = dict.fromkeys(LISTS, ())
-    room = max_bytes - _length(replace(status, **nothing))
-    totals = {name: sum(found) for name, found in lengths.items()}
-    while sum(totals.values()) > room and any(sizes.values()):
-        longest = max(LISTS, key=totals.__getitem__)
-        sizes[longest] //= 2
-        totals[longest] = sum(_kept(longest, lengths[longest], sizes[longest]))
-    return _cut(status, sizes)
+    status = _cut(status, dict.fromkeys(LISTS, MAX_ENTRIES))
+    if sum(len(getattr(status, name)) for name in LISTS) * _ENTRY_BYTES <= max_bytes:
+        return status
+    while any(getattr(status, name) for name in LISTS) and len(as_json(status)) > max_bytes:
+        longest = max(LISTS, key=lambda name: len(as_json(getattr(status, name))))
+        size = len(getattr(status, longest)) // 2
+        status = _cut(status, {longest: size})
+    return status
 
 
 def _cut(status: PoolStatus, sizes: Mapping[str, int]) -> PoolStatus:
@@ -265,13 +246,3 @@ def _kept(name: str, entries: Sequence[Any] | Mapping[str, Any], size: int) -> A
     if isinstance(entries, Mapping):
         return dict(list(entries.items())[:size])
     return entries[len(entries) - size :] if name == "declined" else entries[:size]
-
-
-def _lengths(entries: Sequence[Any] | Mapping[str, Any]) -> list[int]:
-    """Bytes of JSON of each entry, with what is between them."""
-    parts = list(entries.items()) if isinstance(entries, Mapping) else entries
-    return [_length(part) + 2 for part in parts]
-
-
-def _length(part: Any) -> int:
-    return len(as_json(part))

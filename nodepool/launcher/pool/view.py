@@ -2,7 +2,7 @@
 """What a pass of a pool sees.
 
 First what `plan.triage` reads of a pool and of one request (`PoolView`, `RequestView`), then where it comes from: the
-pool and its configuration, free nodes, the turns of pools, and the limits of tenants.
+pool and its configuration (`Pool`), free nodes, and the limits of tenants.
 """
 
 from __future__ import annotations
@@ -11,39 +11,31 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
-from nodepool.launcher.pool.desk import Desk
+from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
+from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
+from nodepool.launcher.pool_registry import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import states
+from nodepool.model.event import What
 from nodepool.model.quota import QuotaInformation, first_shortage
-from nodepool.model.reasons import (
-    NO_READY_NODE,
-    Reason,
-    ReasonCode,
-    joined,
-    reason_of,
-    tenant_limit,
-    tenant_order,
-)
+from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free
-from nodepool.plan.queue import RequestKind, RequestQueue
-from nodepool.plan.triage import (
-    PoolInfo,
-    able_pools,
-    first_choice,
-    screen,
-)
+from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
+from nodepool.plan.triage import PoolInfo, screen, why_failed
+from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:
     import logging
 
+    from nodepool.compat.modules import LauncherView
+    from nodepool.config.objects import Config
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
@@ -55,6 +47,7 @@ if TYPE_CHECKING:
     from nodepool.plan.triage import Verdict
     from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodeStore
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.
@@ -64,25 +57,21 @@ PROBE_SECONDS: Final = 60.0
 #: Kinds of which answers are remembered at most.
 MAX_KINDS: Final = 10_000
 
-MakeHandler = Callable[["NodeRequest"], "NodeRequestHandler"]
-
 
 class PoolView:
-    """`plan.triage.KindView` of a pool. Owned by the pool worker's thread.
+    """What `plan.triage.triage_kind` reads of a pool; nothing blocks. Owned by the pool worker's thread.
 
     A kind is judged against every registered pool. With hundreds of kinds waiting (requests that combine labels) that
     would be most of a pass, although the registry changes seldom: verdicts are kept until it does.
-
-    :param make_handler: asks the driver for the handler of a request; may raise anything.
     """
 
-    def __init__(self, pool: PassContext, make_handler: MakeHandler) -> None:
+    def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.ready = pool.free.ready
         self.desk = pool.desk
-        self.tenants = TenantCheck(pool, pool.log)
+        self.tenants = TenantCheck(pool)
         self.turns = Turns(pool.launcher.free_counts)
-        self.make_handler = make_handler
+        #: Does the provider make machines?
         self.launches = True
         self._me: PoolInfo | None = None
         self._registered: Sequence[PoolInfo] = ()
@@ -111,6 +100,7 @@ class PoolView:
         self.turns.begin_pass(pool.launcher_id, registered)
 
     def screened(self, kind: RequestKind) -> Verdict:
+        """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
             if self._me is None:
@@ -119,9 +109,11 @@ class PoolView:
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
+        """Which maintenance record keeps the pool from serving such requests; None = there is none."""
         return self.pool.held(kind.labels)
 
     def driver_agreed(self, kind: RequestKind) -> bool:
+        """Did the driver say a moment ago that it could serve such requests?"""
         known = self._objections.get(kind)
         return known is not None and self._holds(known) and known[2] is None
 
@@ -155,6 +147,7 @@ class PoolView:
         return due
 
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        """What requests for these labels wait for, in a provider that launches nothing."""
         free = {label: self.ready.count(label) for label in labels}
         return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or NO_READY_NODE
 
@@ -163,96 +156,80 @@ class PoolView:
 
 
 class RequestView:
-    """`plan.triage.HeadView` of one request."""
+    """What `plan.triage.triage` reads of one request. What asks the driver is worked out when it is asked for.
+
+    What the driver says may raise anything.
+    """
 
     # Not `cached_property`: in Python 3.11 each of them takes a lock, and there is a view for each request.
     __slots__ = (
-        *("_handler", "_kind", "_launches_running", "_provider_paused", "_request", "_turns", "_view"),
-        *("launches", "ready"),
+        *("_handler", "_kind", "_request", "_turns", "_view", "launches", "launches_running", "max_concurrency"),
+        *("no_ready_node", "paused", "provider_paused", "ready", "sibling_serves", "tenant_limited"),
     )
 
     def __init__(self, view: PoolView, kind: RequestKind, request: NodeRequest) -> None:
-        self._view = view
-        self._kind = kind
-        self._request = request
+        pool = view.pool
+        self._view, self._kind, self._request = view, kind, request
         self._handler: NodeRequestHandler | None = None
         self._turns: Sequence[PoolInfo] | None = None
-        self._launches_running: int | None = None
-        self._provider_paused: tuple[str | None] | None = None
-        self.launches = view.launches
-        self.ready = view.ready
+        self.launches, self.ready, self.no_ready_node = view.launches, view.ready, view.no_ready_node
+        #: Is another pool of this launcher about to fulfil the request?
+        self.sibling_serves = pool.sibling_serves(request.key)
+        #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
+        self.max_concurrency = limit = pool.max_concurrency
+        self.launches_running = pool.launches_running() if limit > 0 else 0
+        #: Does a request of this pool wait for room?
+        self.paused = view.desk.paused
+        #: Why the provider launches nothing now; None = it does.
+        self.provider_paused = gateway.paused_reason(pool.provider) if view.launches else None
+        #: Has the tenant of the request any limits?
+        self.tenant_limited = view.tenants.limits(kind)
 
     @property
     def handler(self) -> NodeRequestHandler:
         """Of a copy of the request, which it may change. The driver may raise anything."""
         if self._handler is None:
-            self._handler = self._view.make_handler(self._request.copy())
+            self._handler = self._view.pool.make_handler(self._request.copy())
         return self._handler
 
     @property
     def turns(self) -> Sequence[PoolInfo]:
-        """Pools whose turn it is before this one."""
+        """Pools that are to try the request before this one, and have not had their turn."""
         if self._turns is None:
             self._turns = self._view.turns.of_others(self._kind, self._request)
         return self._turns
 
     @property
-    def turn_of_another(self) -> bool:
-        return bool(self.turns)
-
-    @property
-    def sibling_serves(self) -> bool:
-        return self._view.pool.sibling_serves(self._request.key)
-
-    @property
-    def max_concurrency(self) -> float:
-        return self._view.pool.max_concurrency
-
-    @property
-    def paused(self) -> bool:
-        return self._view.desk.paused
-
-    @property
     def why_paused(self) -> Reason:
+        """What the request waits for that pauses the pool."""
         return self._view.desk.why_paused
 
     @property
-    def launches_running(self) -> int:
-        if self._launches_running is None:
-            self._launches_running = self._view.pool.launches_running()
-        return self._launches_running
-
-    @property
-    def provider_paused(self) -> str | None:
-        if self._provider_paused is None:
-            self._provider_paused = (gateway.paused_reason(self._view.pool.provider),)
-        return self._provider_paused[0]
-
-    @property
     def basic_objection(self) -> Reason | None:
+        """Why the driver can never serve the request, even with ready nodes."""
         return _reason(gateway.basic_decline_reasons(self.handler))
 
     @property
     def objection(self) -> Reason | None:
+        """Why the driver can never serve the request."""
         return self._view.objection(self._kind, self.handler)
 
     @property
-    def tenant_limited(self) -> bool:
-        return self._view.tenants.limits(self._kind)
-
-    @property
     def tenant_order(self) -> Reason | None:
+        """Another request of the tenant comes first, and waits for room in its limits."""
         cause = self._view.tenants.reserved_for(self._kind)
         return None if cause is None else tenant_order(self._kind.tenant_name or "", cause)
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
-        return self._view.tenants.exceeded(self._kind, nodes)
+        """Why the tenant may not have the request served now.
 
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        return self._view.no_ready_node(labels)
+        :param nodes: that it gets; None = new ones.
+        """
+        return self._view.tenants.exceeded(self._kind, nodes)
 
     @property
     def shortage(self) -> Reason | None:
+        """What is used up that the first node of the request needs; None = only an attempt can tell."""
         handler, label = self.handler, self._request.node_types[0]
         with OnBehalfOf(handler.log):
             if gateway.has_room_now(handler, label):
@@ -265,14 +242,14 @@ def _reason(texts: Sequence[str]) -> Reason | None:
     return joined([reason_of(text) for text in texts]) if texts else None
 
 
-# `PassContext`: who a pool is, and the provider and configuration that a pass of it works with.
+# `Pool`: who a pool is, and the provider and configuration that a pass of it works with.
 
 #: A pool of this launcher has declined a request, and notes its reason at this moment or did so long ago.
 IN_ITS_LINE: Final = Reason(ReasonCode.DECLINED_BEFORE, "declined before, its own line in this log says why")
 
 
-class PassContext:
-    """Owned by the pool worker's thread; all parts of a pool share it, with its queue, desk and free nodes.
+class Pool:
+    """Owned by the pool worker's thread; its other parts share it. To handlers it is `PoolWorkerView`, as ``pw``.
 
     :param launcher: the same for all pools of the launcher.
     :param launcher_id: of this pool among all registered pools.
@@ -282,7 +259,7 @@ class PassContext:
 
     def __init__(
         self,
-        launcher: PoolContext,
+        launcher: LauncherOfPools,
         provider_name: str,
         pool_name: str,
         launcher_id: str,
@@ -292,6 +269,8 @@ class PassContext:
         node_changed: Callable[[str], None],
     ) -> None:
         self.launcher = launcher
+        self.zk, self.cache = launcher.zk, launcher.cache
+        self.registered_pools, self.absent_pools = launcher.pools.registered, launcher.pools.absent
         self.provider_name = provider_name
         self.pool_name = pool_name
         self.launcher_id = launcher_id
@@ -300,14 +279,18 @@ class PassContext:
         self.request_changed = request_changed
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
-        self.free = FreeNodes(launcher.cache.nodes, provider_name, pool_name, node_changed)
+        self.launch_log = LaunchLog()
+        self._place = (provider_name, pool_name)
+        self.free = FreeNodes(self._place, self.cache.nodes, self.zk.nodes, node_changed, log)
+        self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
         #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{provider_name}/{pool_name}"
         self._provider: Provider | None = None
         self._config: ProviderConfig | None = None
-        self._labels: frozenset[str] = frozenset()
+        #: Labels of the pool: the same object as long as the configuration is the same.
+        self.labels: frozenset[str] = frozenset()
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
         self.hold: Maintenance | None = None
         #: Labels that this pool does not serve, and why.
@@ -327,7 +310,7 @@ class PassContext:
         config = provider.provider
         if self._config is not config:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
-            self._labels = frozenset(config.getSupportedLabels(self.pool_name))
+            self.labels = frozenset(config.getSupportedLabels(self.pool_name))
             self._config = config
         self._provider = provider
         needs = gateway.held_labels(provider, self.pool_name)
@@ -365,69 +348,71 @@ class PassContext:
         return pool
 
     @property
-    def labels(self) -> frozenset[str]:
-        """Labels of the pool: the same object as long as the configuration is the same."""
-        return self._labels
-
-    @property
     def max_concurrency(self) -> float:
         """0 = nothing is ever launched; below 0 = no limit. Before the first pass there is none."""
         return -1 if self._config is None else self._config.max_concurrency
 
     # -- as it is now --
 
-    @property
-    def zk(self) -> ZooKeeper:
-        return self.launcher.zk
-
-    @property
-    def cache(self) -> NodepoolCache:
-        return self.launcher.cache
-
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
         return self.launcher.provider(self.provider_name) is not self._provider
 
-    def registered_pools(self) -> list[PoolInfo]:
-        return self.launcher.pools.registered()
-
-    def absent_pools(self) -> list[PoolInfo]:
-        return self.launcher.pools.absent()
-
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
-        return self.launcher.tenant_limits()
+        return self.launcher.config().tenant_resource_limits
 
     def tenant_use(self, tenant_name: str) -> QuotaInformation:
         """What all nodes of a tenant use, of all providers."""
-        return self.launcher.tenant_use(tenant_name)
+        # What changed under a lock of others is read now, and counts the next time.
+        self.cache.nodes.refresh_stale()
+        return self.launcher.known_tenant_use(tenant_name)
+
+    def launches(self) -> int:
+        """Launches in progress for the requests of this pool. Any thread."""
+        return sum(gateway.alive_thread_count(handler) for handler in self.desk.handlers())
 
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""
-        return sum(pool.own_launches() for pool in self.launcher.siblings_of(self.provider_name))
+        return sum(pool.launches() for pool in self.launcher.pools_of(self.provider_name))
 
     def sibling_serves(self, request_id: str) -> bool:
         """Is another pool of this launcher about to fulfil a request with ready nodes?"""
-        mine = self.launcher_id
-        return any(pool.launcher_id != mine and pool.fulfils(request_id) for pool in self.launcher.siblings())
+        return any(pool is not self and pool.desk.on_fast_path(request_id) for pool in self.launcher.siblings())
 
     def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
         """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
-        here = {pool.launcher_id: pool for pool in self.launcher.siblings()}
+        here = {pool.launcher_id: pool.desk.explanations for pool in self.launcher.siblings()}
         found: dict[str, Reason | None] = {}
         for pool in self.registered_pools():
             if pool.id != self.launcher_id:
                 place = f"{pool.provider_name}/{pool.name}"
-                reason = (here[pool.id].declined(request_id) or IN_ITS_LINE) if pool.id in here else None
+                told = here[pool.id].of_declined.get(request_id) if pool.id in here else None
+                reason = told.reason if told is not None else IN_ITS_LINE if pool.id in here else None
                 found[place] = found.get(place) or reason
         return found
+
+    def note_declined(self, request: NodeRequest, reason: Reason) -> None:
+        """The pool has declined a request, which may have failed with that. Does not block."""
+        self.desk.explanations.declined(request.key, reason)
+        events, subject = self.launcher.events, f"request {request.id}"
+        if request.state == states.FAILED:
+            why = why_failed({**self.declines_of_others(request.key), self.place: reason})
+            text = f"every pool declined it: {why.text}"
+            events.add(subject, What.FAILED, text, why.code.value, pool=self.place)
+            if request.requestor == MIN_READY_REQUESTOR:
+                # No job waits for such a request, and it is deleted soon: the label shows it.
+                for label in request.node_types:
+                    about = f"no more ready node of {label}: {text}"
+                    events.add(f"label {label}", What.FAILED, about, why.code.value, pool=self.place)
+        elif reason.code in TROUBLE:
+            events.add(subject, What.DECLINED, reason.text, reason.code.value, pool=self.place)
 
     def take_interrupted(self) -> list[tuple[NodeRequest, list[Node]]]:
         """Open requests with launches that this pool can go on with, and what was made for each of them here."""
         interrupted, self.interrupted = self.interrupted, set()
         nodes: dict[str | None, list[Node]] = {request_id: [] for request_id in interrupted}
-        place = (self.provider_name, self.pool_name)
         for node in self.cache.nodes.values() if interrupted else ():
-            if node.allocated_to in nodes and (node.provider, node.pool) == place:
+            if node.allocated_to in nodes and (node.provider, node.pool) == self._place:
                 nodes[node.allocated_to].append(node)
         found: list[tuple[NodeRequest, list[Node]]] = []
         for request in map(self.cache.requests.get, interrupted):
@@ -460,34 +445,50 @@ class PassContext:
         request = self.cache.requests.get(request_id)
         return request if request is not None and self.is_open(request) else None
 
+    # -- what handlers ask as ``pw`` --
 
-# What a pool worker uses of its launcher.
+    def make_handler(self, request: NodeRequest) -> NodeRequestHandler:
+        """Ask the driver for the handler of a request; it may raise anything."""
+        handler: NodeRequestHandler = gateway.get_request_handler(self.provider, self, request)
+        return handler
 
+    def getZK(self) -> ZooKeeper:
+        return facade_for(self.config, self.zk)
 
-class Sibling(Protocol):
-    """What a pool worker sees of another one of its launcher, and of itself."""
+    def getProviderManager(self) -> Provider:
+        return self.provider
+
+    def getProviderConfig(self) -> ProviderConfig:
+        return self.config
+
+    def getPoolConfig(self) -> ConfigPool:
+        return self.pool_config
 
     @property
-    def launcher_id(self) -> str: ...
+    def nodepool(self) -> LauncherView:
+        """For drivers written for 11.0.0."""
+        from nodepool.compat.modules import LauncherView
 
-    def own_launches(self) -> int:
-        """Launches in progress for the requests of this pool."""
+        return LauncherView(self.getZK(), self.launcher.provider)
 
-    def fulfils(self, request_id: str) -> bool:
-        """Is it about to fulfil a request with ready nodes?"""
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        label = node.type[0] if node.type else None
+        if result == states.READY:
+            self.launch_log.ready(label, node.created_time)
+        else:
+            self.launch_log.failed(node.id, label, result, text)
 
-    def declined(self, request_id: str) -> Reason | None:
-        """Why it declined a request; None = it did not, or that is long ago."""
+    def launch_error(self, node: Node) -> str:
+        return self.launch_log.error_of(node.key)
 
-    def wake(self) -> None:
-        """Make a pass soon. Does not block."""
+    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
+        return has_place(node, self.tenant_limits(), self.cache, reused=reused)
 
 
 @dataclass(frozen=True)
-class PoolContext:
-    """The same for all pools of a launcher. Any thread may call what is in here."""
+class LauncherOfPools:
+    """What pools use of their launcher, the same for all. Any thread may call what is in here."""
 
-    version: str
     zk: ZooKeeper
     cache: NodepoolCache
     #: The registered pools of all launchers.
@@ -495,52 +496,66 @@ class PoolContext:
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
-    #: What to do about labels that no pool has, as an addition to a sentence.
-    label_hint: Callable[[Collection[str]], str]
+    #: The configuration that is in effect.
+    config: Callable[[], Config]
     #: The running provider of a name; None = there is none now.
     provider: Callable[[str], Provider | None]
-    #: ``tenant-resource-limits`` of the configuration.
-    tenant_limits: Callable[[], Mapping[str, dict[str, float]]]
-    #: What all nodes of a tenant use, of all providers.
-    tenant_use: Callable[[str], QuotaInformation]
-    #: The workers of all pools of this launcher.
-    siblings: Callable[[], Sequence[Sibling]]
-    #: Those of one provider, also of pools that retire.
-    siblings_of: Callable[[str], Sequence[Sibling]]
-    #: As `tenant_use`, without having anything read.
+    #: All configured pools of this launcher.
+    siblings: Callable[[], Sequence[Pool]]
+    #: The pools of one provider, also those that retire.
+    pools_of: Callable[[str], Sequence[Pool]]
+    #: What to do about labels that no pool has, as an addition to a sentence.
+    label_hint: Callable[[Collection[str]], str]
+    #: What the nodes of a tenant use, of all providers, without having anything read.
     known_tenant_use: Callable[[str], QuotaInformation]
-    #: Of the configuration that is in effect.
-    config_digest: Callable[[], str]
-    #: Told the id of a pool after each pass of it. Does not block.
+    #: Called with the id of a pool after each pass of it. Does not block.
     passed: Callable[[str], None]
     #: A request's lock directory is there although nobody holds it: it must go with the request.
     lock_dir_lingers: Callable[[str], None]
 
 
-# `FreeNodes`: which nodes may a pool hand out now?
+# `FreeNodes`: which nodes may a pool hand out now? Which one is deleted for a request that waits for room (Q-8, Q-9)?
 
 #: A ready node that the driver refused is not asked for again for so long, unless it changes.
 ASIDE_SECONDS: Final = 30.0
+#: Seconds after a node of the pool went to `deleting` in which no other is evicted.
+EVICTION_SECONDS: Final = 300.0
+#: So often it is looked whether another pool of the provider has one to evict, at most: all nodes are looked at.
+ELSEWHERE_SECONDS: Final = 10.0
 
 
 class FreeNodes:
     """Owned by the pool worker's thread.
 
-    :param nodes: the cache.
+    :param place: provider and name of the pool.
+    :param nodes: the cache. ``store``: of nodes.
     :param changed: called with the id of a node that is to be looked at again.
+    :param clock: seconds since the epoch.
     """
 
     def __init__(
-        self, nodes: LockedRecordCache[Node], provider_name: str, pool_name: str, changed: Callable[[str], None]
+        self,
+        place: tuple[str, str],
+        nodes: LockedRecordCache[Node],
+        store: NodeStore,
+        changed: Callable[[str], None],
+        log: logging.Logger,
+        clock: Callable[[], float] = wall_time,
     ) -> None:
+        self._place = place
         self._nodes = nodes
-        self._place = (provider_name, pool_name)
+        self._store = store
         self._changed = changed
+        self.log = log
+        self._clock = clock
         self.ready = ReadyNodes()
         #: Nodes that the fast path hands out just now.
         self._reserved: set[str] = set()
         #: Ready nodes that the driver refused: version, and until when.
         self._aside: dict[str, tuple[int | None, float]] = {}
+        #: When a node of the pool was last seen to go to `deleting`, or was sent there.
+        self._evicted_at = -math.inf
+        self._next_look_elsewhere = -math.inf
 
     def consider(self, node_id: str) -> None:
         """Put a node among the ready ones, or remove it, as the cache shows it."""
@@ -584,125 +599,55 @@ class FreeNodes:
 
     def oldest_unused(self) -> Node | None:
         """The node that has been ready for the longest time, also of those that are set aside."""
-        found = [node for node in map(self._nodes.get, self._aside) if node and self._is_unused(node)]
-        oldest = self.ready.oldest()
-        if oldest is not None:
-            found.append(oldest)
-        return min(found, key=lambda node: node.state_time or 0, default=None)
+        aside = [node for node in map(self._nodes.get, self._aside) if node and self._is_unused(node)]
+        return _oldest([node for node in (*aside, self.ready.oldest()) if node is not None])
 
+    def node_seen(self, node: Node) -> None:
+        """Note a node; only those of the pool that are being deleted count."""
+        if (node.provider, node.pool) == self._place and node.state == states.DELETING and node.state_time is not None:
+            self._evicted_at = max(self._evicted_at, min(node.state_time, self._clock()))
 
-# `Turns`: leaves requests to the pool that is their first choice, for a moment.
-#
-# Each request has one owner among the pools that may take it (`first_choice`). A pool that has room prefers its own
-# requests, and passes over the others. It takes another's when
-#
-# * no other has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
-#   that its own come first);
-# * the owner, and who came after it, did nothing for `GRACE_SECONDS` each;
-# * it was passed over `MAX_PASSED` times, or there is nothing of its own among the first `WINDOW` requests.
+    def evict(self, *, shared: bool = False) -> None:
+        """Mark the oldest unused ready node of the pool `deleting`, unless one went lately.
 
-#: How long a pool whose turn it is may take. It takes some 20 ms when the machine is not busy.
-GRACE_SECONDS: Final = 0.3
-#: Who had its turn is remembered for so long; a request that comes up again later begins with its owner.
-TURN_SECONDS: Final = 1.5
-#: What was left is forgotten after this time.
-FORGET_SECONDS: Final = 60.0
-#: With more of them it is looked for old ones.
-MANY: Final = 1000
-#: So often a pool serves others before a request that it could serve as well.
-MAX_PASSED: Final = 10
-#: Requests that a pool leaves in one pass before it takes one at any rate.
-WINDOW: Final = 64
-
-
-class _PassedOver(NamedTuple):
-    """A request that was left to another pool.
-
-    :param times: how often. ``asked``: pools whose turn it was.
-    """
-
-    times: int
-    when: float
-    asked: tuple[str, ...]
-
-
-class Turns:
-    """Owned by the pool worker's thread.
-
-    :param free: counts of free nodes of all pools.
-    """
-
-    def __init__(self, free: FreeCounts, clock: Callable[[], float] = monotonic) -> None:
-        self._free = free
-        self._clock = clock
-        self._me = ""
-        self._registered: Sequence[PoolInfo] = ()
-        self._able: dict[RequestKind, list[PoolInfo]] = {}
-        self._left: dict[str, _PassedOver] = {}
-        self._many = MANY
-        self._passed_over = 0
-        #: Requests whose owner has no node for them, while this pool has: passed over in this pass, or to be taken.
-        self._ours_next: list[str] = []
-        self._ours: set[str] = set()
-
-    def begin_pass(self, me: str, registered: Sequence[PoolInfo]) -> None:
-        """:param registered: the same object as long as the registry does not change."""
-        if self._registered is not registered or len(self._able) > 10_000:
-            self._able.clear()
-        self._me, self._registered = me, registered
-        self._passed_over = 0
-        self._ours_next.clear()
-        if len(self._left) > self._many:
-            old = self._clock() - FORGET_SECONDS
-            self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
-            # Most may be young: not all of them are looked at in each pass.
-            self._many = max(MANY, 2 * len(self._left))
-
-    def of_others(self, kind: RequestKind, request: NodeRequest) -> Sequence[PoolInfo]:
-        """The pools whose turn it is before this one; empty = it is this pool's turn.
-
-        To be asked only when this pool could serve the request now. Changes nothing; see `pass_over`.
+        :param shared: the room is missing that the pools of the provider share. If this pool has no such node, another
+            pool's is deleted: no other launcher would ever make room for a request that waits here.
         """
-        able = self._able.get(kind)
-        if able is None:
-            able = self._able[kind] = able_pools(kind, self._registered)
-        request_id, now = request.key, self._clock()
-        if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW:
-            return ()
-        before = self._left.get(request_id, _PassedOver(0, now, ()))
-        if before.times >= MAX_PASSED:
-            return ()
-        asked = before.asked if now < before.when + TURN_SECONDS else ()
-        turns = self._turns([pool for pool in able if pool.id not in asked], request)
-        if not turns or turns[0].id == self._me:
-            return ()
-        return turns
+        if self._clock() - self._evicted_at < EVICTION_SECONDS:
+            return
+        oldest = self.oldest_unused() or (self._oldest_elsewhere() if shared else None)
+        if oldest is None:
+            return
+        node = oldest.copy()
+        node.state = states.DELETING
+        self.ready.discard(node.key)
+        try:
+            self._store.save_unlocked(node)
+        except ZKConflict as conflict:
+            self.log.debug("Ready node %s was not evicted: %s", node.id, conflict)
+            return
+        self._evicted_at = self._clock()
+        self.log.info("Evicting unused ready node %s: a request waits for room", node.id)
 
-    def pass_over(self, request: NodeRequest, turns: Sequence[PoolInfo]) -> None:
-        """Note that a request is left to others; look again after `GRACE_SECONDS`.
+    def _oldest_elsewhere(self) -> Node | None:
+        """The oldest unused ready node of the provider's other pools; None also if one of their nodes went lately."""
+        provider_name, now = self._place[0], self._clock()
+        if now < self._next_look_elsewhere:
+            return None
+        self._next_look_elsewhere = now + ELSEWHERE_SECONDS
+        found: list[Node] = []
+        for node in self._nodes.values():
+            if node.provider != provider_name or node.pool is None:
+                continue
+            if node.state == states.DELETING and now - (node.state_time or 0) < EVICTION_SECONDS:
+                return None
+            if is_free(node, provider_name, node.pool) and not self._nodes.is_locked(node.key):
+                found.append(node)
+        return _oldest(found)
 
-        :param turns: the answer of `of_others`.
-        """
-        request_id, now = request.key, self._clock()
-        before = self._left.get(request_id, _PassedOver(0, now, ()))
-        asked = before.asked if now < before.when + TURN_SECONDS else ()
-        if turns[-1].id == self._me:
-            self._ours_next.append(request_id)
-        self._left[request_id] = _PassedOver(before.times + 1, now, (*asked, *(pool.id for pool in turns)))
-        self._passed_over += 1
 
-    def _turns(self, pools: list[PoolInfo], request: NodeRequest) -> list[PoolInfo]:
-        """Whose turn it is: the owner; and if only others have ready nodes, one of these."""
-        request_id = request.key
-        ready = [pool for pool in pools if self._free.could_serve(pool, request.node_types)] if request.reuse else []
-        owner = first_choice(request_id, [pool for pool in pools if not pool.paused] or pools)
-        turns = [owner, None if owner in ready else first_choice(request_id, ready)]
-        return [pool for pool in turns if pool is not None]
-
-    def end_pass(self) -> list[str]:
-        """Requests that were passed over, but may be taken if there is still room after this pool's own."""
-        self._ours = set(self._ours_next)
-        return list(self._ours_next)
+def _oldest(nodes: Iterable[Node]) -> Node | None:
+    return min(nodes, key=lambda node: node.state_time or 0, default=None)
 
 
 # Tenant resource limits (rules A-8, Q-15, Q-16).
@@ -714,9 +659,8 @@ SETTLE_SECONDS: Final = 5.0
 class TenantCheck:
     """Compares what each limited tenant uses with its limits. Owned by the pool worker's thread."""
 
-    def __init__(self, pool: PassContext, log: logging.Logger) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self.log = log
         #: tenant -> use at its first check in this pass, and what was accepted since
         self._used: dict[str, QuotaInformation] = {}
         #: Tenants whose first request waits for room in the limits, in this pass, and what it waits for.
@@ -803,7 +747,7 @@ class TenantCheck:
             return
         self._errors[tenant] = text
         expected = isinstance(error, RuntimeConfigurationException | NotKnown | ZKConnectionError)
-        self.log.warning(
+        self._pool.log.warning(
             "Limits of tenant %s could not be checked, its requests wait: %s",
             *(tenant, text),
             exc_info=None if expected else error,

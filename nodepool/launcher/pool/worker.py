@@ -3,8 +3,8 @@
 
 A pass takes what changed since the last one, polls the handlers, lets `triage` judge what waits, and applies that:
 at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
-thread. Others only leave ids of what changed and wake it. First the worker with its parts and its pass (`PoolWorker`),
-then what handlers get of it, its entry among the registered pools, what changed, and the log of what waits.
+thread. Others only leave ids of what changed and wake it. First the worker and its pass (`PoolWorker`), then its entry
+among the registered pools, and the log of what waits.
 """
 
 from __future__ import annotations
@@ -20,31 +20,26 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.launcher.pool.desk import RequestEvents
-from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
-from nodepool.launcher.pool.intake import Batch, Declines, FastPath, Intake
+from nodepool.launcher.pool.handlers import POLL_SECONDS, Handlers
+from nodepool.launcher.pool.intake import Intake
 from nodepool.launcher.pool.status import PoolStatusMaker
-from nodepool.launcher.pool.view import PassContext, PoolView, has_place
+from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
 from nodepool.plan.retries import STEPS, Reminders
-from nodepool.runtime.providers import facade_for
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
+from nodepool.version import release_string
 from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
-    from nodepool.compat.modules import LauncherView
-    from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.view import PoolContext
+    from nodepool.launcher.pool.view import LauncherOfPools
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
+    from nodepool.model.request import NodeRequest
     from nodepool.plan.queue import RequestKind
-    from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
@@ -58,7 +53,7 @@ class PoolWorker(Worker):
     :param launcher: what it uses of its launcher.
     """
 
-    def __init__(self, launcher: PoolContext, provider_name: str, pool_name: str) -> None:
+    def __init__(self, launcher: LauncherOfPools, provider_name: str, pool_name: str) -> None:
         self.provider_name = provider_name
         self.pool_name = pool_name
         log = logging.getLogger(log_names.pool_worker(provider_name, pool_name))
@@ -70,30 +65,21 @@ class PoolWorker(Worker):
         #: Has the pool nothing to do, and nothing that waits? Not while a pass runs.
         self._at_rest = False
         self._epoch = -1
-        self.context = pool = PassContext(
+        #: What changed, as other threads report it; '' = any may have. Deque operations are atomic.
+        self._changed_requests: deque[str] = deque()
+        self._changed_nodes: deque[str] = deque()
+        self.context = pool = Pool(
             *(launcher, provider_name, pool_name, self.launcher_id, log),
             *(self.wake, self.request_changed, self.node_changed),
         )
-        self._make_parts(pool)
-
-    def _make_parts(self, pool: PassContext) -> None:
-        launcher, host = pool.launcher, socket.gethostname()
         self.queue, self.desk, self.free_nodes = pool.queue, pool.desk, pool.free
-        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
-        place = (pool.provider_name, pool.pool_name)
-        eviction = Eviction(place, pool.free, launcher.zk, launcher.cache.nodes.is_locked, pool.log)
-        launch_log = LaunchLog()
-        services = PoolServices(pool, eviction, launch_log)
-        self.view = PoolView(pool, lambda request: gateway.get_request_handler(pool.provider, services, request))
-        events = RequestEvents(launcher.events, host, pool.place, pool.declines_of_others)
-        self._handlers = Handlers(pool, events)
-        self.fast_path = FastPath(pool)
-        declines = Declines(pool, events)
-        batch = Batch(self.view, self._handlers, declines)
-        self.intake = Intake(self.view, self.fast_path, declines, batch, eviction)
+        #: Of this pool, such as ``cloud-1/main``.
+        self.place = pool.place
+        self.entry = PoolEntry(pool)
+        self._handlers = Handlers(pool)
+        self._intake = Intake(pool, self._handlers)
         self._waiting_lines = WaitingLines(pool)
-        self._changes = Changes(pool, eviction)
-        self.status = PoolStatusMaker(pool, self._handlers, launch_log, host)
+        self.status = PoolStatusMaker(pool)
 
     # -- other threads --
 
@@ -108,48 +94,30 @@ class PoolWorker(Worker):
         return self.desk.handlers()
 
     @property
-    def place(self) -> str:
-        """Of this pool, such as ``cloud-1/main``."""
-        return self.context.place
-
-    @property
     def drained(self) -> bool:
         """Does it take nothing new, for maintenance, and has it finished what it began?"""
         # The order counts: a pass that sees the record takes nothing any more.
-        return self.context.hold is not None and not self.handlers and not self.fast_path.busy
-
-    def own_launches(self) -> int:
-        """Launches in progress in this pool."""
-        return self._handlers.launches()
-
-    def fulfils(self, request_id: str) -> bool:
-        """Is this pool about to fulfil a request with ready nodes?"""
-        return self.desk.on_fast_path(request_id)
-
-    def declined(self, request_id: str) -> Reason | None:
-        """Why this pool declined a request; None = it did not, or that is long ago."""
-        told = self.desk.explanations.of_declined(request_id)
-        return None if told is None else told.reason
+        return self.context.hold is not None and not self.handlers and not self._intake.fast_path.busy
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
         """A request changed; '' = any may have.
 
         :param wake: False = it can wait until the next pass.
         """
-        self._changes.request(request_id)
+        self._changed_requests.append(request_id)
         if wake:
             self.wake()
 
     def node_changed(self, node_id: str, *, wake: bool = True) -> None:
         """As `request_changed`, for a node of this pool."""
-        self._changes.node(node_id)
+        self._changed_nodes.append(node_id)
         if wake:
             self.wake()
 
     def node_gone(self, node_id: str) -> None:
         """A node of this pool went, which makes room for what waits."""
         # Noted first: a pass that begins meanwhile either sees it, or is seen to run.
-        self._changes.node(node_id)
+        self._changed_nodes.append(node_id)
         if not self._at_rest:
             self.wake()
 
@@ -182,16 +150,16 @@ class PoolWorker(Worker):
         if not self.context.refresh():
             return 1.0
         self._update_entry()
-        self._changes.take()
+        self._take_changes()
         if not self.entry.sees_all(pool.launcher_id for pool in self._launcher.siblings()):
             return SIBLINGS_LOOK_SECONDS
         self._handlers.poll()
-        if self.context.hold is not None or self.context.held_labels:
+        held = self.context.hold is not None or bool(self.context.held_labels)
+        if held:
             self._handlers.give_back_held(self.context.held)
         self._handlers.run_unfinished()
-        self.view.begin_pass(self.labels, self.entry.priority)
-        more = self.intake.serve()
-        self.fast_path.collect()
+        more = self._intake.serve(self.labels, self.entry.priority)
+        self._intake.fast_path.collect()
         self._waiting_lines.tell()
         self._update_entry()
         self._wake_siblings()
@@ -202,11 +170,42 @@ class PoolWorker(Worker):
             self.free_nodes.next_look(),
             self._waiting_lines.next_look(),
             RESUME_LOOK_SECONDS if self.context.interrupted else None,
-            self._handlers.next_look(held=self.context.hold is not None or bool(self.context.held_labels)),
+            self._handlers.next_look(held=held),
         )
         waits = [wait for wait in looks if wait is not None]
-        self._at_rest = not (waits or self.queue or self.fast_path.busy)
+        self._at_rest = not (waits or self.queue or self._intake.fast_path.busy)
         return min(waits, default=None)
+
+    def _take_changes(self) -> None:
+        """Bring queue, desk and free nodes up to date with the caches."""
+        pool, cache = self.context, self._launcher.cache
+        requests = _drain(self._changed_requests)
+        if "" in requests:
+            pool.queue.clear()
+            requests = set(cache.requests.ids())
+        for request_id in requests:
+            self._take_request(request_id, cache.requests.get(request_id))
+        nodes = _drain(self._changed_nodes)
+        if "" in nodes:
+            pool.free.ready.clear()
+            nodes = set(cache.nodes.ids())
+        for node_id in nodes:
+            node = cache.nodes.get(node_id)
+            if node is not None:
+                pool.free.node_seen(node)
+                if node.state == states.BUILDING and node.allocated_to and cache.nodes.is_left(node_id):
+                    pool.interrupted.add(node.allocated_to)
+            pool.free.consider(node_id)
+
+    def _take_request(self, request_id: str, request: NodeRequest | None) -> None:
+        if request is None:
+            self.queue.discard(request_id)
+            self.desk.gone(request_id)
+        elif not self.context.is_open(request) or self.desk.keeps(request_id):
+            self.queue.discard(request_id)
+        else:
+            self.desk.wake(request_id)
+            self.queue.put(request)
 
     def _update_entry(self) -> None:
         held = self.context.hold is not None or self.context.needs_held
@@ -216,11 +215,11 @@ class PoolWorker(Worker):
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
         self._launcher.pools.gone_for_good(self.launcher_id)
         self.entry.remove()
-        self.fast_path.collect()
+        self._intake.fast_path.collect()
         self._handlers.give_back_unfinished()
         self._handlers.poll()
         self._wake_siblings()
-        if not self.handlers and not self.fast_path.busy:
+        if not self.handlers and not self._intake.fast_path.busy:
             self.stop()
         return POLL_SECONDS
 
@@ -242,9 +241,9 @@ class PoolWorker(Worker):
         """Launches of this pool that ended leave room in ``max-concurrency`` for the other pools (A-10)."""
         if self.context.max_concurrency <= 0:
             return
-        before, self._launches = self._launches, self.own_launches()
+        before, self._launches = self._launches, self.context.launches()
         if self._launches < before:
-            for sibling in self._launcher.siblings_of(self.provider_name):
+            for sibling in self._launcher.pools_of(self.provider_name):
                 sibling.wake()
 
     def on_stop(self) -> None:
@@ -257,56 +256,15 @@ class PoolWorker(Worker):
             self.entry.remove()
 
 
-# `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.handler_hooks`).
-
-
-class PoolServices:
-    """For the pool worker's thread; `wake` for any."""
-
-    def __init__(self, pool: PassContext, eviction: Eviction, launch_log: LaunchLog) -> None:
-        self.launcher_id = pool.launcher_id
-        self.provider_name = pool.provider_name
-        self.pool_name = pool.pool_name
-        self.ready_nodes = pool.free.ready
-        self._pool = pool
-        self._launch_log = launch_log
-        self.wake = pool.wake
-        self.evict = eviction.evict
-        self.set_aside = pool.free.set_aside
-        self.absent_pools = pool.absent_pools
-        self.declines_of_others = pool.declines_of_others
-        self.provider_replaced = pool.provider_replaced
-
-    def getZK(self) -> ZooKeeper:
-        return facade_for(self._pool.config, self._pool.zk)
-
-    def getProviderManager(self) -> Provider:
-        return self._pool.provider
-
-    def getProviderConfig(self) -> ProviderConfig:
-        return self._pool.config
-
-    def getPoolConfig(self) -> ConfigPool:
-        return self._pool.pool_config
-
-    @property
-    def nodepool(self) -> LauncherView:
-        """For drivers written for 11.0.0."""
-        from nodepool.compat.modules import LauncherView
-
-        return LauncherView(self.getZK(), self._pool.launcher.provider)
-
-    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
-        if result == states.READY:
-            self._launch_log.ready(node.type[0] if node.type else None, node.created_time)
-        else:
-            self._launch_log.failed(node.id, node.type[0] if node.type else None, result, text)
-
-    def launch_error(self, node: Node) -> str:
-        return self._launch_log.error_of(node.key)
-
-    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
-        return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
+def _drain(changes: deque[str]) -> set[str]:
+    found = set()
+    start = monotonic()
+    while changes:
+        found.add(changes.popleft())
+        # Someone may add as fast as we take.
+        if len(found) % 1000 == 0 and monotonic() - start > 1:
+            break
+    return found
 
 
 # A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
@@ -319,12 +277,9 @@ LOOKS_FOR_ITSELF: Final = 50
 
 
 class PoolEntry:
-    """Owned by the pool worker's thread.
+    """Owned by the pool worker's thread."""
 
-    :param version: of this launcher.
-    """
-
-    def __init__(self, pool: PassContext, client: ZooKeeperClient, version: str) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._context = pool
         #: Labels of the pool, for other threads; replaced as a whole.
         self.labels: frozenset[str] = frozenset()
@@ -334,11 +289,11 @@ class PoolEntry:
         self._next_look = 0.0
         #: Passes since the own entry was seen.
         self._unseen = 0
-        self._pool = component.PoolComponent(socket.gethostname(), version)
+        self._pool = component.PoolComponent(socket.gethostname(), release_string())
         self._pool.id = pool.launcher_id
         self._pool.name = pool.pool_name
         self._pool.provider_name = pool.provider_name
-        self._registration = Registration(client, self._pool)
+        self._registration = Registration(pool.zk.client, self._pool)
 
     @property
     def priority(self) -> int:
@@ -358,20 +313,17 @@ class PoolEntry:
         if supported is not self.labels:
             self.labels = supported
             self._sorted_labels = sorted(supported)
-        labels = self._sorted_labels
-        # Others take over what this pool gives back or does not take (A-4).
-        paused = paused or gateway.paused_reason(self._context.provider) is not None
-        entry = self._pool
-        if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
-            labels,
-            self.priority,
-            paused,
-        ):
+        entry = {
+            "state": component.RUNNING,
+            "supported_labels": self._sorted_labels,
+            "priority": self.priority,
+            # Others take over what this pool gives back or does not take (A-4).
+            "paused": paused or gateway.paused_reason(self._context.provider) is not None,
+        }
+        if all(getattr(self._pool, name) == value for name, value in entry.items()):
             self._registration.ensure()
-            return
-        self._registration.update(
-            state=component.RUNNING, supported_labels=labels, priority=self.priority, paused=paused
-        )
+        else:
+            self._registration.update(**entry)
 
     def remove(self) -> None:
         """Unregister. Raises ZKException: try again, the entry may still be there."""
@@ -410,71 +362,6 @@ class PoolEntry:
         return True
 
 
-# `Changes`: what has changed as other threads report it, until a pass of the pool takes it into queue, desk and free
-# nodes.
-
-
-class Changes:
-    """Any thread may call `request` and `node`: deque operations are atomic. `take` is for the pool worker's thread."""
-
-    def __init__(self, pool: PassContext, eviction: Eviction) -> None:
-        self._pool = pool
-        self._eviction = eviction
-        self._requests: deque[str] = deque()
-        self._nodes: deque[str] = deque()
-
-    def request(self, request_id: str) -> None:
-        """A request changed; '' = any may have."""
-        self._requests.append(request_id)
-
-    def node(self, node_id: str) -> None:
-        """A node changed; '' = any may have."""
-        self._nodes.append(node_id)
-
-    def take(self) -> None:
-        """Bring queue, desk and free nodes up to date with the caches."""
-        cache = self._pool.cache
-        requests = _drain(self._requests)
-        if "" in requests:
-            self._pool.queue.clear()
-            requests = set(cache.requests.ids())
-        for request_id in requests:
-            self._take_request(request_id)
-        nodes = _drain(self._nodes)
-        if "" in nodes:
-            self._pool.free.ready.clear()
-            nodes = set(cache.nodes.ids())
-        for node_id in nodes:
-            node = cache.nodes.get(node_id)
-            if node is not None:
-                self._eviction.node_seen(node)
-                if node.state == states.BUILDING and node.allocated_to and cache.nodes.is_left(node_id):
-                    self._pool.interrupted.add(node.allocated_to)
-            self._pool.free.consider(node_id)
-
-    def _take_request(self, request_id: str) -> None:
-        request = self._pool.cache.requests.get(request_id)
-        if request is None:
-            self._pool.queue.discard(request_id)
-            self._pool.desk.gone(request_id)
-        elif not self._pool.is_open(request) or self._pool.desk.keeps(request_id):
-            self._pool.queue.discard(request_id)
-        else:
-            self._pool.desk.wake(request_id)
-            self._pool.queue.put(request)
-
-
-def _drain(changes: deque[str]) -> set[str]:
-    found = set()
-    start = monotonic()
-    while changes:
-        found.add(changes.popleft())
-        # Someone may add as fast as we take.
-        if len(found) % 1000 == 0 and monotonic() - start > 1:
-            break
-    return found
-
-
 # `WaitingLines`: logs which requests wait, and for what (rule J-6).
 
 #: Requests that wait for a shorter time are not logged, in seconds.
@@ -488,7 +375,7 @@ MAX_LINES: Final = 20
 class WaitingLines:
     """Owned by the pool worker's thread. There is one line for all requests of a kind."""
 
-    def __init__(self, pool: PassContext) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.log = pool.log
         self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)

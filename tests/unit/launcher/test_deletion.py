@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The deletion worker by its single pass (rules X, C-8 to C-10)."""
+"""The deletion worker by its single pass (rules X, C-9, C-10)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
-from nodepool.launcher.deletion import (
-    CHECK_SECONDS,
-    DELETE_TIMEOUT_SECONDS,
-    RETRY,
-    DeletedNodeWorker,
-)
+from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
 from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
 from tests.support.manual_clock import monotonic_clock

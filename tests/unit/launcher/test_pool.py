@@ -13,7 +13,7 @@ from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
 from nodepool.exceptions import ZKConflict
 from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
 from nodepool.launcher.pool.intake import Declines, Intake
-from nodepool.launcher.pool.view import PassContext
+from nodepool.launcher.pool.view import Pool
 from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model.reasons import ERROR_JUDGING, NO_ROOM, Reason, ReasonCode
@@ -144,7 +144,7 @@ def test_driver_that_declines(
     fulfil(launcher, worker, znodes, good)
     assert znodes.request_state(bad) == "failed"
     said = Reason(ReasonCode.DRIVER_DECLINED, "no flavor; no image")
-    assert worker.declined(bad) == (ERROR_JUDGING if raised else said)
+    assert reason(worker, bad) == (ERROR_JUDGING if raised else said)
 
 
 def test_provider_that_was_replaced_in_the_middle(
@@ -155,7 +155,7 @@ def test_provider_that_was_replaced_in_the_middle(
     launcher.settle()
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "getRequestHandler", raising(RuntimeError("was stopped")))
-        patch.setattr(PassContext, "provider_replaced", lambda _: True)
+        patch.setattr(Pool, "provider_replaced", lambda _: True)
         worker.run_once()
     fulfil(launcher, worker, znodes, request_id)
 
@@ -309,7 +309,7 @@ def test_stop(
 
     def late(store: RequestStore, *arguments: Any, **settings: Any) -> None:
         cloud.set(hang=False)
-        wait_for("both are ready", lambda: len(znodes.nodes("ready")) == 2 and worker.own_launches() == 0)
+        wait_for("both are ready", lambda: len(znodes.nodes("ready")) == 2 and worker.context.launches() == 0)
         finish(store, *arguments, **settings)
 
     if launch == "ends":
@@ -325,7 +325,7 @@ def test_stop(
     assert znodes.request_lockers(request_id) == []
     assert znodes.node_lockers(ready) == []
     cloud.set(hang=False)
-    wait_for("the launch ended", lambda: worker.own_launches() == 0)
+    wait_for("the launch ended", lambda: worker.context.launches() == 0)
     if launch != "ends":
         assert list(znodes.free_nodes()) == [ready]
         assert znodes.node_lockers(building)

@@ -14,15 +14,13 @@ import pytest
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
-from nodepool.launcher.pool.handlers import EVICTION_SECONDS, Eviction
-from nodepool.launcher.pool.view import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, TenantCheck, Turns
-from nodepool.launcher.pool_registry import FreeCounts
+from nodepool.launcher.pool.view import EVICTION_SECONDS, FreeNodes, TenantCheck
+from nodepool.launcher.pool_registry import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import tenant_limit
 from nodepool.model.request import NodeRequest
-from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.triage import PoolInfo, first_choice
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -71,7 +69,8 @@ class Tenants(TenantCheck):
         self.nodes: list[Node] = []
         values = {name: SimpleNamespace(values=lambda name=name: getattr(self, name)) for name in ("requests", "nodes")}
         self.cache = SimpleNamespace(**values)
-        super().__init__(cast(Any, self), logging.getLogger("test.tenants"))
+        self.log = logging.getLogger("test.tenants")
+        super().__init__(cast(Any, self))
 
     def tenant_limits(self) -> dict[str, dict[str, float]]:
         return self.maxima
@@ -162,16 +161,14 @@ def test_order_of_a_tenant(tenants: Tenants, held: int, labels: int, waits: bool
 
 
 class Evicting:
-    """An `Eviction` with what it uses."""
+    """The free nodes of a pool, and what they use."""
 
     def __init__(self) -> None:
-        self.zk, self.clock, self.ready = MemoryZooKeeper(), ManualClock(10_000.0), ReadyNodes()
-        self.locked: set[str] = set()
-        free = SimpleNamespace(oldest_unused=self.ready.oldest, ready=self.ready)
-        log = logging.getLogger("test.eviction")
-        self.eviction = Eviction(
-            ("cloud", "main"), cast(Any, free), cast(Any, self.zk), self.locked.__contains__, log, clock=self.clock
-        )
+        self.zk, self.clock = MemoryZooKeeper(), ManualClock(10_000.0)
+        cache: Any = SimpleNamespace(values=self.zk.nodeIterator, get=lambda _: None)
+        store, log = cast(Any, self.zk).nodes, logging.getLogger("test.eviction")
+        self.free = FreeNodes(("cloud", "main"), cache, store, lambda _: None, log, self.clock)
+        self.ready = self.free.ready
 
     def add(self, since: float | None, pool: str = "main", state: str = "ready", **fields: Any) -> Node:
         node = Node("small")
@@ -189,7 +186,7 @@ class Evicting:
     def evict(self, later: float = 0.0, *, shared: bool = False) -> list[str]:
         """The states of all nodes after it."""
         self.clock.pass_seconds(later)
-        self.eviction.evict(shared=shared)
+        self.free.evict(shared=shared)
         return [node.state for node in self.zk.nodeIterator()]
 
 

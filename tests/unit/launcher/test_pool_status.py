@@ -10,15 +10,8 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher.pool.handlers import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
-from nodepool.launcher.pool.status import (
-    HOST_SECONDS,
-    MAX_BYTES,
-    MAX_ENTRIES,
-    MAX_HOST_SECONDS,
-    PoolStatusMaker,
-    bounded,
-)
+from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
+from nodepool.launcher.pool.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, PoolStatusMaker, bounded
 from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.model.status import (
     FailedLaunch,
@@ -80,19 +73,18 @@ def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes,
         )
 
 
-@pytest.mark.parametrize(("count", "seconds"), [(100, 100 * HOST_SECONDS), (1000, MAX_HOST_SECONDS)])
-def test_hosts(worker: PoolWorker, monkeypatch: Patch, count: int, seconds: float) -> None:
+def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
     """W-7, W-8, W-9: those with trouble come first, as the others may be cut; many are not asked for each time."""
     well, unknown = HostStatus("a", True), HostStatus("b")
     held, down = HostStatus("c", True, quarantine="alice: disk"), HostStatus("d", False)
     hosts = [well, unknown, held, down, HostStatus("of another pool", False, pool="other")]
     monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
     assert worker.status.make(5.0).hosts == [unknown, held, down, well]
-    many = hosts = [HostStatus(str(number), True) for number in range(count)]
+    many = hosts = [HostStatus(str(number), True) for number in range(1000)]
     worker.status.make(1000.0)
     hosts = []
-    assert worker.status.make(1000.0 + seconds * 0.99).hosts == many[:MAX_ENTRIES]
-    assert worker.status.make(1000.0 + seconds * 1.01).hosts == []
+    assert worker.status.make(1000.0 + 999 * HOST_SECONDS).hosts == many[:MAX_ENTRIES]
+    assert worker.status.make(1000.0 + 1001 * HOST_SECONDS).hosts == []
 
 
 def stored(number: int, text: str = "") -> RequestStatus:
@@ -165,7 +157,7 @@ def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, m
     """W-5, W-7: the kinds that are known for longest, and the last ones that were declined; the others are counted."""
     fill(launcher, worker, znodes, "small", "small", "big")
     declined = [znodes.submit(["gpu"]) for _ in range(3)]
-    launcher.passes(worker, "they are declined", lambda: all(map(worker.declined, declined)))
+    launcher.passes(worker, "they are declined", lambda: all(map(worker.desk.explain, declined)))
     for name in ("MAX_KINDS", "MAX_DECLINED"):
         monkeypatch.setattr(home(PoolStatusMaker), name, 1)
     found = worker.status.make(5.0)

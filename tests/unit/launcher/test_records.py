@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,8 +12,7 @@ from nodepool.config.objects import Label
 from nodepool.launcher.events import EventRing, LabelHints, ReloadEvents, why_held
 from nodepool.launcher.pool_registry import MaintenanceState
 from nodepool.launcher.status import StatsWorker
-from nodepool.metrics.registry import Metric, MetricKind, Registry
-from nodepool.metrics.reports import Gauges
+from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
@@ -38,7 +37,7 @@ def test_nodes_on_hold(fields: dict[str, Any], text: str) -> None:
 def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
     """OV-4: each change is one; many of them do not push out other events."""
     ring = EventRing(100, lambda: 5.0)
-    reloads = ReloadEvents(ring, "l1", "/etc/np.yaml", lambda: 5.0)
+    reloads = ReloadEvents(ring, "/etc/np.yaml", lambda: 5.0)
     reloads.ended(ok, texts)
     last = reloads.last
     assert last is not None
@@ -96,86 +95,20 @@ def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- gauges
 
-OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", "own")
-LIMIT = Metric("limit", MetricKind.GAUGE, (), "Of the launcher.", "limit")
 
-
-class Stats:
-    """A stats worker, what it asks, and what it sends."""
-
-    def __init__(self, server: StatsdServer) -> None:
-        client = get_client(server.environ)
-        assert client is not None
-        self.server, self.client = server, client
-        self.clock = ManualClock()
-        self.leader = True
-        self.asked = 0
-        self.nodes: list[Node] = []
-        #: Groups of gauges that raise.
-        self.failing: set[object] = set()
-        self.worker = StatsWorker(
-            client,
-            Registry(lambda: client),
-            is_leader=self._is_leader,
-            nodes=lambda: self._or_raise("nodes", self.nodes),
-            requests=list,
-            pools=list,
-            limits=lambda: self._gauge(LIMIT, 3),
-            internals=lambda: self._gauge(OWN, 7),
-            clock=self.clock,
-        )
-
-    def _is_leader(self) -> bool:
-        self.asked += 1
-        return self.leader
-
-    def _or_raise(self, group: object, value: Any) -> Any:
-        if group in self.failing:
-            raise RuntimeError("broken on purpose")
-        return value
-
-    def _gauge(self, metric: Metric, value: float) -> Gauges:
-        return {self._or_raise(metric, metric).series(): value}
-
-    def add(self) -> None:
-        self.nodes.append(Node("small"))
-        self.nodes[-1].state = "ready"
-        self.worker.changed("0000000001")
-
-    def after(self, seconds: float) -> list[str]:
-        self.clock.pass_seconds(seconds)
-        assert 0 <= self.worker.run_once() <= 1
-        return self.server.drain()
-
-
-@pytest.fixture
-def stats() -> Iterator[Stats]:
-    with StatsdServer() as server:
-        made = Stats(server)
-        yield made
-        made.client.close()
-
-
-# -- gauges
-
-
-def test_gauges_of_the_system() -> None:
+def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/metrics 1: at once, after changes but at most once a second, and once a minute."""
     clock, nodes = ManualClock(), list[Node]()
+    cache: Any = SimpleNamespace(**{name: SimpleNamespace(values=list) for name in ("requests", "pools")})
+    cache.nodes = SimpleNamespace(values=lambda: nodes)
+    monkeypatch.setattr(home(StatsWorker), "Election", lambda *_: SimpleNamespace(is_leader=lambda: True))
+    for gauges in ("_limits", "_internals"):
+        monkeypatch.setattr(StatsWorker, gauges, lambda _: {})
     with StatsdServer() as server:
         client = get_client(server.environ)
         assert client is not None
-        worker = StatsWorker(
-            client,
-            Registry(lambda: client),
-            is_leader=lambda: True,
-            nodes=lambda: nodes,
-            requests=list,
-            pools=list,
-            limits=dict,
-            internals=dict,
-            clock=clock,
-        )
+        none: Any = None
+        worker = StatsWorker(client, Registry(lambda: client), none, cache, none, none, clock)
 
         def sent(seconds: float, *, more: int = 0) -> list[str]:
             for _ in range(more):

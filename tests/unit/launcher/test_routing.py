@@ -18,8 +18,7 @@ class Records(dict[str, Any]):
 
     def __init__(self) -> None:
         self.locked: set[str] = set()
-        self.empty: set[str] = set()
-        self.is_locked, self.is_empty = self.locked.__contains__, self.empty.__contains__
+        self.is_locked = self.locked.__contains__
 
     def is_left(self, record_id: str) -> bool:
         return record_id not in self.locked
@@ -52,15 +51,16 @@ class Site:
         cleanup = SimpleNamespace(
             sweep_soon=self.note("sweep"), launcher_went=self.note("went"), reset_soon=self.note("reset")
         )
-        make: Any = Router
-        make(
-            SimpleNamespace(**self.caches),
-            SimpleNamespace(changed=self.note("registry")),
-            SimpleNamespace(current=lambda: self.pools, get=self.get),
-            *(SimpleNamespace(current=each) for each in (deletion, cleanup, Pool(wake=self.note("maintenance")))),
-            has_tenant_limits=lambda: limited,
+        parts = {"deletion": deletion, "cleanup": cleanup, "maintenance_worker": Pool(wake=self.note("maintenance"))}
+        launcher: Any = SimpleNamespace(
+            cache=SimpleNamespace(**self.caches),
+            pools=SimpleNamespace(changed=self.note("registry")),
+            pool_threads=SimpleNamespace(current=lambda: self.pools, get=self.get),
+            **{name: SimpleNamespace(current=part) for name, part in parts.items()},
+            tenant_limits=lambda: {"t": {}} if limited else {},
             counted=self.counts.append,
         )
+        Router(launcher)
 
     def note(self, what: str) -> Callable[[], None]:
         return lambda: self.heard.append(what)
@@ -87,9 +87,7 @@ class Site:
             launches=lambda node: node.key in self.launching,
         )
 
-    def change(
-        self, kind: str, key: str, gone: bool = False, held: bool = False, empty: bool = False, **fields: Any
-    ) -> None:
+    def change(self, kind: str, key: str, gone: bool = False, held: bool = False, **fields: Any) -> None:
         """Something changes, or goes.
 
         :param kind: ``serves`` and ``pool_of`` make further pools, with requests and without.
@@ -100,11 +98,7 @@ class Site:
             return
         cache = self.caches[{"record": "maintenance"}.get(kind, f"{kind}s")]
         cache.pop(key, None)
-        for names, member in (
-            (cache.locked, held),
-            (cache.empty, empty),
-            (self.launching, fields.pop("launching", False)),
-        ):
+        for names, member in ((cache.locked, held), (self.launching, fields.pop("launching", False))):
             (names.add if member else names.discard)(key)
         if key and not gone:
             made: Any = {"node": node, "request": request}.get(kind, lambda *_, **__: PoolComponent())
@@ -116,7 +110,7 @@ class Site:
 
 @rows(__file__, "routing")
 def test_what_is_heard(limited: bool, changes: list[dict[str, Any]], heard: list[str]) -> None:
-    """A-4, A-5, A-6, A-8, C-4, C-8, C-9, C-10, G-3, MT-2, MT-7, Q-10, X-1. Those who count hear of everything."""
+    """A-4, A-5, A-6, A-8, C-4, C-9, C-10, G-3, MT-2, MT-7, Q-10, X-1. Those who count hear of everything."""
     site = Site(limited=limited)
     for change in changes:
         site.heard.clear()

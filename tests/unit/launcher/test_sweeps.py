@@ -11,13 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
-from nodepool.launcher.deletion import (
-    LATER_SECONDS,
-    LOST_SECONDS,
-    SOON_SECONDS,
-    SWEEP_SECONDS,
-    CleanupWorker,
-)
+from nodepool.launcher.deletion import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.triage import PoolInfo

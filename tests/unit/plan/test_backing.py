@@ -28,9 +28,7 @@ NOW = 1000.0
 
 
 def rules(**limits: Any) -> Rules:
-    return Rules(
-        **{"slots": 3, "grace_seconds": 60, "min_retention_seconds": 0, "max_age_seconds": None, **limits},
-    )
+    return Rules(**{"slots": 3, "grace_seconds": 60, "min_retention_seconds": 0, "max_age_seconds": None, **limits})
 
 
 def backing(id: str, holders: tuple[str | None, ...], **changes: Any) -> Backing:

@@ -83,7 +83,7 @@ REASONS = {name: value for name, value in vars(reasons).items() if isinstance(va
 #: A pool with room for all that comes.
 ROOM: dict[str, Any] = {
     **dict.fromkeys(("launches", "no_ready_node", "screened"), True),
-    **dict.fromkeys(("sibling_serves", "turn_of_another", "paused", "tenant_limited", "agreed"), False),
+    **dict.fromkeys(("sibling_serves", "turns", "paused", "tenant_limited", "agreed"), False),
     **dict.fromkeys(("provider_paused", "basic_objection", "objection", "tenant_order", "tenant_full"), None),
     **dict.fromkeys(("shortage", "shortage_of_ready", "hold"), None),
     "max_concurrency": -1,
