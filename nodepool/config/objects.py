@@ -155,9 +155,7 @@ class Label(ConfigValue):
 
     name: str = key(FILLED_TEXT, REQUIRED, "What jobs ask for. Unique.")
     min_ready: int = key(
-        WHOLE,
-        0,
-        "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready.",
+        WHOLE, 0, "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready."
     )
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN),

@@ -173,10 +173,7 @@ class WebappSettings(ConfigValue):
         name="webapp.auth.authenticators",
     )
     webapp_operators: list[OperatorRule] = key(
-        Sections(OperatorRule),
-        None,
-        "Who may change something; everybody else may look.",
-        name="webapp.auth.operators",
+        Sections(OperatorRule), None, "Who may change something; everybody else may look.", name="webapp.auth.operators"
     )
     webapp_allowed_hosts: list[str] = key(
         ListOf(FILLED_TEXT),
