@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import SplitResult, urlsplit
 
 from nodepool.config.marks import PLACEHOLDER
-from nodepool.config.problems import Problems, Severity
+from nodepool.config.problems import Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -207,12 +207,12 @@ class WebappSettings(ConfigValue):
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def check_web_addresses(settings: WebappSettings, document: Document, problems: Problems) -> None:
+def check_web_addresses(settings: WebappSettings, document: Document) -> None:
     """Tell what cannot work in ``webapp.zuul-url``, ``origins``, ``allowed-hosts`` and ``auth.authenticators``."""
 
     def tell(path: Sequence[Hashable], text: str | None) -> None:
         if text is not None:
-            problems.add(document.path, document.line_of(path), path, text, Severity.TOLERATED)
+            document.note(path, text, Severity.TOLERATED)
 
     if settings.webapp_zuul_url is not None:
         tell(["webapp", "zuul-url"], wrong_address(settings.webapp_zuul_url))
