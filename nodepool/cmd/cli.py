@@ -177,11 +177,7 @@ def form(*forms: str, more: str = "") -> Part:
     return argument("-o --format", text, choices=forms, default=forms[0])
 
 
-def watch(what: str) -> Part:
-    """``--watch``; ``what`` is printed again without a terminal."""
-    return flag("-w --watch", f"go on until Ctrl-C: draw it again, or without a terminal print {what}")
-
-
+WATCH: Final = flag("-w --watch", "draw it again and again on a terminal, until Ctrl-C")
 #: Of a listing: one that has several tables has only the first.
 FORM: Final = form(*FORMATS, more="; wide: with more columns; name: only the first column")
 _OUTPUT: Final = (
@@ -195,7 +191,7 @@ OUTPUT: Final = group("output", *_OUTPUT)
 
 def listing(place: str, text: str, *parts: str | Part, **settings: Any) -> Command:
     """Declare a command that shows a listing, once or until Ctrl-C; see `command`."""
-    return command(place, text, *parts, group("output", *_OUTPUT, watch("the rows that change")), **settings)
+    return command(place, text, *parts, group("output", *_OUTPUT, WATCH), **settings)
 
 
 def chosen(known: Sequence[str], age: str, **more: str) -> Part:
@@ -274,7 +270,7 @@ LOOK: Final = (
             f"exit with status {PROBLEMS} if a request waits too long or something needs attention",
         ),
         form("table", "json"),
-        watch("it when it changes"),
+        WATCH,
     ),
     command(
         "overview.explain",
@@ -433,14 +429,6 @@ IMAGES: Final = (
         "nodepool image-build debian-12 --wait",
         IMAGE,
         flag("--wait", "show how far it is, and end with the build"),
-    ),
-    command(
-        "image_changes.image-upload",
-        "show how far the uploads of an image's newest build are",
-        "nodepool image-upload debian-12 --wait",
-        IMAGE,
-        option("--provider", "PROVIDER", "only of this provider; may be given more than once", action="append"),
-        flag("--wait", "end when all providers have it"),
     ),
     command(
         "image_changes.image-rollback",

@@ -12,22 +12,21 @@ import argparse
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, listed
-from nodepool.cmd.session import CONNECT_SECONDS, Item, as_line, connect, open_zookeeper, operator, progress
+from nodepool.cmd.session import CONNECT_SECONDS, Item, connect, open_zookeeper, operator, progress
 from nodepool.config.loader import load_config, load_images
 from nodepool.exceptions import ZKConflict
-from nodepool.listing import table
 from nodepool.listing.images import build_duration, build_name, split_build_name
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.status import BuilderStatus
-from nodepool.plan.images import BuildWait, End, NoRollback, choose_rollback, provider_uploads, uploads_end
+from nodepool.plan.images import BuildWait, NoRollback, choose_rollback
 from nodepool.zk.caches import ImageCache
 from nodepool.zk.components import read_hosts
 from nodepool.zk.images import builder_status, read_images
@@ -58,20 +57,20 @@ def do_image_build(options: argparse.Namespace) -> int:
         _check_used(options)
     with connect(config) as zk:
         # Before the request: the build may end soon.
-        follow = _build_follower(zk, name) if options.wait else None
+        follower = _BuildFollower(zk, name) if options.wait else None
         zk.images.request_build(name)
         problems = []
         if not read_hosts(zk.client, "builder"):
             problems.append(f"No builder is running: the build of {name} waits for one")
         if zk.images.paused(name):
             problems.append(f"Image {name} is paused: its build waits for nodepool image-unpause {name}")
-        if follow is None:
+        if follower is None:
             for problem in problems:
                 log.warning("%s", problem)
             return 0
         if problems:
             raise CommandError(problems[0])
-        return follow()
+        return follower.run()
 
 
 def _check_built(config: Config, name: str) -> None:
@@ -176,43 +175,6 @@ def _mark(
         raise CommandError(missing, answer=True) from None
 
 
-def do_image_upload(options: argparse.Namespace) -> int:
-    """``nodepool image-upload``. Builders upload by themselves, and begin again what failed: nothing is asked for."""
-    image, config = options.image, load_config(options.config, options.secure)
-    providers = _providers(config, image, options.provider)
-    with connect(config) as zk:
-        if not options.wait:
-            for item in _upload_items(read_images(zk.client).image(image), providers, builder_status(zk.client)):
-                print(as_line(item))
-            return 0
-        follower = _Follower(zk, image)
-        if uploads_end(follower.image(), providers) is None and not read_hosts(zk.client, "builder"):
-            raise CommandError(f"No builder is running: the uploads of {image} wait for one")
-        return follower.until(
-            lambda view: uploads_end(view, providers), lambda view, status: _upload_items(view, providers, status)
-        )
-
-
-def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str]:
-    """Providers to which the image is uploaded, of those chosen. Raises CommandError for a mistake."""
-    from nodepool.config.sections import wanted_images
-
-    wanted = wanted_images(config)
-    users = wanted.users(image)
-    if not users:
-        known = sorted({name for images in wanted.providers.values() for name in images})
-        raise CommandError(f"no provider uses an image {image}; {listed('images of providers', known)}")
-    for provider in chosen or ():
-        if provider not in users:
-            raise CommandError(f"provider {provider} does not use image {image}; {listed('providers', users)}")
-        if users[provider].paused:
-            raise CommandError(f"uploads of {image} to {provider} are paused in the configuration")
-    found = [name for name, use in users.items() if not use.paused and name in (chosen or users)]
-    if not found:
-        raise CommandError(f"uploads of {image} are paused in the configuration of every provider that uses it")
-    return found
-
-
 def do_image_rollback(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
     with open_zookeeper(options) as zk:
@@ -236,11 +198,11 @@ def do_image_rollback(options: argparse.Namespace) -> int:
     return 0
 
 
-# Waiting for a build or for uploads.
+# Waiting for a build.
 
 
-class _Follower:
-    """Follows one image until something has ended.
+class _BuildFollower:
+    """Waits for the end of the next build of an image.
 
     :raises CommandError: ZooKeeper does not answer.
     """
@@ -253,36 +215,24 @@ class _Follower:
         self._cache.add_listener(lambda _: self._changed.set())
         if not self._cache.wait_ready(CONNECT_SECONDS):
             raise CommandError("the images could not be read from ZooKeeper in time")
+        self._wait = BuildWait(self._image())
 
-    def image(self) -> ImageView:
-        """The image as it is now."""
+    def _image(self) -> ImageView:
         return self._cache.snapshot().image(self._name)
 
-    def until(
-        self, end: Callable[[ImageView], End | None], items: Callable[[ImageView, BuilderStatus], Sequence[Item]]
-    ) -> int:
-        """Show progress until the end; returns 0. Raises CommandError: the end is a bad one."""
+    def run(self) -> int:
+        """Show progress until the end; returns 0. Raises CommandError: the build has failed."""
         with progress(sys.stdout) as show:
-            while (found := end(image := self.image())) is None:
-                show(items(image, builder_status(self._zk.client)))
+            while (found := self._wait.look(image := self._image())) is None:
+                status = builder_status(self._zk.client)
+                items = [_build_item(build, self._name, status) for build in self._wait.running(image)]
+                show(items or [Item(self._name, None, "", "waiting for a builder")])
                 self._changed.wait(_LOOK_SECONDS)
                 self._changed.clear()
         if not found.good:
             raise CommandError(found.text)
         print(found.text)
         return 0
-
-
-def _build_follower(zk: ZooKeeper, image: str) -> Callable[[], int]:
-    """What waits for the end of the next build, see `_Follower.until`."""
-    follower = _Follower(zk, image)
-    wait = BuildWait(follower.image())
-
-    def items(view: ImageView, status: BuilderStatus) -> Sequence[Item]:
-        running = [_build_item(build, image, status) for build in wait.running(view)]
-        return running or [Item(image, None, "", "waiting for a builder")]
-
-    return lambda: follower.until(wait.look, items)
 
 
 def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
@@ -297,22 +247,6 @@ def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
     step = reported.step or "building"
     name = build_name(image, build.id)
     return Item(name, percent, f"{step} {took}".strip(), step, build_name(image, build.id[:_SHORT_ID]))
-
-
-def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderStatus) -> list[Item]:
-    items = []
-    for one in provider_uploads(image, providers):
-        failures = f", {one.failures} failed" if one.failures else ""
-        if one.upload is None:
-            items.append(Item(one.provider, None, "", f"waiting{failures}"))
-        elif one.ready:
-            items.append(Item(one.provider, 100.0, "ready", "ready"))
-        else:
-            reported = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
-            speed = "" if reported.bytes_per_second is None else table.speed(reported.bytes_per_second)
-            size = "" if reported.size is None else f"of {table.size(reported.size)}"
-            items.append(Item(one.provider, reported.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
-    return items
 
 
 # Images, builds and uploads that an operator names; for a mistake, what there is instead.

@@ -57,15 +57,14 @@ def do_status(options: argparse.Namespace) -> int:
         return seen[0]
 
     if options.watch:
-        form = options.format
-        watch(options, lambda zk, wait: terminal.follow_report(lambda: as_report(look(zk)), wait, form), caches=True)
+        watch(options, lambda zk: as_report(look(zk)), caches=True, reports=True)
     else:
         with open_zookeeper(options) as zk:
             look(zk)
         if options.format == "json":
             print(json.dumps(as_object(seen[0]), indent=1))
         else:
-            terminal.show_report(as_report(seen[0]))
+            terminal.show(as_report(seen[0]))
     trouble = any(overview.problems or overview.waits for overview in seen)
     return PROBLEMS if options.fail_on_problems and trouble else 0
 

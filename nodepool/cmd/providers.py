@@ -59,8 +59,6 @@ def do_info(options: argparse.Namespace) -> int:
 def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
     if form == "json":
         print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
-    elif form == "yaml":
-        print(f"images:\n{render(images, 'yaml')}\nnodes:\n{render(nodes, 'yaml')}")
     elif form in ("csv", "name"):
         print(f"{render(images, form)}\n\n{render(nodes, form)}")
     else:

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
@@ -181,13 +181,12 @@ def quiet(*names: str) -> Iterator[None]:
 
 #: Shortest time between two looks at what is watched, in seconds, however much changes.
 _PAUSE: Final = 0.2
-#: Blocks for at most so many seconds.
-Wait = Callable[[float], object]
 
 
 def _display_of(options: argparse.Namespace) -> terminal.Display:
     """How the options want a listing to be shown."""
-    return terminal.Display(options.format, options.sort, options.columns, options.headers)
+    given = {name: value for name, value in vars(options).items() if name in ("sort", "columns", "headers")}
+    return terminal.Display(options.format, **given)
 
 
 def show(table: Table, options: argparse.Namespace) -> None:
@@ -211,8 +210,7 @@ def show_listing(
     :raises UnknownColumn: as `show`.
     """
     if options.watch:
-        display = _display_of(options)
-        watch(options, lambda zk, wait: terminal.follow(lambda: look(zk), wait, display), caches=caches)
+        watch(options, look, caches=caches)
         return 0
     with open_zookeeper(options) as zk:
         table = look(zk)
@@ -222,14 +220,20 @@ def show_listing(
     return 0
 
 
-def watch(options: argparse.Namespace, follow: Callable[[ZooKeeper, Wait], None], *, caches: bool) -> None:
-    """Connect for a command with ``--watch``, and go on until Ctrl-C. Blocks.
+def watch(
+    options: argparse.Namespace, look: Callable[[ZooKeeper], Any], *, caches: bool, reports: bool = False
+) -> None:
+    """Show for a command with ``--watch`` what there is, again and again until Ctrl-C. Blocks.
 
-    :param follow: goes on for ever; gets the connection, and what blocks until the next look.
+    :param look: reads what is shown: a `Table`, or a `Report`.
+    :param reports: they are printed again where no terminal is.
     :param caches: nodes and requests are read from caches: a change costs one read and ends the wait.
-    :raises CommandError: ZooKeeper does not answer in time.
+    :raises CommandError: this is no terminal, or ZooKeeper does not answer in time.
     """
-    changed = threading.Event()
+    changed, display = threading.Event(), _display_of(options)
+    drawn = terminal.can_follow(display)
+    if not drawn and not reports:
+        raise CommandError("--watch needs a terminal that can be drawn again, and the form table or wide")
 
     def wait(seconds: float) -> None:
         threading.Event().wait(_PAUSE)
@@ -248,7 +252,9 @@ def watch(options: argparse.Namespace, follow: Callable[[ZooKeeper, Wait], None]
             for records in (cache.nodes, cache.requests):
                 records.add_listener(lambda *_: changed.set())
             zk = ZooKeeper(zk.client, cache)
-        follow(zk, wait)
+        if drawn:
+            terminal.follow(lambda: look(zk), wait, display)
+        terminal.print_changes(lambda: look(zk), wait, display.form)
 
 
 def is_as_released(options: argparse.Namespace) -> bool:
