@@ -24,14 +24,13 @@ from nodepool.logconfig import LogConfigError
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
 
+#: Exit status of ``status --fail-on-problems`` when something needs attention.
+PROBLEMS: Final = 3
 #: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
 INTERRUPTED: Final = 130
 
 #: Names that an error lists at most.
 _MANY: Final = 20
-
-#: Adds a command of ``nodepool``: its name, its function, its line in the help, examples. Settings: of ``add_parser``.
-Add = Callable[..., argparse.ArgumentParser]
 
 log = logging.getLogger("nodepool.cmd")
 
@@ -80,6 +79,14 @@ class _VersionAction(argparse.Action):
 def absolute_path(value: str) -> str:
     """An option's path as it must be kept: ``~`` expanded, absolute, so that a change of directory is harmless."""
     return os.path.abspath(Path(value).expanduser())
+
+
+def seconds(value: str) -> float:
+    """A number of seconds, 0 or more. Raises ValueError."""
+    number = float(value)
+    if not 0 <= number < float("inf"):
+        raise ValueError
+    return number
 
 
 def make_parser(prog: str, description: str) -> argparse.ArgumentParser:

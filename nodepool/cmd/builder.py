@@ -29,13 +29,6 @@ def _count(value: str) -> int:
     return number
 
 
-def _seconds(value: str) -> float:
-    seconds = float(value)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError
-    return seconds
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The command line of the builder."""
     from nodepool.cmd import app, daemon
@@ -55,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--stop-timeout",
-        type=_seconds,
+        type=app.seconds,
         default=STOP_TIMEOUT,
         metavar="SECONDS",
         help="how long builds may go on after SIGINT (default: %(default)g)",

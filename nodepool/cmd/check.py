@@ -8,9 +8,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from nodepool.cmd.app import Add, CommandError, listed
-from nodepool.cmd.format_option import add_format_option, show
-from nodepool.cmd.session import connect, quiet, say_what_is_waited_for
+from nodepool.cmd.app import CommandError, listed
+from nodepool.cmd.session import connect, quiet, say_what_is_waited_for, show
 from nodepool.exceptions import ConfigError, ZKException
 
 if TYPE_CHECKING:
@@ -21,23 +20,7 @@ if TYPE_CHECKING:
     Results = dict[str, list[CheckResult]]
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "check",
-        check,
-        "look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
-        "sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
-        description="Checks the configuration files (-c, -s), connects to ZooKeeper with their certificates, and asks "
-        "each provider for all that its section names: login, flavors, images, networks, security groups, key pairs, "
-        "zones and quota of clouds; name, port and host keys of static hosts. Changes nothing. "
-        "Exit status 1 if something failed.",
-    )
-    parser.add_argument("providers", nargs="*", metavar="PROVIDER", help="only these providers (default: all)")
-    add_format_option(parser)
-
-
-def check(options: argparse.Namespace) -> int:
+def do_check(options: argparse.Namespace) -> int:
     """``nodepool check``; blocks for some calls to each cloud. Returns 1 if something failed.
 
     :raises CommandError: a provider is not in the configuration.

@@ -1,90 +1,608 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool``: the command line for operators (reference/commands 2)."""
+"""``nodepool``: the command line for operators (reference/commands 2).
+
+First every command, with its arguments and options, under the headings of the help. Then the parser that is made of
+them, and how a command is run. A command is imported when it is run: the help needs none of them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool import log_names, logconfig
 from nodepool.cmd import app
+from nodepool.cmd.app import PROBLEMS, absolute_path, seconds
+from nodepool.listing import table
+from nodepool.listing.nodes import ALLOCATED, names_in, states_in
+from nodepool.listing.table import FORMATS
+from nodepool.model import states
+from nodepool.model.maintenance import MODES, Mode
+
+T = TypeVar("T")
 
 PROG: Final = "nodepool"
 
-#: Module -> its commands.
-MODULES: Final[Mapping[str, str]] = {
-    "nodes": "list nodes delete hold request-list requests label-list",
-    "overview": "explain status providers hosts launchers tenants events",
-    "image_lists": "image-list dib-image-list image-status alien-image-list image-log",
-    "image_changes": "image-build image-pause image-unpause image-delete dib-image-delete image-upload image-rollback",
-    "image_backup": "export-image-data import-image-data",
-    "providers": "info erase installation",
-    "maintenance": "pause drain resume quarantine release maintenance",
-    "validate": "config-validate config-diff",
-    "check": "check",
-    "health": "health",
+# What commands are declared with.
+
+#: Parser or group -> gets an argument, or several.
+Part = Callable[[Any], object]
+
+
+class Command(NamedTuple):
+    """One command: ``hold`` is the function ``do_hold`` of its module, which gets the options and returns the status.
+
+    :param module: of `nodepool.cmd`.
+    :param text: its line in the help of the program.
+    :param settings: of its parser.
+    """
+
+    module: str
+    name: str
+    text: str
+    parts: Sequence[Part]
+    settings: dict[str, Any]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [self.name, *self.settings.get("aliases", ())]
+
+    @property
+    def shown(self) -> str:
+        """Its names in the help of the program."""
+        return " ".join([self.name, *(f"({alias})" for alias in self.names[1:])])
+
+    @property
+    def function(self) -> Callable[[argparse.Namespace], int]:
+        module = importlib.import_module(f"nodepool.cmd.{self.module}")
+        found: Callable[[argparse.Namespace], int] = getattr(module, f"do_{self.name.replace('-', '_')}")
+        return found
+
+
+def command(place: str, text: str, *parts: str | Part, **settings: Any) -> Command:
+    """Declare a command.
+
+    :param place: module and name, with a dot between them; the others: see `Command`.
+    :param parts: examples, which are texts (without one it is the name alone); then arguments and options.
+    """
+    module, _, name = place.partition(".")
+    examples = [part for part in parts if isinstance(part, str)] or [f"{PROG} {name}"]
+    settings.setdefault("description", f"{text[0].upper()}{text[1:]}.")
+    settings.setdefault("epilog", f"example{'s' * (len(examples) > 1)}: {'; '.join(examples)}")
+    return Command(module, name, text, [part for part in parts if not isinstance(part, str)], settings)
+
+
+def argument(names: str, text: str, **settings: Any) -> Part:
+    """An argument or an option; ``names``: with blanks between them."""
+    return lambda parser: parser.add_argument(*names.split(), help=text, **settings)
+
+
+def option(names: str, value: str, text: str, **settings: Any) -> Part:
+    """An option with a value."""
+    return argument(names, text, metavar=value, **settings)
+
+
+def flag(names: str, text: str, **settings: Any) -> Part:
+    """An option without a value."""
+    return argument(names, text, action="store_true", **settings)
+
+
+def given(**values: Any) -> Part:
+    """Values that the command has without an option."""
+    return lambda parser: parser.set_defaults(**values)
+
+
+def together(*parts: Part) -> Part:
+    """Several as one."""
+    return lambda parser: _fill(parser, parts)
+
+
+def one_of(*parts: Part) -> Part:
+    """Options of which one may be given."""
+    return lambda parser: _fill(parser.add_mutually_exclusive_group(), parts)
+
+
+def group(title: str, *parts: Part, description: str | None = None) -> Part:
+    """Options with a heading of their own."""
+    return lambda parser: _fill(parser.add_argument_group(title, description), parts)
+
+
+def _fill(parser: Any, parts: Iterable[Part]) -> None:
+    for part in parts:
+        part(parser)
+
+
+# Durations and moments: ``90s``, ``15m``, ``1h30m``, ``2d``; ``18:30``.
+
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
+
+
+def checked(read: Callable[[str], T]) -> Callable[[str], T]:
+    """For ``type`` of an argument: the text of a ValueError is what the user reads."""
+
+    def parsed(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+#: The seconds of a duration.
+duration: Final = checked(table.duration)
+
+
+@checked
+def moment(text: str) -> float:
+    """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
+
+    In local time, unless the text has an offset. A time without a date is the next one.
+    """
+    now = datetime.now(UTC).astimezone()
+    try:
+        if _CLOCK.fullmatch(text):
+            clock = time.fromisoformat(text.zfill(5))
+            when = _at(now, clock) if _at(now, clock) > now else _at(now + timedelta(days=1), clock)
+        else:
+            when = datetime.fromisoformat(text)
+        return when.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
+
+
+def _at(day: datetime, clock: time) -> datetime:
+    return datetime.combine(day.date(), clock).astimezone()
+
+
+# Arguments and options that several commands have.
+
+IMAGE: Final = argument("image", "image name")
+NODES: Final = argument("ids", "node id", metavar="ID", nargs="+")
+PROVIDER: Final = argument("provider", "provider name", metavar="PROVIDER")
+SOME_PROVIDER: Final = argument("provider", "provider name (default: all)", metavar="PROVIDER", nargs="?")
+FORCE: Final = flag("--force", "do not ask")
+
+
+def form(*forms: str, more: str = "") -> Part:
+    """``--format``: the first form is the default. ``more``: the end of the help text."""
+    text = f"how to print the result (default: %(default)s){more}"
+    return argument("-o --format", text, choices=forms, default=forms[0])
+
+
+WATCH: Final = flag("-w --watch", "draw it again and again on a terminal, until Ctrl-C")
+#: Of a listing: one that has several tables has only the first.
+FORM: Final = form(*FORMATS, more="; wide: with more columns; name: only the first column")
+_OUTPUT: Final = (
+    FORM,
+    option("--sort", "COLUMN", "sort by a column, named as in JSON; --sort=-COLUMN: the other way round"),
+    option("--columns", "A,B", "show these columns, named as in JSON", type=names_in, default=[]),
+    argument("--no-headers", "print only rows, and no box", dest="headers", action="store_false"),
+)
+OUTPUT: Final = group("output", *_OUTPUT)
+
+
+def listing(place: str, text: str, *parts: str | Part, **settings: Any) -> Command:
+    """Declare a command that shows a listing, once or until Ctrl-C; see `command`."""
+    return command(place, text, *parts, group("output", *_OUTPUT, WATCH), **settings)
+
+
+def chosen(known: Sequence[str], age: str, **more: str) -> Part:
+    """Options that choose nodes or requests.
+
+    :param known: states that there are.
+    :param age: since when ``--older-than`` counts, for the help text.
+    :param more: names and help texts of further ones.
+    """
+    some = partial(argument, metavar="A,B", type=names_in, default=[])
+    return group(
+        "what is shown",
+        some("--state", f"in one of these states: {', '.join(known)}", type=checked(partial(states_in, known=known))),
+        some("--label", "with one of these labels, e.g. gpu-*"),
+        some("--provider", "of these providers"),
+        *(some(f"--{name}", text) for name, text in more.items()),
+        some("--tenant", "of these tenants"),
+        option("--older-than", "TIME", f"{age} for longer, e.g. 90s, 15m, 1h30m", type=duration),
+        description="names may be patterns; several are divided by commas",
+    )
+
+
+def ended(what: str) -> Part:
+    """``--for`` and ``--until``, of which one may be used. ``what``: happens at the end, for the help text."""
+    lasts, then = f"{what} after this time, e.g. 90m, 8h, 2d", f"{what} then: 18:30, 2026-12-24 or 2026-12-24T18:30"
+    return one_of(
+        option("--for", "TIME", lasts, dest="lasts", type=duration), option("--until", "MOMENT", then, type=moment)
+    )
+
+
+HOST: Final = ("host",)
+#: Kinds that hold requests back, and those that can be drained.
+PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
+DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)
+
+
+def begins(mode: Mode, kinds: Sequence[str]) -> Part:
+    """What the commands have that take something out of service."""
+    needed, even = mode is Mode.QUARANTINE, "even if no running launcher knows it; then say what it is, too"
+    reason = option("--reason", "TEXT", "why, for everybody who asks", default="", required=needed)
+    return together(given(mode=mode), subject(kinds), reason, ended("end it"), flag("--force", even))
+
+
+def ends(kinds: Sequence[str]) -> Part:
+    """What the commands have that take something back into service."""
+    return together(given(mode=None), subject(kinds, "as it was quarantined"))
+
+
+def subject(kinds: Sequence[str], host: str = "<user>@<host>:<port>, or the host's name alone") -> Part:
+    """What is taken out of service; ``host``: the help text of a host."""
+    if kinds == HOST:
+        return together(given(kinds=kinds), argument("subject", host, metavar="HOST", nargs=1))
+    text = f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>"
+    return together(given(kinds=kinds), argument("subject", text, metavar="NAME", nargs="+"))
+
+
+# The commands, under the headings of the help.
+
+_EXPLAIN: Final = """\
+examples:
+  nodepool explain 200-0000000123    why a request waits or failed, and what would help
+  nodepool explain 0000000042        for whom a node is, and what is done with it
+  nodepool explain debian-large      who serves a label
+  nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
+"""
+
+#: Which daemon is asked for its health.
+_DAEMON: Final = {"dest": "kind", "action": "store_const", "default": "launcher"}
+
+LOOK: Final = (
+    command(
+        "overview.status",
+        "show what is wrong, what waits, and how much room there is",
+        flag(
+            "--fail-on-problems",
+            f"exit with status {PROBLEMS} if a request waits too long or something needs attention",
+        ),
+        form("table", "json"),
+        WATCH,
+    ),
+    command(
+        "overview.explain",
+        "explain why a request waits, a node is held, a label is not served or a provider does not work",
+        argument("name", "id or name of what to explain", metavar="REQUEST|NODE|LABEL|PROVIDER"),
+        form("table", "json"),
+        epilog=_EXPLAIN,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ),
+    listing(
+        "nodes.list",
+        "list nodes",
+        "nodepool list --state in-use --label 'gpu-*' --older-than 2h -o wide",
+        flag("--detail", "show every column of Nodepool 11"),
+        # An abbreviation of Nodepool 11: now there is --debug, too.
+        flag("--d --de", argparse.SUPPRESS, dest="detail"),
+        chosen((*states.NODE_STATES, ALLOCATED), "in its state", pool="of these pools: POOL or PROVIDER/POOL"),
+        aliases=["nodes"],
+        description="Lists nodes: their state, what they are for, and who has them.",
+    ),
+    listing(
+        "nodes.request-list",
+        "list node requests",
+        "nodepool request-list --state requested --older-than 10m --sort=-age_seconds",
+        chosen(states.REQUEST_STATES, "waiting"),
+        aliases=["requests"],
+        description="Lists node requests: for which job each is, how old it is, and what it waits for.",
+    ),
+    listing(
+        "nodes.label-list",
+        "list the labels that running launchers serve",
+        "nodepool label-list -o name",
+        description="Lists the labels that running launchers serve. A request for another one fails.",
+    ),
+    listing(
+        "overview.providers",
+        "list providers and their pools: state, since when, last error, most used limit",
+        "nodepool providers cloud-1 --limits",
+        SOME_PROVIDER,
+        flag("--limits", "list each limit instead: used, used by others, free"),
+    ),
+    listing(
+        "overview.hosts",
+        "list static hosts: up or down, since when, why, and their nodes",
+        "nodepool hosts --down",
+        flag("--down", "only those that are not up"),
+    ),
+    listing("overview.launchers", "list launchers: version, configuration, state, pools"),
+    listing(
+        "overview.tenants",
+        "list what tenants use of their limits",
+        argument("tenant", "tenant name (default: all)", metavar="TENANT", nargs="?"),
+    ),
+    command(
+        "overview.events",
+        "list what happened: failures, outages, hosts that went, reloads, maintenance",
+        "nodepool events --since 1h -f",
+        flag("-f --follow", "go on until Ctrl-C, a line for each event"),
+        option("--since", "AGE", "only events that are not older, e.g. 15m, 1h or 2d (default: all)", type=duration),
+        option("--subject", "TEXT", "only events about this, e.g. cloud-1, node or 200-0000000001"),
+        OUTPUT,
+    ),
+    command(
+        "providers.info",
+        "show what ZooKeeper knows of a provider",
+        *("nodepool info cloud-1", "nodepool providers cloud-1"),
+        PROVIDER,
+        group("output", FORM),
+        description="Shows the images and the nodes of a provider that ZooKeeper has records of.",
+    ),
+    command(
+        "health.health",
+        "say whether the daemon on this machine works",
+        *("nodepool health --builder", "nodepool health --url http://127.0.0.1:8005/health/live"),
+        one_of(
+            argument("--launcher", "ask nodepool-launcher (the default)", **_DAEMON, const="launcher"),
+            argument("--builder", "ask nodepool-builder", **_DAEMON, const="builder"),
+            argument("--web", "ask nodepool-web", **_DAEMON, const="web"),
+        ),
+        flag("--live", "ask only whether it is alive, not whether it is ready for work"),
+        option("--url", "URL", "ask this address, not the one of the configuration"),
+        option(
+            "--timeout", "SECONDS", "how long to wait for an answer (default: %(default)g)", type=seconds, default=10.0
+        ),
+        description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
+        "without a web server, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
+        "Exit status 0: it works; 1: it does not.",
+    ),
+)
+
+CHANGE: Final = (
+    command(
+        "nodes.hold",
+        "keep nodes, e.g. to look at them",
+        "nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d",
+        NODES,
+        option("--reason", "TEXT", "why; it is shown by list and explain"),
+        ended("the launchers delete the nodes"),
+        OUTPUT,
+        description="Keeps nodes in any state: no request gets them, and launchers delete them only at the end.",
+    ),
+    command(
+        "nodes.delete",
+        "delete nodes",
+        "nodepool delete 0000000042 0000000043 --wait",
+        NODES,
+        one_of(
+            flag("--now", "delete the nodes in the foreground, with the provider's driver"),
+            # An abbreviation of Nodepool 11: now there is --no-headers, too.
+            flag("--n --no", argparse.SUPPRESS, dest="now"),
+            flag("--wait", "wait until the nodes do not exist any more"),
+        ),
+        OUTPUT,
+        description="Asks the launchers to delete nodes. A node of a static host is registered again afterwards.",
+    ),
+    command(
+        "maintenance.pause",
+        "let a provider, pool, label or launcher take nothing new",
+        "nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
+        begins(Mode.PAUSE, PAUSED_KINDS),
+    ),
+    command(
+        "maintenance.drain",
+        "let a launcher finish what it does and end; of a provider or pool the same as pause",
+        "nodepool drain launcher host-1 --reason 'new kernel'",
+        begins(Mode.DRAIN, DRAINED_KINDS),
+    ),
+    command("maintenance.resume", "end a pause or a drain", "nodepool resume provider cloud-1", ends(PAUSED_KINDS)),
+    command(
+        "maintenance.quarantine",
+        "take a static host out of service: it is held after its job",
+        "nodepool quarantine host-7 --reason 'disk errors'",
+        begins(Mode.QUARANTINE, HOST),
+    ),
+    command("maintenance.release", "end the quarantine of a static host", "nodepool release host-7", ends(HOST)),
+    listing("maintenance.maintenance", "list what is paused, drained or quarantined: by whom, why, until when"),
+)
+
+IMAGES: Final = (
+    listing(
+        "image_lists.image-list",
+        "list the uploads of images to providers",
+        "nodepool image-list --detail",
+        flag("--detail", "show what each upload is used for, and how far it is"),
+    ),
+    listing(
+        "image_lists.dib-image-list",
+        "list the builds of images",
+        "nodepool dib-image-list --detail",
+        flag("--detail", "show how far each build is, how long it took, and which nodes use it"),
+    ),
+    listing("image_lists.image-status", "list pauses of images, and builds that were asked for"),
+    command(
+        "image_changes.image-build",
+        "ask for a build of an image",
+        "nodepool image-build debian-12 --wait",
+        IMAGE,
+        flag("--wait", "show how far it is, and end with the build"),
+    ),
+    command(
+        "image_changes.image-rollback",
+        "let a provider use the upload before the present one again",
+        "nodepool image-rollback cloud-1 debian-12",
+        PROVIDER,
+        argument("image", "image name", metavar="IMAGE"),
+    ),
+    command(
+        "image_changes.image-pause",
+        "build an image no more",
+        "nodepool image-pause debian-12",
+        given(paused=True),
+        IMAGE,
+    ),
+    command(
+        "image_changes.image-unpause",
+        "build an image again",
+        "nodepool image-unpause debian-12",
+        given(paused=False),
+        IMAGE,
+    ),
+    command(
+        "image_changes.image-delete",
+        "delete one upload of an image from its provider",
+        "nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
+        argument("--provider", "provider name", required=True),
+        argument("--image", "image name", required=True),
+        argument("--upload-id", "number of the upload", required=True),
+        argument("--build-id", "id of the build", required=True),
+    ),
+    command(
+        "image_changes.dib-image-delete",
+        "delete a build, from disk and from all providers",
+        "nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
+        argument("id", "<image>-<build id>, as dib-image-list shows it"),
+    ),
+    command(
+        "image_lists.image-log",
+        "print the log of a build, on the host of its builder",
+        "nodepool image-log debian-12 --follow",
+        argument("name", "image name, for its newest build, or <image>-<build id>", metavar="NAME"),
+        flag("-f --follow", "go on until the build has ended"),
+    ),
+    command(
+        "image_lists.alien-image-list",
+        "list images in clouds that ZooKeeper does not know",
+        "nodepool alien-image-list cloud-1",
+        SOME_PROVIDER,
+        OUTPUT,
+    ),
+)
+
+_FILE: Final = {"metavar": "FILE", "nargs": "?", "type": absolute_path}
+
+CONFIGURATION: Final = (
+    command(
+        "validate.config-validate",
+        "check the configuration file",
+        "nodepool -c nodepool.yaml config-validate --format github",
+        form("text", "json", "github", more="; text: lines on stderr; json, github: on stdout"),
+        description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
+        "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
+    ),
+    command(
+        "validate.config-diff",
+        "what a reload of a changed configuration would do, and which launchers have loaded the file",
+        "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
+        argument("first", "the file in effect (default: that of -c)", **_FILE),
+        argument("second", "the changed file", **_FILE),
+        form("text", "json"),
+        description="Compares two configuration files as a daemon does when its file changes: what has another value, "
+        "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
+        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
+        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
+        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
+    ),
+    command(
+        "check.check",
+        "look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
+        "sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
+        argument("providers", "only these providers (default: all)", nargs="*", metavar="PROVIDER"),
+        OUTPUT,
+        description="Checks the configuration files (-c, -s), connects to ZooKeeper with their certificates, and asks "
+        "each provider for all that its section names: login, flavors, images, networks, security groups, key pairs, "
+        "zones and quota of clouds; name, port and host keys of static hosts. Changes nothing. "
+        "Exit status 1 if something failed.",
+    ),
+    command(
+        "cli.completion",
+        "print what a shell needs to complete commands and options",
+        "nodepool completion bash > /etc/bash_completion.d/nodepool",
+        'in ~/.zshrc, after compinit: eval "$(nodepool completion zsh)"',
+        "nodepool completion fish > ~/.config/fish/completions/nodepool.fish",
+        argument("shell", "the shell", choices=("bash", "zsh", "fish")),
+        description="Prints a script for a shell, which completes commands, options and their values after it.",
+    ),
+)
+
+REPAIR: Final = (
+    command(
+        "providers.erase",
+        "remove a provider's images and nodes from ZooKeeper; the cloud is not touched",
+        "nodepool erase cloud-1",
+        PROVIDER,
+        FORCE,
+    ),
+    command(
+        "providers.installation",
+        "show the id of this installation; take over or delete what has the id of a lost one",
+        *(f"nodepool installation{action}" for action in ("", " adopt 0123456789abcdef", " delete 0123456789abcdef")),
+        argument(
+            "action",
+            "adopt: launchers clean up what has the id; delete: list all that has it, ask, and delete it",
+            nargs="?",
+            choices=("adopt", "delete"),
+        ),
+        argument("id", "id of the lost installation, as the log names it", nargs="?", metavar="ID"),
+        FORCE,
+        description="Shows the id that is on all that this installation makes in clouds, then the ids that it has "
+        "adopted. After a loss of ZooKeeper, adopt takes over what has the id from before, and delete deletes it.",
+    ),
+    command(
+        "image_backup.export-image-data",
+        "write what ZooKeeper knows of images to a file",
+        "nodepool export-image-data /var/backups/nodepool-images.json",
+        argument("path", "file to write", type=absolute_path),
+    ),
+    command(
+        "image_backup.import-image-data",
+        "put what export-image-data wrote back into ZooKeeper",
+        "nodepool import-image-data /var/backups/nodepool-images.json",
+        argument("path", "file to read", type=absolute_path),
+        flag("--replace", "overwrite records that are there and differ"),
+    ),
+)
+
+#: By headings of the help.
+COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
+    "look": LOOK,
+    "change": CHANGE,
+    "images": IMAGES,
+    "configuration": CONFIGURATION,
+    "repair": REPAIR,
 }
-#: The commands as the help of the program shows them.
-HEADINGS: Final[Mapping[str, str]] = {
-    "look": "status explain list request-list label-list providers hosts launchers tenants events info health",
-    "change": "hold delete pause drain resume quarantine release maintenance",
-    "images": "image-list dib-image-list image-status image-build image-upload image-rollback image-pause "
-    "image-unpause image-delete dib-image-delete image-log alien-image-list",
-    "configuration": "config-validate config-diff check completion",
-    "repair": "erase installation export-image-data import-image-data",
-}
+
+# The parser, and how a command is run.
+
 #: Options in front of a command, and those of them that have a value.
 _FLAGS, _FILES = ("--debug",), ("-c", "-s", "-l")
 
 
-def make_parser(command: str | None = None, *, flat: bool = False) -> argparse.ArgumentParser:
+def make_parser(only: str | None = None, *, flat: bool = False) -> argparse.ArgumentParser:
     """The command line. Nothing heavy is imported for it.
 
-    :param command: the only one that is needed: to import and describe all takes as long as many a command itself.
-        None, or one that does not exist = all.
+    :param only: the command that is needed, which saves some time. None, or one that does not exist = all.
     :param flat: the help has one list of all commands, as shells show them, too.
     """
     parser = app.make_parser(PROG, "Shows and changes what Nodepool knows.")
     _add_debug_option(parser)
     parser.set_defaults(debug=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of these:")
-    lines: dict[str, argparse.Action] = {}
-
-    def add(
-        name: str, run: Callable[[argparse.Namespace], int], text: str, *examples: str, **settings: Any
-    ) -> argparse.ArgumentParser:
-        names = " ".join([name, *(f"({alias})" for alias in settings.get("aliases", ()))])
-        lines[name] = argparse.Action([], name, metavar=names, help=text)
-        settings |= {"help": text} if flat else {}
-        settings.setdefault("description", f"{text[0].upper()}{text[1:]}.")
-        settings.setdefault("epilog", f"example{'s' * (len(examples) > 1)}: {'; '.join(examples)}")
-        command: argparse.ArgumentParser = commands.add_parser(name, **settings)
-        command.set_defaults(run=run)
+    places = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of these:")
+    everything = [one for members in COMMANDS.values() for one in members]
+    meant = [one for one in everything if only in one.names]
+    for one in meant or everything:
+        made = places.add_parser(one.name, **(one.settings | ({"help": one.text} if flat else {})))
+        made.set_defaults(command=one)
         # What may stand before a command may stand after it, too.
-        app.add_file_options(command)
-        _add_debug_option(command)
-        return command
-
-    modules = [module for module, names in MODULES.items() if command in names.split()]
-    for module in modules or MODULES:
-        importlib.import_module(f"nodepool.cmd.{module}").add_commands(add)
-    if not modules:
-        completion = add(
-            "completion",
-            _complete,
-            "print what a shell needs to complete commands and options",
-            "nodepool completion bash > /etc/bash_completion.d/nodepool",
-            'in ~/.zshrc, after compinit: eval "$(nodepool completion zsh)"',
-            "nodepool completion fish > ~/.config/fish/completions/nodepool.fish",
-            description="Prints a script for a shell, which completes commands, options and their values after it.",
-        )
-        completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-        for heading, names in HEADINGS.items():
-            parser.add_argument_group(heading)._group_actions += [lines[name] for name in names.split()]
+        app.add_file_options(made)
+        _add_debug_option(made)
+        _fill(made, one.parts)
+    for heading, members in COMMANDS.items() if not meant else ():
+        lines = [argparse.Action([], one.name, metavar=one.shown, help=one.text) for one in members]
+        parser.add_argument_group(heading)._group_actions += lines
     return parser
 
 
@@ -127,13 +645,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     parser = make_parser(command_in(arguments))
     options = parser.parse_args(arguments)
-    if not hasattr(options, "run"):
+    if not hasattr(options, "command"):
         parser.print_help()
         return 1
 
     def work() -> int:
         set_up_logging(options)
-        status: int = options.run(options)
+        status: int = options.command.function(options)
         # Part of the answer: if it cannot be written, as on a full disk, the command has failed.
         print(end="", flush=True)
         return status
@@ -151,7 +669,7 @@ def program() -> int:
     return status
 
 
-def _complete(options: argparse.Namespace) -> int:
+def do_completion(options: argparse.Namespace) -> int:
     """``nodepool completion``"""
     import shtab
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import argparse
 import http.client
-import math
 import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.app import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Default of ``--timeout``, in seconds.
-TIMEOUT_SECONDS: Final = 10.0
 #: Longest status that is read.
 MOST_BYTES: Final = 1 << 20
 LAUNCHER, BUILDER, WEB = "launcher", "builder", "web"
@@ -41,42 +38,7 @@ class Target(NamedTuple):
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "health",
-        health,
-        "say whether the daemon on this machine works",
-        *("nodepool health --builder", "nodepool health --url http://127.0.0.1:8005/health/live"),
-        description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
-        "without a web server, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
-        "Exit status 0: it works; 1: it does not.",
-    )
-    which = parser.add_mutually_exclusive_group()
-    for kind in (LAUNCHER, BUILDER, WEB):
-        text = f"ask nodepool-{kind}{' (the default)' if kind == LAUNCHER else ''}"
-        which.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default=LAUNCHER, help=text)
-    parser.add_argument(
-        "--live", action="store_true", help="ask only whether it is alive, not whether it is ready for work"
-    )
-    parser.add_argument("--url", metavar="URL", help="ask this address, not the one of the configuration")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="how long to wait for an answer (default: %(default)g)",
-    )
-
-
-def _seconds(value: str) -> float:
-    seconds = float(value)
-    if not 0 < seconds < math.inf:
-        raise ValueError
-    return seconds
-
-
-def health(options: argparse.Namespace) -> int:
+def do_health(options: argparse.Namespace) -> int:
     """``nodepool health``; blocks at most for the timeout of HTTP and of ZooKeeper. Returns 0.
 
     :raises CommandError: the daemon does not work, or there is no answer.

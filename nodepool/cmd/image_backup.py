@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodepool.cmd import app
-from nodepool.cmd.app import Add, CommandError, absolute_path
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import open_zookeeper
+from nodepool.zk import image_backup
+from nodepool.zk.components import read_hosts
 
 log = logging.getLogger("nodepool.cmd.image_backup")
 
@@ -21,22 +23,8 @@ log = logging.getLogger("nodepool.cmd.image_backup")
 MODE: Final = 0o600
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    example = "nodepool {} /var/backups/nodepool-images.json".format
-    name, text = "export-image-data", "write what ZooKeeper knows of images to a file"
-    add(name, export_data, text, example(name)).add_argument("path", type=absolute_path, help="file to write")
-
-    name, text = "import-image-data", "put what export-image-data wrote back into ZooKeeper"
-    parser = add(name, import_data, text, example(name))
-    parser.add_argument("path", type=absolute_path, help="file to read")
-    parser.add_argument("--replace", action="store_true", help="overwrite records that are there and differ")
-
-
-def export_data(options: argparse.Namespace) -> int:
+def do_export_image_data(options: argparse.Namespace) -> int:
     """``nodepool export-image-data``"""
-    from nodepool.zk import image_backup
-
     with open_zookeeper(options) as zk:
         exported = image_backup.export_images(zk.client)
     usable, problems = image_backup.sort_out(exported)
@@ -62,19 +50,16 @@ def write_file(path: str, text: str) -> None:
     app.write_file(target, text.encode(), MODE)
 
 
-def import_data(options: argparse.Namespace) -> int:
+def do_import_image_data(options: argparse.Namespace) -> int:
     """``nodepool import-image-data``. Nothing is written unless all of the file can be.
 
     :raises CommandError: the file is no export, or ZooKeeper has other records already.
     """
-    from nodepool.cmd.image_changes import builders
-    from nodepool.zk import image_backup
-
     data = read_file(options.path)
     try:
         image_backup.check(data)
         with open_zookeeper(options) as zk:
-            if running := builders(zk):
+            if running := read_hosts(zk.client, "builder"):
                 log.warning("A builder is running on %s: stop it before an import", ", ".join(running))
             image_backup.import_images(zk.client, data, replace=options.replace)
     except image_backup.Unusable as problem:

@@ -9,31 +9,32 @@ operator names are found, and what is suggested in place of a wrong name.
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import Add, CommandError, listed
-from nodepool.cmd.session import CONNECT_SECONDS, Item, as_line, connect, open_zookeeper, operator, progress
+from nodepool.cmd.app import CommandError, listed
+from nodepool.cmd.session import CONNECT_SECONDS, Item, connect, open_zookeeper, operator, progress
+from nodepool.config.loader import load_config, load_images
 from nodepool.exceptions import ZKConflict
-from nodepool.listing import table
 from nodepool.listing.images import build_duration, build_name, split_build_name
 from nodepool.model import states
 from nodepool.model.event import short
-from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.status import BuilderStatus
+from nodepool.plan.images import BuildWait, NoRollback, choose_rollback
+from nodepool.zk.caches import ImageCache
+from nodepool.zk.components import read_hosts
+from nodepool.zk.images import builder_status, read_images
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.model.image import BuildView, ImagesView, ImageView, UploadView
-    from nodepool.model.status import BuilderStatus
-    from nodepool.plan.images import End
-    from nodepool.zk.locks import ZkLock
-    from nodepool.zk.zookeeper import ZooKeeper
 
 R = TypeVar("R", ImageBuild, ImageUpload)
 
@@ -47,64 +48,8 @@ _LOOK_SECONDS: Final = 1.0
 _SHORT_ID: Final = 8
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add("image-build", build_image, "ask for a build of an image", "nodepool image-build debian-12 --wait")
-    parser.add_argument("image", help="image name")
-    parser.add_argument("--wait", action="store_true", help="show how far it is, and end with the build")
-
-    for name, paused, text in (
-        ("image-pause", True, "build an image no more"),
-        ("image-unpause", False, "build an image again"),
-    ):
-        parser = add(name, functools.partial(_set_paused, paused=paused), text, f"nodepool {name} debian-12")
-        parser.add_argument("image", help="image name")
-
-    parser = add(
-        "image-delete",
-        delete_upload,
-        "delete one upload of an image from its provider",
-        "nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
-    )
-    parser.add_argument("--provider", required=True, help="provider name")
-    parser.add_argument("--image", required=True, help="image name")
-    parser.add_argument("--upload-id", required=True, help="number of the upload")
-    parser.add_argument("--build-id", required=True, help="id of the build")
-
-    parser = add(
-        "dib-image-delete",
-        delete_build,
-        "delete a build, from disk and from all providers",
-        "nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
-    )
-    parser.add_argument("id", help="<image>-<build id>, as dib-image-list shows it")
-
-    parser = add(
-        "image-upload",
-        show_uploads,
-        "show how far the uploads of an image's newest build are",
-        "nodepool image-upload debian-12 --wait",
-    )
-    parser.add_argument("image", help="image name")
-    parser.add_argument(
-        "--provider", action="append", metavar="PROVIDER", help="only of this provider; may be given more than once"
-    )
-    parser.add_argument("--wait", action="store_true", help="end when all providers have it")
-
-    parser = add(
-        "image-rollback",
-        roll_back,
-        "let a provider use the upload before the present one again",
-        "nodepool image-rollback cloud-1 debian-12",
-    )
-    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
-    parser.add_argument("image", metavar="IMAGE", help="image name")
-
-
-def build_image(options: argparse.Namespace) -> int:
+def do_image_build(options: argparse.Namespace) -> int:
     """``nodepool image-build``"""
-    from nodepool.config.loader import load_images
-
     name = options.image
     config = load_images(options.config, options.secure)
     _check_built(config, name)
@@ -112,20 +57,20 @@ def build_image(options: argparse.Namespace) -> int:
         _check_used(options)
     with connect(config) as zk:
         # Before the request: the build may end soon.
-        follow = _build_follower(zk, name) if options.wait else None
+        follower = _BuildFollower(zk, name) if options.wait else None
         zk.images.request_build(name)
         problems = []
-        if not builders(zk):
+        if not read_hosts(zk.client, "builder"):
             problems.append(f"No builder is running: the build of {name} waits for one")
         if zk.images.paused(name):
             problems.append(f"Image {name} is paused: its build waits for nodepool image-unpause {name}")
-        if follow is None:
+        if follower is None:
             for problem in problems:
                 log.warning("%s", problem)
             return 0
         if problems:
             raise CommandError(problems[0])
-        return follow()
+        return follower.run()
 
 
 def _check_built(config: Config, name: str) -> None:
@@ -142,7 +87,6 @@ def _check_built(config: Config, name: str) -> None:
 
 def _check_used(options: argparse.Namespace) -> None:
     """Raises CommandError for an image without formats that no provider uses: builders would never build it."""
-    from nodepool.config.loader import load_config
     from nodepool.driver.framework.sections import UnavailableProviderConfig
 
     config = load_config(options.config, options.secure)
@@ -152,31 +96,21 @@ def _check_used(options: argparse.Namespace) -> None:
         raise CommandError(f"Image {options.image} has no formats, and no provider uses it: there is nothing to build")
 
 
-def builders(zk: ZooKeeper) -> list[str]:
-    """Hosts of the builders that run now."""
-    from nodepool.zk.components import read_hosts
-
-    return read_hosts(zk.client, "builder")
-
-
-def _images(zk: ZooKeeper) -> ImagesView:
-    from nodepool.zk.images import read_images
-
-    return read_images(zk.client)
-
-
-def _set_paused(options: argparse.Namespace, *, paused: bool) -> int:
+def do_image_pause(options: argparse.Namespace) -> int:
     """``nodepool image-pause`` and ``image-unpause``"""
     with open_zookeeper(options) as zk:
-        known_image(_images(zk), options.image)
-        zk.images.set_paused(options.image, paused)
+        known_image(read_images(zk.client), options.image)
+        zk.images.set_paused(options.image, options.paused)
     return 0
 
 
-def delete_build(options: argparse.Namespace) -> int:
+do_image_unpause = do_image_pause
+
+
+def do_dib_image_delete(options: argparse.Namespace) -> int:
     """``nodepool dib-image-delete``: the build becomes ``deleting``; builders do the rest (R-13)."""
     with open_zookeeper(options) as zk:
-        image, build = known_build(_images(zk), options.id)
+        image, build = known_build(read_images(zk.client), options.id)
         _mark(
             build.record,
             zk.images.build_id_lock(image.name, build.id, blocking=True, timeout=LOCK_SECONDS),
@@ -188,11 +122,11 @@ def delete_build(options: argparse.Namespace) -> int:
     return 0
 
 
-def delete_upload(options: argparse.Namespace) -> int:
+def do_image_delete(options: argparse.Namespace) -> int:
     """``nodepool image-delete``: the upload becomes ``deleting``; a builder does the rest (R-13)."""
     where = (options.image, options.build_id, options.provider, options.upload_id)
     with open_zookeeper(options) as zk:
-        upload = known_upload(_images(zk), *where)
+        upload = known_upload(read_images(zk.client), *where)
         _mark(
             upload.record,
             zk.images.upload_id_lock(*where, blocking=True, timeout=LOCK_SECONDS),
@@ -241,53 +175,10 @@ def _mark(
         raise CommandError(missing, answer=True) from None
 
 
-def show_uploads(options: argparse.Namespace) -> int:
-    """``nodepool image-upload``. Builders upload by themselves, and begin again what failed: nothing is asked for."""
-    from nodepool.config.loader import load_config
-    from nodepool.plan.images import uploads_end
-    from nodepool.zk.images import builder_status
-
-    image, config = options.image, load_config(options.config, options.secure)
-    providers = _providers(config, image, options.provider)
-    with connect(config) as zk:
-        if not options.wait:
-            for item in _upload_items(_images(zk).image(image), providers, builder_status(zk.client)):
-                print(as_line(item))
-            return 0
-        follower = _Follower(zk, image)
-        if uploads_end(follower.image(), providers) is None and not builders(zk):
-            raise CommandError(f"No builder is running: the uploads of {image} wait for one")
-        return follower.until(
-            lambda view: uploads_end(view, providers), lambda view, status: _upload_items(view, providers, status)
-        )
-
-
-def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str]:
-    """Providers to which the image is uploaded, of those chosen. Raises CommandError for a mistake."""
-    from nodepool.config.sections import wanted_images
-
-    wanted = wanted_images(config)
-    users = wanted.users(image)
-    if not users:
-        known = sorted({name for images in wanted.providers.values() for name in images})
-        raise CommandError(f"no provider uses an image {image}; {listed('images of providers', known)}")
-    for provider in chosen or ():
-        if provider not in users:
-            raise CommandError(f"provider {provider} does not use image {image}; {listed('providers', users)}")
-        if users[provider].paused:
-            raise CommandError(f"uploads of {image} to {provider} are paused in the configuration")
-    found = [name for name, use in users.items() if not use.paused and name in (chosen or users)]
-    if not found:
-        raise CommandError(f"uploads of {image} are paused in the configuration of every provider that uses it")
-    return found
-
-
-def roll_back(options: argparse.Namespace) -> int:
+def do_image_rollback(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
-    from nodepool.plan.images import NoRollback, choose_rollback
-
     with open_zookeeper(options) as zk:
-        image = known_image(_images(zk), options.image)
+        image = known_image(read_images(zk.client), options.image)
         choice = choose_rollback(image, options.provider)
         if isinstance(choice, NoRollback):
             providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
@@ -307,18 +198,16 @@ def roll_back(options: argparse.Namespace) -> int:
     return 0
 
 
-# Waiting for a build or for uploads.
+# Waiting for a build.
 
 
-class _Follower:
-    """Follows one image until something has ended.
+class _BuildFollower:
+    """Waits for the end of the next build of an image.
 
     :raises CommandError: ZooKeeper does not answer.
     """
 
     def __init__(self, zk: ZooKeeper, image: str) -> None:
-        from nodepool.zk.caches import ImageCache
-
         self._zk = zk
         self._name = image
         self._changed = threading.Event()
@@ -326,42 +215,24 @@ class _Follower:
         self._cache.add_listener(lambda _: self._changed.set())
         if not self._cache.wait_ready(CONNECT_SECONDS):
             raise CommandError("the images could not be read from ZooKeeper in time")
+        self._wait = BuildWait(self._image())
 
-    def image(self) -> ImageView:
-        """The image as it is now."""
+    def _image(self) -> ImageView:
         return self._cache.snapshot().image(self._name)
 
-    def until(
-        self,
-        end: Callable[[ImageView], End | None],
-        items: Callable[[ImageView, BuilderStatus], Sequence[Item]],
-    ) -> int:
-        """Show progress until the end; returns 0. Raises CommandError: the end is a bad one."""
-        from nodepool.zk.images import builder_status
-
+    def run(self) -> int:
+        """Show progress until the end; returns 0. Raises CommandError: the build has failed."""
         with progress(sys.stdout) as show:
-            while (found := end(image := self.image())) is None:
-                show(items(image, builder_status(self._zk.client)))
+            while (found := self._wait.look(image := self._image())) is None:
+                status = builder_status(self._zk.client)
+                items = [_build_item(build, self._name, status) for build in self._wait.running(image)]
+                show(items or [Item(self._name, None, "", "waiting for a builder")])
                 self._changed.wait(_LOOK_SECONDS)
                 self._changed.clear()
         if not found.good:
             raise CommandError(found.text)
         print(found.text)
         return 0
-
-
-def _build_follower(zk: ZooKeeper, image: str) -> Callable[[], int]:
-    """What waits for the end of the next build, see `_Follower.until`."""
-    from nodepool.plan.images import BuildWait
-
-    follower = _Follower(zk, image)
-    wait = BuildWait(follower.image())
-
-    def items(view: ImageView, status: BuilderStatus) -> Sequence[Item]:
-        running = [_build_item(build, image, status) for build in wait.running(view)]
-        return running or [Item(image, None, "", "waiting for a builder")]
-
-    return lambda: follower.until(wait.look, items)
 
 
 def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
@@ -376,24 +247,6 @@ def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
     step = reported.step or "building"
     name = build_name(image, build.id)
     return Item(name, percent, f"{step} {took}".strip(), step, build_name(image, build.id[:_SHORT_ID]))
-
-
-def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderStatus) -> list[Item]:
-    from nodepool.plan.images import provider_uploads
-
-    items = []
-    for one in provider_uploads(image, providers):
-        failures = f", {one.failures} failed" if one.failures else ""
-        if one.upload is None:
-            items.append(Item(one.provider, None, "", f"waiting{failures}"))
-        elif one.ready:
-            items.append(Item(one.provider, 100.0, "ready", "ready"))
-        else:
-            reported = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
-            speed = "" if reported.bytes_per_second is None else table.speed(reported.bytes_per_second)
-            size = "" if reported.size is None else f"of {table.size(reported.size)}"
-            items.append(Item(one.provider, reported.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
-    return items
 
 
 # Images, builds and uploads that an operator names; for a mistake, what there is instead.

@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nodepool.builder.image_files import log_path, logs_of
 from nodepool.clock import sleep, wall_time
-from nodepool.cmd.app import Add, CommandError, listed
-from nodepool.cmd.format_option import add_format_option, show, show_listing
-from nodepool.cmd.session import connect, error_in_a_line, started_provider
+from nodepool.cmd.app import CommandError, listed
+from nodepool.cmd.session import connect, error_in_a_line, show, show_listing, started_provider
+from nodepool.config.loader import load_config, load_images
 from nodepool.listing.images import (
     alien_image_table,
     build_name,
@@ -28,84 +29,44 @@ from nodepool.listing.images import (
     split_build_name,
     upload_table,
 )
-from nodepool.listing.table import printable_log
+from nodepool.listing.table import Table, printable_log
 from nodepool.model import states
+from nodepool.model.image import ImagesView
+from nodepool.zk.images import builder_status, read_images
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.listing.table import Table
-    from nodepool.model.image import ImagesView
-    from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.cmd.image_lists")
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "image-list", _listing(_uploads), "list the uploads of images to providers", "nodepool image-list --detail"
-    )
-    parser.add_argument("--detail", action="store_true", help="show what each upload is used for, and how far it is")
-    add_format_option(parser, watch=True)
-
-    parser = add("dib-image-list", _listing(_builds), "list the builds of images", "nodepool dib-image-list --detail")
-    parser.add_argument(
-        "--detail", action="store_true", help="show how far each build is, how long it took, and which nodes use it"
-    )
-    add_format_option(parser, watch=True)
-
-    text = "list pauses of images, and builds that were asked for"
-    add_format_option(add("image-status", _listing(_status), text, "nodepool image-status"), watch=True)
-
-    parser = add(
-        "alien-image-list",
-        list_alien_images,
-        "list images in clouds that ZooKeeper does not know",
-        "nodepool alien-image-list cloud-1",
-    )
-    parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
-    add_format_option(parser)
-
-    parser = add(
-        "image-log",
-        print_log,
-        "print the log of a build, on the host of its builder",
-        "nodepool image-log debian-12 --follow",
-    )
-    parser.add_argument("name", metavar="NAME", help="image name, for its newest build, or <image>-<build id>")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the build has ended")
-
-
-def _listing(make: Callable[[ZooKeeper, argparse.Namespace], Table]) -> Callable[[argparse.Namespace], int]:
-    """A command that prints a table of what ZooKeeper has."""
-    return lambda options: show_listing(options, lambda zk: make(zk, options))
-
-
-def _uploads(zk: ZooKeeper, options: argparse.Namespace) -> Table:
+def do_image_list(options: argparse.Namespace) -> int:
     """``nodepool image-list``"""
-    from nodepool.zk.images import builder_status, read_images
 
-    images = read_images(zk.client)
-    return upload_table(images, wall_time(), builder_status(zk.client) if options.detail else None)
+    def look(zk: ZooKeeper) -> Table:
+        return upload_table(read_images(zk.client), wall_time(), builder_status(zk.client) if options.detail else None)
+
+    return show_listing(options, look)
 
 
-def _builds(zk: ZooKeeper, options: argparse.Namespace) -> Table:
+def do_dib_image_list(options: argparse.Namespace) -> int:
     """``nodepool dib-image-list``"""
-    from nodepool.zk.images import builder_status, read_images
 
-    images = read_images(zk.client)
-    if not options.detail:
-        return build_table(images, wall_time())
-    nodes = nodes_by_build(zk.nodeIterator(cached=False))
-    return build_table(images, wall_time(), builder_status(zk.client), nodes)
+    def look(zk: ZooKeeper) -> Table:
+        images = read_images(zk.client)
+        if not options.detail:
+            return build_table(images, wall_time())
+        nodes = nodes_by_build(zk.nodeIterator(cached=False))
+        return build_table(images, wall_time(), builder_status(zk.client), nodes)
+
+    return show_listing(options, look)
 
 
-def _status(zk: ZooKeeper, options: argparse.Namespace) -> Table:
+def do_image_status(options: argparse.Namespace) -> int:
     """``nodepool image-status``"""
-    from nodepool.zk.images import read_images
-
-    return image_status_table(read_images(zk.client), wall_time())
+    return show_listing(options, lambda zk: image_status_table(read_images(zk.client), wall_time()))
 
 
 # ``nodepool alien-image-list``: images in clouds that ZooKeeper does not know (rule D-3).
@@ -132,14 +93,12 @@ def aliens(
             yield image
 
 
-def list_alien_images(options: argparse.Namespace) -> int:
+def do_alien_image_list(options: argparse.Namespace) -> int:
     """``nodepool alien-image-list``; blocks as long as the clouds do. Returns 1 if a cloud could not be asked.
 
     :raises CommandError: the provider is unknown or has no images.
     """
-    from nodepool.config.loader import load_config
     from nodepool.driver import gateway
-    from nodepool.zk.images import read_images
 
     config = load_config(options.config, options.secure)
     names = [name for name, provider in config.providers.items() if _has_images(provider)]
@@ -186,10 +145,8 @@ _LOOK_SECONDS: Final = 0.25
 _CHUNK: Final = 1 << 16
 
 
-def print_log(options: argparse.Namespace) -> int:
+def do_image_log(options: argparse.Namespace) -> int:
     """``nodepool image-log``"""
-    from nodepool.config.loader import load_images
-
     config = load_images(options.config, options.secure)
     path = _find(config.build_log_dir, options.name)
     if path is None:
@@ -212,8 +169,6 @@ def print_log(options: argparse.Namespace) -> int:
 
 def _find(directory: str, name: str) -> Path | None:
     """The log of a build, or the newest one of an image."""
-    from nodepool.builder.image_files import log_path, logs_of
-
     found = next(iter(logs_of(directory, name)), None)
     if found is not None:
         return found
@@ -224,8 +179,6 @@ def _find(directory: str, name: str) -> Path | None:
 
 def _hosts(zk: ZooKeeper, name: str) -> str:
     """Which builders have the builds that a name means, or what there is instead."""
-    from nodepool.zk.images import read_images
-
     images = read_images(zk.client).images
     image = images.get(name) or images.get(split_build_name(name)[0])
     if image is None:

@@ -10,124 +10,47 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.cmd.app import Add, CommandError
-from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, place_of, show, show_listing
-from nodepool.cmd.maintenance import add_end_options, argument, duration, end_of
-from nodepool.cmd.session import Item, connect, open_zookeeper, operator, progress, started_provider
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.session import (
+    Item,
+    connect,
+    end_of,
+    is_as_released,
+    no_launcher,
+    open_zookeeper,
+    operator,
+    place_of,
+    progress,
+    show,
+    show_listing,
+    started_provider,
+)
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
-from nodepool.listing.nodes import ALLOCATED, Filter, NodeFacts, names_in, node_table, project_of, states_in
+from nodepool.listing.nodes import Filter, NodeFacts, node_table, project_of
 from nodepool.listing.requests import label_table, request_table
-from nodepool.listing.table import printable, printable_lines
+from nodepool.listing.table import Table, printable, printable_lines
 from nodepool.model import states
 from nodepool.model.event import short
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk import paths, zookeeper
+from nodepool.zk.locks import COMMAND, LockOwners
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.listing.table import Table
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.plan.explain import WaitCause
-    from nodepool.zk.zookeeper import ZooKeeper
 
 #: How long a command waits for a node's lock, in seconds.
 LOCK_SECONDS: Final = 5.0
 #: Between two looks at nodes that are being deleted, in seconds.
 _LOOK_SECONDS: Final = 0.5
-
-
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "list",
-        list_nodes,
-        "list nodes",
-        "nodepool list --state in-use --label 'gpu-*' --older-than 2h -o wide",
-        aliases=["nodes"],
-        description="Lists nodes: their state, what they are for, and who has them.",
-    )
-    parser.add_argument("--detail", action="store_true", help="show every column of Nodepool 11")
-    # An abbreviation of Nodepool 11: now there is --debug, too.
-    parser.add_argument("--d", "--de", dest="detail", action="store_true", help=argparse.SUPPRESS)
-    _add_filter_options(parser, (*states.NODE_STATES, ALLOCATED), pools=True, age="in its state")
-    add_format_option(parser, watch=True)
-
-    parser = add(
-        "request-list",
-        list_requests,
-        "list node requests",
-        "nodepool request-list --state requested --older-than 10m --sort=-age_seconds",
-        aliases=["requests"],
-        description="Lists node requests: for which job each is, how old it is, and what it waits for.",
-    )
-    _add_filter_options(parser, states.REQUEST_STATES, pools=False, age="waiting")
-    add_format_option(parser, watch=True)
-
-    parser = add(
-        "label-list",
-        list_labels,
-        "list the labels that running launchers serve",
-        "nodepool label-list -o name",
-        description="Lists the labels that running launchers serve. A request for another one fails.",
-    )
-    add_format_option(parser, watch=True)
-
-    parser = add(
-        "delete",
-        delete_nodes,
-        "delete nodes",
-        "nodepool delete 0000000042 0000000043 --wait",
-        description="Asks the launchers to delete nodes. A node of a static host is registered again afterwards.",
-    )
-    parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--now", action="store_true", help="delete the nodes in the foreground, with the provider's driver"
-    )
-    # An abbreviation of Nodepool 11: now there is --no-headers, too.
-    how.add_argument("--n", "--no", dest="now", action="store_true", help=argparse.SUPPRESS)
-    how.add_argument("--wait", action="store_true", help="wait until the nodes do not exist any more")
-    add_format_option(parser)
-
-    parser = add(
-        "hold",
-        hold_nodes,
-        "keep nodes, e.g. to look at them",
-        "nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d",
-        description="Keeps nodes in any state: no request gets them, and launchers delete them only at the end.",
-    )
-    parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
-    parser.add_argument("--reason", metavar="TEXT", help="why; it is shown by list and explain")
-    add_end_options(parser, "the launchers delete the nodes")
-    add_format_option(parser)
-
-
-def _add_filter_options(parser: argparse.ArgumentParser, known: Sequence[str], *, pools: bool, age: str) -> None:
-    """Give a command the options that choose nodes or requests.
-
-    :param known: states that there are.
-    :param pools: are there pools to choose?
-    :param age: since when ``--older-than`` counts, for the help text.
-    """
-    group = parser.add_argument_group("what is shown", "names may be patterns; several are divided by commas")
-    add = functools.partial(group.add_argument, metavar="A,B", type=names_in, default=[])
-    add(
-        "--state",
-        type=argument(functools.partial(states_in, known=known)),
-        help=f"in one of these states: {', '.join(known)}",
-    )
-    add("--label", help="with one of these labels, e.g. gpu-*")
-    add("--provider", help="of these providers")
-    if pools:
-        add("--pool", help="of these pools: POOL or PROVIDER/POOL")
-    add("--tenant", help="of these tenants")
-    group.add_argument("--older-than", metavar="TIME", type=duration, help=f"{age} for longer, e.g. 90s, 15m, 1h30m")
 
 
 def _filter_of(options: argparse.Namespace) -> Filter:
@@ -136,7 +59,7 @@ def _filter_of(options: argparse.Namespace) -> Filter:
     return Filter(options.state, options.label, options.provider, pools, options.tenant, options.older_than)
 
 
-def list_nodes(options: argparse.Namespace) -> int:
+def do_list(options: argparse.Namespace) -> int:
     """``nodepool list``"""
     wanted = _filter_of(options)
     as_released, place = is_as_released(options), place_of(options)
@@ -151,8 +74,6 @@ def list_nodes(options: argparse.Namespace) -> int:
         requests = {} if as_released else _requests(zk, nodes)
         lockers: Mapping[str, str] = {}
         if with_lockers and locked:
-            from nodepool.zk.locks import LockOwners
-
             lockers = LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked])
         return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail, place=place)
 
@@ -161,15 +82,13 @@ def list_nodes(options: argparse.Namespace) -> int:
 
 def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]:
     """The requests that nodes belong to, by their ids, as far as they exist."""
-    from nodepool.zk import paths
-
     ids = sorted({node.allocated_to for node in nodes if node.allocated_to and paths.is_name(node.allocated_to)})
     if zk.cache is not None:
         return {request_id: found for request_id in ids if (found := zk.cache.requests.get(request_id)) is not None}
     return {request.key: request for request in zk.requests.read_some(ids)}
 
 
-def list_requests(options: argparse.Namespace) -> int:
+def do_request_list(options: argparse.Namespace) -> int:
     """``nodepool request-list``"""
     wanted = _filter_of(options)
     as_released, place = is_as_released(options), place_of(options)
@@ -208,7 +127,7 @@ def _causes(
     return causes(requests, seen)
 
 
-def list_labels(options: argparse.Namespace) -> int:
+def do_label_list(options: argparse.Namespace) -> int:
     """``nodepool label-list``"""
     return show_listing(options, lambda zk: label_table(zk.getRegisteredPools()), empty=no_launcher)
 
@@ -216,7 +135,7 @@ def list_labels(options: argparse.Namespace) -> int:
 # ``nodepool hold`` and ``delete``.
 
 
-def hold_nodes(options: argparse.Namespace) -> int:
+def do_hold(options: argparse.Namespace) -> int:
     """``nodepool hold``; returns 1 if a node could not be held."""
     by = operator()
     end_of(options, wall_time())
@@ -232,7 +151,7 @@ def hold_nodes(options: argparse.Namespace) -> int:
         return _change(zk, options, hold)
 
 
-def delete_nodes(options: argparse.Namespace) -> int:
+def do_delete(options: argparse.Namespace) -> int:
     """``nodepool delete``; returns 1 if a node could not be deleted."""
     if options.now:
         return _delete_now(options)
@@ -300,9 +219,6 @@ def _locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
     :raises ZKLockException: another process keeps the lock for longer than `LOCK_SECONDS`; the text says which.
     :raises CommandError: the node vanished.
     """
-    from nodepool.zk import zookeeper
-    from nodepool.zk.locks import COMMAND
-
     try:
         zookeeper.take(zk, node, LOCK_SECONDS, f"{COMMAND}{operator()}")
     except ZKLockException as error:
@@ -317,8 +233,6 @@ def _locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
 
 def _who_has(zk: ZooKeeper, node: Node) -> str:
     """Who has the lock of a node and for what, e.g. ``Zuul executor ze01 has it, in-use, project p, tenant t``."""
-    from nodepool.zk.locks import LockOwners
-
     try:
         owner = LockOwners(zk.client).of_node(node.key)
     except ZKException:

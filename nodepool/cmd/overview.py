@@ -15,116 +15,40 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import Add, CommandError
-from nodepool.cmd.format_option import (
-    add_form_option,
-    add_format_option,
-    add_watch_option,
-    show,
-    show_listing,
-    watch,
-)
-from nodepool.cmd.maintenance import duration
-from nodepool.cmd.session import open_zookeeper
+from nodepool.cmd.app import PROBLEMS, CommandError
+from nodepool.cmd.session import open_zookeeper, show, show_listing, watch
 from nodepool.listing import terminal
+from nodepool.listing.nodes import host_table
+from nodepool.listing.overview import Overview, as_object, as_report, explanation_text, overview
+from nodepool.listing.pools import limit_table, provider_table, tenant_limits, tenant_table
+from nodepool.listing.records import event_line, event_table, is_about, launcher_table
+from nodepool.listing.table import Table
 from nodepool.model import states
+from nodepool.model.component import PoolComponent
+from nodepool.model.event import Event
+from nodepool.model.image import NO_IMAGES
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.plan import explain
+from nodepool.plan.attention import Registered, merged
+from nodepool.plan.observed import Observed
+from nodepool.plan.pool_summary import PoolSummary, summarize
+from nodepool.zk import components
+from nodepool.zk.images import builder_status, read_images
+from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.zk.status import read_launchers, read_pools
+from nodepool.zk.zookeeper import ZooKeeper
 
-if TYPE_CHECKING:
-    from nodepool.listing.overview import Overview
-    from nodepool.listing.table import Table
-    from nodepool.model.component import PoolComponent
-    from nodepool.model.event import Event
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.attention import Registered
-    from nodepool.plan.observed import Observed
-    from nodepool.plan.pool_summary import PoolSummary
-    from nodepool.zk.zookeeper import ZooKeeper
-
-#: Exit status of ``status --fail-on-problems`` when something needs attention.
-PROBLEMS: Final = 3
 NO_LAUNCHER: Final = (
     "no launcher reports its state: is nodepool-launcher running, with the same zookeeper-servers and chroot?"
 )
 
-_EXAMPLES: Final = """\
-examples:
-  nodepool explain 200-0000000123    why a request waits or failed, and what would help
-  nodepool explain 0000000042        for whom a node is, and what is done with it
-  nodepool explain debian-large      who serves a label
-  nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
-"""
 
-
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add("status", show_status, "show what is wrong, what waits, and how much room there is", "nodepool status")
-    parser.add_argument(
-        "--fail-on-problems",
-        action="store_true",
-        help=f"exit with status {PROBLEMS} if a request waits too long or something needs attention",
-    )
-    add_form_option(parser, ("table", "json"), "")
-    add_watch_option(parser, "it when it changes")
-
-    parser = add(
-        "explain",
-        explain_name,
-        "explain why a request waits, a node is held, a label is not served or a provider does not work",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("name", metavar="REQUEST|NODE|LABEL|PROVIDER", help="id or name of what to explain")
-    add_form_option(parser, ("table", "json"), "")
-
-    parser = add(
-        "providers",
-        list_providers,
-        "list providers and their pools: state, since when, last error, most used limit",
-        "nodepool providers cloud-1 --limits",
-    )
-    parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
-    parser.add_argument("--limits", action="store_true", help="list each limit instead: used, used by others, free")
-    add_format_option(parser, watch=True)
-
-    text = "list static hosts: up or down, since when, why, and their nodes"
-    parser = add("hosts", list_hosts, text, "nodepool hosts --down")
-    parser.add_argument("--down", action="store_true", help="only those that are not up")
-    add_format_option(parser, watch=True)
-
-    text = "list launchers: version, configuration, state, pools"
-    add_format_option(add("launchers", list_launchers, text, "nodepool launchers"), watch=True)
-
-    parser = add("tenants", list_tenants, "list what tenants use of their limits", "nodepool tenants")
-    parser.add_argument("tenant", metavar="TENANT", nargs="?", help="tenant name (default: all)")
-    add_format_option(parser, watch=True)
-
-    parser = add(
-        "events",
-        list_events,
-        "list what happened: failures, outages, hosts that went, reloads, maintenance",
-        "nodepool events --since 1h -f",
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, a line for each event")
-    parser.add_argument(
-        "--since",
-        metavar="AGE",
-        type=duration,
-        help="only events that are not older, e.g. 15m, 1h or 2d (default: all)",
-    )
-    parser.add_argument(
-        "--subject", metavar="TEXT", help="only events about this, e.g. cloud-1, node or 200-0000000001"
-    )
-    add_format_option(parser)
-
-
-def show_status(options: argparse.Namespace) -> int:
+def do_status(options: argparse.Namespace) -> int:
     """``nodepool status``"""
-    from nodepool.listing.overview import as_object, as_report, overview
-
     seen: list[Overview] = []
 
     def look(zk: ZooKeeper) -> Overview:
@@ -133,20 +57,19 @@ def show_status(options: argparse.Namespace) -> int:
         return seen[0]
 
     if options.watch:
-        form = options.format
-        watch(options, lambda zk, wait: terminal.follow_report(lambda: as_report(look(zk)), wait, form), caches=True)
+        watch(options, lambda zk: as_report(look(zk)), caches=True, reports=True)
     else:
         with open_zookeeper(options) as zk:
             look(zk)
         if options.format == "json":
             print(json.dumps(as_object(seen[0]), indent=1))
         else:
-            terminal.show_report(as_report(seen[0]))
+            terminal.show(as_report(seen[0]))
     trouble = any(overview.problems or overview.waits for overview in seen)
     return PROBLEMS if options.fail_on_problems and trouble else 0
 
 
-def list_providers(options: argparse.Namespace) -> int:
+def do_providers(options: argparse.Namespace) -> int:
     """``nodepool providers``"""
     wanted, limits = options.provider, options.limits
     return show_listing(options, lambda zk: _providers(zk, wanted, limits=limits), empty=lambda zk: NO_LAUNCHER)
@@ -154,9 +77,6 @@ def list_providers(options: argparse.Namespace) -> int:
 
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
     """Raises CommandError: no launcher serves the provider."""
-    from nodepool.listing.pools import limit_table, provider_table
-    from nodepool.zk.status import read_launchers
-
     pools, launchers = _pools(zk), read_launchers(zk.client)
     table = provider_table(pools, launchers, wall_time())
     names = {row[0].partition("/")[0] for row in table.rows}
@@ -168,9 +88,8 @@ def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
     return _only(table, lambda row: wanted in (None, row[0].partition("/")[0]))
 
 
-def list_hosts(options: argparse.Namespace) -> int:
+def do_hosts(options: argparse.Namespace) -> int:
     """``nodepool hosts``"""
-    from nodepool.listing.nodes import host_table
 
     def look(zk: ZooKeeper) -> Table:
         return _only(host_table(_pools(zk), wall_time()), lambda row: not options.down or row[2] != "up")
@@ -182,10 +101,8 @@ def list_hosts(options: argparse.Namespace) -> int:
     return show_listing(options, look, empty=empty)
 
 
-def list_launchers(options: argparse.Namespace) -> int:
+def do_launchers(options: argparse.Namespace) -> int:
     """``nodepool launchers``"""
-    from nodepool.listing.records import launcher_table
-    from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
         return launcher_table(read_launchers(zk.client), _registered(zk), wall_time())
@@ -193,10 +110,8 @@ def list_launchers(options: argparse.Namespace) -> int:
     return show_listing(options, look, empty=lambda zk: NO_LAUNCHER)
 
 
-def list_tenants(options: argparse.Namespace) -> int:
+def do_tenants(options: argparse.Namespace) -> int:
     """``nodepool tenants``"""
-    from nodepool.listing.pools import tenant_limits, tenant_table
-    from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
         limits = tenant_limits(read_launchers(zk.client))
@@ -216,27 +131,18 @@ def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:
 
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:
-    from nodepool.plan.pool_summary import summarize
-    from nodepool.zk.status import read_pools
-
     return summarize(read_pools(zk.client))
 
 
 def _registered(zk: ZooKeeper) -> list[Registered]:
-    from nodepool.plan.attention import Registered
-    from nodepool.zk.components import read_launchers
-
-    return [Registered(entry.hostname, entry.version, entry.state) for entry in read_launchers(zk.client)]
+    return [Registered(entry.hostname, entry.version, entry.state) for entry in components.read_launchers(zk.client)]
 
 
 # ``nodepool explain``: why a request waits, a node is held, a label is not served (reference/commands 2).
 
 
-def explain_name(options: argparse.Namespace) -> int:
+def do_explain(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
-    from nodepool.listing.overview import explanation_text
-    from nodepool.plan import explain
-
     name = options.name
     with open_zookeeper(options) as zk:
         seen = observe(zk, name)
@@ -255,10 +161,8 @@ def explain_name(options: argparse.Namespace) -> int:
 LOOK_SECONDS: Final = 2.0
 
 
-def list_events(options: argparse.Namespace) -> int:
+def do_events(options: argparse.Namespace) -> int:
     """``nodepool events``"""
-    from nodepool.listing.records import event_line, event_table
-
     begin = 0.0 if options.since is None else wall_time() - options.since
     if options.follow:
         # That of a person ends the command as asked; that of a lost connection became an error further inside.
@@ -283,18 +187,12 @@ def list_events(options: argparse.Namespace) -> int:
 
 def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     """Events of all launchers, the oldest first."""
-    from nodepool.listing.records import is_about
-    from nodepool.plan.attention import merged
-    from nodepool.zk.status import read_launchers
-
     events = (event for launcher in read_launchers(zk.client) for event in launcher.events)
     return merged((event for event in events if about is None or is_about(event, about)), begin)
 
 
 def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:
     """Print what is there, and then what comes. Ends with KeyboardInterrupt."""
-    from nodepool.listing.records import event_line
-
     #: Those of the last look: launchers forget older ones, too.
     shown: set[tuple[float, str, str, int]] = set()
     pause = threading.Event()
@@ -322,23 +220,17 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     :param zk: with a cache all nodes and requests come from there.
     :param name: of anything; None = of everything.
     """
-    from nodepool.model.image import NO_IMAGES
-    from nodepool.plan.observed import Observed
-    from nodepool.zk import components, status
-    from nodepool.zk.images import builder_status, read_images
-    from nodepool.zk.maintenance_store import MaintenanceStore
-
     registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
     nodes = _nodes(zk, name, requests, registered)
-    launchers = status.read_launchers(zk.client)
+    launchers = read_launchers(zk.client)
     images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
         nodes=nodes,
         registered=registered,
-        statuses=status.read_pools(zk.client),
+        statuses=read_pools(zk.client),
         maintenance=[*MaintenanceStore(zk.client).read_all().values(), *images.pauses()],
         events=[event for launcher in launchers for event in launcher.events],
         launchers=launchers,

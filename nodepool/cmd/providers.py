@@ -14,62 +14,27 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from nodepool.cmd.app import Add, CommandError
-from nodepool.cmd.format_option import add_format_option
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import connect, error_in_a_line, open_zookeeper, started_provider
+from nodepool.config.loader import load_config
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.pools import provider_image_table, provider_node_table
 from nodepool.listing.table import Table, printable, render
+from nodepool.model.config_keys import did_you_mean
+from nodepool.model.node import Node
+from nodepool.zk import installation
+from nodepool.zk.images import read_images
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.cmd.providers")
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "info",
-        show_info,
-        "show what ZooKeeper knows of a provider",
-        *("nodepool info cloud-1", "nodepool providers cloud-1"),
-        description="Shows the images and the nodes of a provider that ZooKeeper has records of.",
-    )
-    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
-    add_format_option(parser, columns=False)
-
-    text = "remove a provider's images and nodes from ZooKeeper; the cloud is not touched"
-    parser = add("erase", erase, text, "nodepool erase cloud-1")
-    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
-    parser.add_argument("--force", action="store_true", help="do not ask")
-
-    parser = add(
-        "installation",
-        use_installation,
-        "show the id of this installation; take over or delete what has the id of a lost one",
-        "nodepool installation",
-        *(f"nodepool installation {action} 0123456789abcdef" for action in ("adopt", "delete")),
-        description="Shows the id that is on all that this installation makes in clouds, then the ids that it has "
-        "adopted. After a loss of ZooKeeper, adopt takes over what has the id from before, and delete deletes it.",
-    )
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("adopt", "delete"),
-        help="adopt: launchers clean up what has the id; delete: list all that has it, ask, and delete it",
-    )
-    parser.add_argument("id", nargs="?", metavar="ID", help="id of the lost installation, as the log names it")
-    parser.add_argument("--force", action="store_true", help="do not ask")
-
-
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
     """Image, id of the build and ids of its uploads, of every build that has or had uploads in a provider."""
-    from nodepool.zk.images import read_images
-
     for image in read_images(zk.client).images.values():
         for build in sorted(image.builds.values(), key=lambda build: build.id):
             if provider in build.uploads:
@@ -80,7 +45,7 @@ def _nodes(zk: ZooKeeper, provider: str) -> list[Node]:
     return [node for node in zk.nodeIterator(cached=False) if node.provider == provider]
 
 
-def show_info(options: argparse.Namespace) -> int:
+def do_info(options: argparse.Namespace) -> int:
     """``nodepool info``"""
     with open_zookeeper(options) as zk:
         images = provider_image_table(_image_rows(zk, options.provider))
@@ -94,8 +59,6 @@ def show_info(options: argparse.Namespace) -> int:
 def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
     if form == "json":
         print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
-    elif form == "yaml":
-        print(f"images:\n{render(images, 'yaml')}\nnodes:\n{render(nodes, 'yaml')}")
     elif form in ("csv", "name"):
         print(f"{render(images, form)}\n\n{render(nodes, form)}")
     else:
@@ -106,7 +69,7 @@ def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
         terminal.show(nodes, terminal.Display(form))
 
 
-def erase(options: argparse.Namespace) -> int:
+def do_erase(options: argparse.Namespace) -> int:
     """``nodepool erase``; returns 1 if a node could not be given back."""
     from nodepool.driver.metastatic import provider as metastatic_provider
 
@@ -138,9 +101,6 @@ def erase(options: argparse.Namespace) -> int:
 
 def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
     """Raises CommandError: neither a launcher, nor a record, nor the configuration knows the provider."""
-    from nodepool.config.loader import load_config
-    from nodepool.model.config_keys import did_you_mean
-
     known = {pool.provider_name for pool in zk.getRegisteredPools() if pool.provider_name}
     known |= {node.provider for node in zk.nodeIterator(cached=False) if node.provider}
     # One that cannot be read names none; another command says what is wrong with it.
@@ -166,13 +126,11 @@ def _confirmed(options: argparse.Namespace, question: str, aborted: str) -> bool
     return False
 
 
-def use_installation(options: argparse.Namespace) -> int:
+def do_installation(options: argparse.Namespace) -> int:
     """``nodepool installation``; 1 if not all could be listed or deleted. Blocks as long as the clouds do.
 
     :raises CommandError: it is no id, nothing has it, or it is one of this installation.
     """
-    from nodepool.zk import installation
-
     if options.action is None:
         return _show_installation(options)
     if not installation.is_id(options.id):
@@ -196,8 +154,6 @@ def _refuse_ours(zk: ZooKeeper, wanted: str) -> None:
 
 
 def _adopt(options: argparse.Namespace) -> int:
-    from nodepool.zk import installation
-
     with open_zookeeper(options) as zk:
         _refuse_ours(zk, options.id)
         print(f"Launchers will delete what has the id {options.id}, if ZooKeeper has no node for it.")
@@ -243,7 +199,6 @@ def _things(provider: Provider, *, images: bool) -> Iterator[_Thing]:
 
 
 def _delete_things(options: argparse.Namespace) -> int:
-    from nodepool.config.loader import load_config
     from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, look_for
 
     config = load_config(options.config, options.secure)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command works with (reference/commands 2).
 
-First its connection to ZooKeeper, without caches, as everything is read directly; then the progress that it shows, who
-uses it, and a provider that is started for it.
+First its connection to ZooKeeper, without caches, as everything is read directly; then how a listing is shown, once or
+until Ctrl-C; the progress of work; who uses a command; and a provider that is started for it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError
 from nodepool.listing import terminal
-from nodepool.listing.table import printable
+from nodepool.listing.table import ONLY_JSON, Place, Table, printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -166,6 +166,107 @@ def quiet(*names: str) -> Iterator[None]:
             logger.setLevel(level)
 
 
+# A listing, as the options of its form want it.
+
+#: Shortest time between two looks at what is watched, in seconds, however much changes.
+_PAUSE: Final = 0.2
+
+
+def _display_of(options: argparse.Namespace) -> terminal.Display:
+    """How the options want a listing to be shown."""
+    given = {name: value for name, value in vars(options).items() if name in ("sort", "columns", "headers")}
+    return terminal.Display(options.format, **given)
+
+
+def show(table: Table, options: argparse.Namespace) -> None:
+    """Print a listing as the options want it. Raises UnknownColumn."""
+    terminal.show(table, _display_of(options))
+
+
+def show_listing(
+    options: argparse.Namespace,
+    look: Callable[[ZooKeeper], Table],
+    *,
+    caches: bool = False,
+    empty: Callable[[ZooKeeper], str] = lambda zk: "",
+) -> int:
+    """Show what ZooKeeper has now, or with ``--watch`` until Ctrl-C; returns the exit status. Blocks.
+
+    :param look: reads the listing.
+    :param caches: a listing of nodes or requests: with ``--watch`` they are read from caches, if there are some.
+    :param empty: what a person at a terminal reads below an empty listing; an empty text = nothing.
+    :raises CommandError: ZooKeeper does not answer in time.
+    :raises UnknownColumn: as `show`.
+    """
+    if options.watch:
+        watch(options, look, caches=caches)
+        return 0
+    with open_zookeeper(options) as zk:
+        table = look(zk)
+        show(table, options)
+        if not table.rows and (text := empty(zk)):
+            terminal.hint(text)
+    return 0
+
+
+def watch(
+    options: argparse.Namespace, look: Callable[[ZooKeeper], Any], *, caches: bool, reports: bool = False
+) -> None:
+    """Show for a command with ``--watch`` what there is, again and again until Ctrl-C. Blocks.
+
+    :param look: reads what is shown: a `Table`, or a `Report`.
+    :param reports: they are printed again where no terminal is.
+    :param caches: nodes and requests are read from caches: a change costs one read and ends the wait.
+    :raises CommandError: this is no terminal, or ZooKeeper does not answer in time.
+    """
+    changed, display = threading.Event(), _display_of(options)
+    drawn = terminal.can_follow(display)
+    if not drawn and not reports:
+        raise CommandError("--watch needs a terminal that can be drawn again, and the form table or wide")
+
+    def wait(seconds: float) -> None:
+        threading.Event().wait(_PAUSE)
+        changed.wait(max(0.0, seconds - _PAUSE))
+        changed.clear()
+
+    # That of a person; that of a lost connection became an error further inside.
+    with contextlib.suppress(KeyboardInterrupt), open_zookeeper(options) as zk:
+        if caches:
+            from nodepool.zk.caches import NodepoolCache
+            from nodepool.zk.zookeeper import ZooKeeper
+
+            cache = NodepoolCache(zk.client)
+            if not cache.wait_ready(CONNECT_SECONDS):
+                raise CommandError("the nodes and requests could not be read from ZooKeeper in time")
+            for records in (cache.nodes, cache.requests):
+                records.add_listener(lambda *_: changed.set())
+            zk = ZooKeeper(zk.client, cache)
+        if drawn:
+            terminal.follow(lambda: look(zk), wait, display)
+        terminal.print_changes(lambda: look(zk), wait, display.form)
+
+
+def is_as_released(options: argparse.Namespace) -> bool:
+    """Is only what released Nodepool shows printed? Then nothing else needs to be read."""
+    if options.columns or options.sort:
+        return False
+    return options.format in ("csv", "name") or (options.format == "table" and not sys.stdout.isatty())
+
+
+def place_of(options: argparse.Namespace) -> Place:
+    """Only columns that are shown there are needed; `ONLY_JSON`: all are."""
+    return Place.TABLE if is_as_released(options) and not options.watch else ONLY_JSON
+
+
+def no_launcher(zk: ZooKeeper) -> str:
+    """What a person reads below an empty listing if no launcher runs; empty = one does."""
+    if zk.getRegisteredPools():
+        return ""
+    return "No launcher is registered in ZooKeeper: start nodepool-launcher, or check zookeeper-servers and its chroot."
+
+
+# The progress of work.
+
 #: Characters of a bar.
 _BAR: Final = 20
 
@@ -247,6 +348,18 @@ def operator() -> str:
             # No entry in the password database, as in many containers.
             user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def end_of(options: argparse.Namespace, now: float) -> float | None:
+    """The end that ``--for`` or ``--until`` name, in seconds since the epoch; None = they want none.
+
+    :param now: seconds since the epoch.
+    :raises CommandError: it is over.
+    """
+    until: float | None = options.until if options.lasts is None else now + options.lasts
+    if until is not None and until <= now:
+        raise CommandError("--until is in the past" if options.lasts is None else "--for is no time at all")
+    return until
 
 
 # A provider of the configuration, started for one command.

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.cmd.app import Add, CommandError, absolute_path
-from nodepool.cmd.format_option import add_form_option
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import open_zookeeper, quiet
 from nodepool.exceptions import ConfigError
 
@@ -30,35 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 
 
-def add_commands(add: Add) -> None:
-    """Add the commands of this module."""
-    parser = add(
-        "config-validate",
-        validate_config,
-        "check the configuration file",
-        "nodepool -c nodepool.yaml config-validate --format github",
-        description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
-        "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
-    )
-    add_form_option(parser, ("text", "json", "github"), "; text: lines on stderr; json, github: on stdout")
-
-    parser = add(
-        "config-diff",
-        show_difference,
-        "what a reload of a changed configuration would do, and which launchers have loaded the file",
-        "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
-        description="Compares two configuration files as a daemon does when its file changes: what has another value, "
-        "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
-        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
-        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
-        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
-    )
-    for name, text in (("first", "the file in effect (default: that of -c)"), ("second", "the changed file")):
-        parser.add_argument(name, metavar="FILE", nargs="?", type=absolute_path, help=text)
-    add_form_option(parser, ("text", "json"), "")
-
-
-def validate_config(options: argparse.Namespace) -> int:
+def do_config_validate(options: argparse.Namespace) -> int:
     """``nodepool config-validate``: one line a problem; returns 1 if there is an error among them."""
     from nodepool.config.validator import validate_here
     from nodepool.listing import problems as forms
@@ -96,7 +67,7 @@ def _summary(path: str, errors: int, warnings: int) -> str:
 # ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).
 
 
-def show_difference(options: argparse.Namespace) -> int:
+def do_config_diff(options: argparse.Namespace) -> int:
     """``nodepool config-diff``; returns 1 if something of the new file would be refused, or is not served.
 
     :raises CommandError: a file is refused as a whole.

@@ -15,7 +15,7 @@ import voluptuous as v
 
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config
-from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
+from nodepool.config.problems import Severity, did_you_mean, listing, show
 from nodepool.config.schema import Checker, Tolerance
 from nodepool.config.sections import (
     entries,
@@ -26,7 +26,7 @@ from nodepool.config.sections import (
     repeated_text,
     report_repeated,
 )
-from nodepool.config.zookeeper import ZooKeeperReader
+from nodepool.config.zookeeper import read_zookeeper
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
 from nodepool.driver.framework import checks
 from nodepool.driver.framework.sections import DeclaredProviderConfig, UnavailableProviderConfig
@@ -36,41 +36,36 @@ from nodepool.exceptions import ConfigError
 from nodepool.guard import ERRORS
 from nodepool.model.config_keys import ConfigValue, Sections, key, nearest
 
+log = logging.getLogger("nodepool.config")
+
+T = TypeVar("T")
+
 
 def assemble(
-    main: Document,
-    secure: Document | None,
-    problems: Problems,
-    *,
-    secure_given: bool = False,
-    checked: CheckedSections | None = None,
+    main: Document, secure: Document | None, *, secure_given: bool, checked: CheckedSections | None = None
 ) -> Config:
     """Make the configuration. Imports the drivers that it names.
 
     :param secure_given: was a secure file named? An empty one is no document.
     :param checked: what earlier loads have checked.
 
-    What is wrong goes to ``problems``; if there is an error, the result is incomplete and must not be used.
+    What is wrong is noted in the documents; if there is an error, the result is incomplete and must not be used.
     """
     Drivers.reset()
-    config = assemble_images(main, secure, problems, secure_given=secure_given)
-    ProviderReader(main, config, problems, checked).read()
+    config = assemble_images(main, secure, secure_given=secure_given)
+    ProviderReader(main, config, checked or CheckedSections()).read()
     return config
 
 
-def assemble_images(
-    main: Document, secure: Document | None, problems: Problems, *, secure_given: bool = False
-) -> Config:
+def assemble_images(main: Document, secure: Document | None, *, secure_given: bool) -> Config:
     """Make the configuration without its providers; see `assemble`."""
     config = Config()
     config.path, config.digest = main.path, main.digest
-    read_sections(main, config, problems)
-    zookeeper = ZooKeeperReader(config, problems)
-    zookeeper.read(main, secure)
-    read_diskimages(main, config, problems)
+    read_sections(main, config)
+    read_zookeeper(config, main, secure, secure_given=secure_given)
+    read_diskimages(main, config)
     if secure is not None:
-        merge_secure(secure, config, problems)
-    zookeeper.require(main, secure_given=secure_given or secure is not None)
+        merge_secure(secure, config)
     return config
 
 
@@ -100,22 +95,37 @@ class CheckedSections:
         self._sections[section["name"]] = (kind, section)
 
 
+COMMON: Final = Checker(
+    v.Schema(
+        {
+            **ProviderConfig.getCommonSchemaDict(),
+            "pools": [v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)],
+        },
+        extra=v.ALLOW_EXTRA,
+    )
+)
+
+
+class AnyProvider(ConfigValue):
+    """The keys of a provider of any driver, and of its pools."""
+
+    keys_also_of = (ProviderConfig,)
+
+    pools: Any = key(Sections(ConfigPool), None, "The pools of the provider.")
+
+
 class ProviderReader:
     """Checks the provider sections of one document and puts the loaded ones into a `Config`.
 
     :param checked: sections that need no check against schemas; those of this document are added.
     """
 
-    def __init__(
-        self, document: Document, config: Config, problems: Problems, checked: CheckedSections | None = None
-    ) -> None:
+    def __init__(self, document: Document, config: Config, checked: CheckedSections) -> None:
         self._document = document
+        self._note = document.note
+        self._problems = document.problems
         self._config = config
-        self._problems = problems
-        self._checked = checked or CheckedSections()
-        self._check = ProviderCheck(document, problems)
-        #: How many problems there were before the section that is being read.
-        self._found = 0
+        self._checked = checked
 
     def read(self) -> None:
         """Check all sections; those without an error are loaded."""
@@ -123,13 +133,13 @@ class ProviderReader:
         if sections is None and "providers" not in self._document.data:
             return
         if not isinstance(sections, list):
-            self._problem(["providers"], f"expected a list of mappings, got {show(sections)}")
+            self._note(["providers"], f"expected a list of mappings, got {show(sections)}")
             return
         for index, section in enumerate(sections):
             if not isinstance(section, dict):
                 text = f"expected a mapping, got {show(section)}"
-                self._problem(["providers", index], text, Severity.PROVIDER_ERROR)
-        again = report_repeated(self._document, "providers", "name", "provider", self._problems, Severity.TOLERATED)
+                self._note(["providers", index], text, Severity.PROVIDER_ERROR)
+        again = report_repeated(self._document, "providers", "name", "provider", Severity.TOLERATED)
         for index, section in enumerate(sections):
             if isinstance(section, dict) and index not in again:
                 self._section(["providers", index], section)
@@ -137,36 +147,34 @@ class ProviderReader:
 
     def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
         """Check and load one section."""
-        self._found = len(self._problems.found)
-        self._check_names(path, section)
+        start = len(self._problems.found)
+        self._check_images(path, section)
+        for index, pool in enumerate(_list(section.get("pools"))):
+            # Pools without a usable name are looked at as well.
+            if isinstance(pool, dict):
+                self._check_labels([*path, "pools", index], pool)
         provider = self._make(path, section)
         if provider is None or not self._checked.knows(section, type(provider)):
             section, provider = self._conform(path, section, provider)
         name = section.get("name")
-        if provider is not None and len(self._problems.found) == self._found:
+        if provider is not None and len(self._problems.found) == start:
             self._checked.remember(section, type(provider))
-        errors = self._problems.confine(self._found)
+        errors = self._problems.confine(start)
         if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
             pools = {label: len(found.pools) for label, found in self._config.labels.items()}
             try:
                 call_driver("load()", provider.load, self._config)
             except DriverError as error:
-                self._problem(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
-                errors = self._problems.confine(self._found)
-                self._forget_pools(pools)
+                self._note(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
+                errors = self._problems.confine(start)
+                # Pools need not know their provider.
+                for label, count in pools.items():
+                    del self._config.labels[label].pools[count:]
         if errors:
             more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
             provider = UnavailableProviderConfig(section, f"{errors[0]}{more}")
         if provider is not None and isinstance(name, str):
             self._config.providers[name] = provider
-
-    def _forget_pools(self, pools: dict[str, int]) -> None:
-        """Labels have no pools of a provider whose `load` failed on the way.
-
-        :param pools: how many each label had before. Pools need not know their provider.
-        """
-        for label, count in pools.items():
-            del self._config.labels[label].pools[count:]
 
     def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
         """The object of a section, not checked and not loaded; None: there is none, which is reported."""
@@ -178,12 +186,12 @@ class ProviderReader:
         if driver_name not in here:
             if driver_name in KNOWN:
                 reason = f"the driver {driver_name!r} is not part of this installation"
-                self._problem(where, f"{reason}; details of the section are not checked", Severity.WARNING)
+                self._note(where, f"{reason}; details of the section are not checked", Severity.WARNING)
                 return UnavailableProviderConfig(section, reason)
             known = KNOWN.union(here)
             meant = nearest(driver_name, known)
             hint = f", did you mean {meant!r}?" if meant else ""
-            self._problem(where, f"there is no driver {driver_name!r}{hint} (known: {listing(known)})")
+            self._note(where, f"there is no driver {driver_name!r}{hint} (known: {listing(known)})")
             # So that one wrong word does not hide what else is wrong with the section.
             return None if meant not in here else self._ask(where, meant, section)
         return self._ask(where, driver_name, section)
@@ -194,39 +202,88 @@ class ProviderReader:
             return _ask_driver(Drivers.get(driver_name), section)
         except LibraryMissing as error:
             # Nothing is wrong with the file.
-            self._problem(where, f"{error}; details of the section are not checked", Severity.WARNING)
+            self._note(where, f"{error}; details of the section are not checked", Severity.WARNING)
             return UnavailableProviderConfig(section, str(error))
         except (DriverUnavailable, DriverError) as error:
-            self._problem(where, str(error))
+            self._note(where, str(error))
             return None
+
+    # -- a section and its schemas --
 
     def _conform(
         self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None
     ) -> tuple[dict[str, Any], ProviderConfig | None]:
-        """Check a section against the schemas; see `ProviderCheck.conform`. Returns what takes the place of both."""
+        """Check a section. One that does not conform to the schemas is changed to what daemons of Nodepool 11 read.
+
+        :param path: of the section in the document.
+        :param provider: its object; None = it has none.
+        :return: what takes the place of both; a changed section is a copy, which is in the document then.
+        """
+        start = len(self._problems.found)
         try:
-            conforming = self._check.conform(path, section, provider)
+            own = _checker(provider)
+            if self._conforms(path, section, provider, own) and not self._repeats(path, section):
+                return section, provider
+            del self._problems.found[start:]
+            # Other providers may have parts of it, by aliases.
+            section = self._document.data["providers"][path[1]] = self._document.own_copy(section)
+            self._change(path, section, provider)
+            self._conforms(path, section, provider, own)
         except DriverError as error:
-            self._problem(path, str(error))
+            del self._problems.found[start:]
+            self._note(path, str(error))
             return section, provider
-        if conforming is section:
-            return section, provider
-        made = self._make(path, conforming)
+        made = self._make(path, section)
         if provider is None and made is not None:
             # It can be checked against the schema of its driver only now.
-            return self._conform(path, conforming, made)
-        return conforming, made
+            return self._conform(path, section, made)
+        return section, made
 
-    # -- names that must be defined elsewhere in the file --
+    def _conforms(
+        self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None, own: Checker | None
+    ) -> bool:
+        """:param own: of the driver. Raises DriverError."""
+        fine = COMMON.check(section, self._document, path)
+        if own is None or provider is None:
+            return fine
+        start = len(self._problems.found)
+        fine = call_driver(_origin(provider), own.check, section, self._document, path) and fine
+        if not isinstance(provider, DeclaredProviderConfig):
+            # Daemons of Nodepool 11 never ask a driver for its schema; its load() will tell.
+            self._problems.change(Severity.ERROR, Severity.TOLERATED, start)
+        return fine
 
-    def _check_names(self, path: list[Hashable], section: dict[str, Any]) -> None:
-        """Labels and images must be defined at the top level."""
-        self._check_images(path, section)
-        # Pools without a usable name are looked at as well.
+    def _change(self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None) -> None:
+        tolerance = Tolerance(self._document)
+        declared = isinstance(provider, DeclaredProviderConfig)
+        tolerance.section(type(provider) if declared else AnyProvider, section, path)
+        for where, text, severity in reversed(self._repeats(path, section)):
+            tolerance.drop(where, text, severity)
+        if isinstance(provider, DeclaredProviderConfig):
+            try:
+                surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
+            except DriverError:
+                # Some value has no meaning; the schema says which one.
+                surplus = []
+            for inside, text in reversed(surplus):
+                tolerance.drop([*path, *inside], text, Severity.TOLERATED)
+
+    def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str, Severity]]:
+        """Pools, and labels of a pool, whose names stand there again: place, what to say, and how bad it is."""
+        found: list[tuple[list[Hashable], str, Severity]] = []
+        lists: list[tuple[list[Hashable], str, Any, str]] = [(path, "pools", section, "pool")]
         pools = section.get("pools")
         for index, pool in enumerate(pools if isinstance(pools, list) else []):
-            if isinstance(pool, dict):
-                self._check_labels([*path, "pools", index], pool)
+            lists.append(([*path, "pools", index], "labels", pool, "label"))
+        for place, name_of_list, data, kind in lists:
+            for index, name, last in repeated(data, name_of_list, "name"):
+                where = [*place, name_of_list]
+                severity = Severity.TOLERATED if kind == "pool" else Severity.WARNING
+                text = repeated_text(self._document, where, kind, name, last)
+                found.append(([*where, index, "name"], text, severity))
+        return found
+
+    # -- names that must be defined elsewhere in the file --
 
     def _check_min_ready(self, sections: list[Any]) -> None:
         """Another launcher may have the label: that is what ``check`` looks at."""
@@ -236,7 +293,7 @@ class ProviderReader:
             label = self._config.labels.get(section["name"])
             if label is not None and label.min_ready > 0 and label.name not in offered:
                 text = "no pool of this file has the label; add it to a pool, or remove min-ready"
-                self._problem(["labels", index, "min-ready"], text, Severity.WARNING)
+                self._note(["labels", index, "min-ready"], text, Severity.WARNING)
 
     def _check_images(self, path: list[Hashable], section: dict[str, Any]) -> None:
         if self._is_broken("diskimages"):
@@ -266,10 +323,7 @@ class ProviderReader:
             hint = "; several labels must be written as a list"
         else:
             hint = did_you_mean(name, known) or f"; add it to the top-level {kind}s"
-        self._problem(path, f"the {kind} {name!r} is not defined{hint}")
-
-    def _problem(self, path: list[Hashable], message: str, severity: Severity = Severity.ERROR) -> None:
-        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
+        self._note(path, f"the {kind} {name!r} is not defined{hint}")
 
 
 def _ask_driver(driver: Driver, section: dict[str, Any]) -> ProviderConfig:
@@ -300,29 +354,16 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# Checks the section of a provider against the schemas, of every provider and of its driver.
-
-log = logging.getLogger("nodepool.config")
-
-T = TypeVar("T")
-
-COMMON: Final = Checker(
-    v.Schema(
-        {
-            **ProviderConfig.getCommonSchemaDict(),
-            "pools": [v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)],
-        },
-        extra=v.ALLOW_EXTRA,
-    )
-)
+def _origin(provider: ProviderConfig) -> str:
+    return f"driver {provider.driver.name!r}: getSchema()"
 
 
-class AnyProvider(ConfigValue):
-    """The keys of a provider of any driver, and of its pools."""
-
-    keys_also_of = (ProviderConfig,)
-
-    pools: Any = key(Sections(ConfigPool), None, "The pools of the provider.")
+def _checker(provider: ProviderConfig | None) -> Checker | None:
+    """Of a section's own schema. Raises DriverError."""
+    if provider is None or isinstance(provider, UnavailableProviderConfig):
+        return None
+    made: Checker = call_driver(_origin(provider), lambda: Checker(provider.getSchema()))
+    return made
 
 
 class DriverError(Exception):
@@ -340,87 +381,3 @@ def call_driver(what: str, function: Callable[..., T], *arguments: Any) -> T:
         log.debug("%s failed", what, exc_info=True)
         text = f"{error} is not defined" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         raise DriverError(f"{what}: {' '.join(text.split())}") from error
-
-
-class ProviderCheck:
-    """Of the sections of one document.
-
-    :param problems: is informed what is wrong.
-    """
-
-    def __init__(self, document: Document, problems: Problems) -> None:
-        self._document = document
-        self._problems = problems
-
-    def conform(self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None) -> dict[str, Any]:
-        """Check a section. One that does not conform to the schemas is changed to what daemons of Nodepool 11 read.
-
-        :param path: of the section in the document.
-        :param provider: its object; None = it has none.
-        :return: the section, or the changed copy that is in the document then.
-        :raises DriverError: of the driver.
-        """
-        own = None
-        if provider is not None and not isinstance(provider, UnavailableProviderConfig):
-            own = call_driver(f"driver {provider.driver.name!r}: getSchema()", lambda: Checker(provider.getSchema()))
-        trial = Problems()
-        fine = self._check(path, section, provider, own, trial)
-        if fine and not self._repeats(path, section):
-            self._problems.found.extend(trial.found)
-            return section
-        # Other providers may have parts of it, by aliases.
-        section = self._document.data["providers"][path[1]] = self._document.own_copy(section)
-        self._change(path, section, provider)
-        self._check(path, section, provider, own, self._problems)
-        return section
-
-    def _check(
-        self,
-        path: list[Hashable],
-        section: dict[str, Any],
-        provider: ProviderConfig | None,
-        own: Checker | None,
-        problems: Problems,
-    ) -> bool:
-        """:param own: of the driver. Raises DriverError."""
-        fine = COMMON.check(section, self._document, path, problems)
-        if own is None or provider is None:
-            return fine
-        found = Problems()
-        origin = f"driver {provider.driver.name!r}: getSchema()"
-        fine = call_driver(origin, own.check, section, self._document, path, found) and fine
-        if not isinstance(provider, DeclaredProviderConfig):
-            # Daemons of Nodepool 11 never ask a driver for its schema; its load() will tell.
-            found.tolerate()
-        problems.found.extend(found.found)
-        return fine
-
-    def _change(self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None) -> None:
-        tolerance = Tolerance(self._document, self._problems)
-        declared = isinstance(provider, DeclaredProviderConfig)
-        tolerance.section(type(provider) if declared else AnyProvider, section, path)
-        for where, text, severity in reversed(self._repeats(path, section)):
-            tolerance.drop(where, text, severity)
-        if isinstance(provider, DeclaredProviderConfig):
-            try:
-                surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
-            except DriverError:
-                # Some value has no meaning; the schema says which one.
-                surplus = []
-            for inside, text in reversed(surplus):
-                tolerance.drop([*path, *inside], text, Severity.TOLERATED)
-
-    def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str, Severity]]:
-        """Pools, and labels of a pool, whose names stand there again: place, what to say, and how bad it is."""
-        found: list[tuple[list[Hashable], str, Severity]] = []
-        lists: list[tuple[list[Hashable], str, Any, str]] = [(path, "pools", section, "pool")]
-        pools = section.get("pools")
-        for index, pool in enumerate(pools if isinstance(pools, list) else []):
-            lists.append(([*path, "pools", index], "labels", pool, "label"))
-        for place, name_of_list, data, kind in lists:
-            for index, name, last in repeated(data, name_of_list, "name"):
-                where = [*place, name_of_list]
-                severity = Severity.TOLERATED if kind == "pool" else Severity.WARNING
-                text = repeated_text(self._document, where, kind, name, last)
-                found.append(([*where, index, "name"], text, severity))
-        return found

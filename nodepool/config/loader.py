@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nodepool.clock import sleep
 from nodepool.config.marks import Document, Sleep, UnreadableError, parse, read
 from nodepool.config.problems import Problems, show
-from nodepool.config.zookeeper import ZooKeeperReader, ZooKeeperSettings
+from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def load_config(
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble(main, secure, problems, secure_given=secure_path is not None, checked=checked)
+    config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
     problems.finish(log, strict=strict)
     return config
 
@@ -53,12 +53,11 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
 
     :raises ConfigError: see `load_config`.
     """
-    yaml_problems, problems = Problems(), Problems()
-    main, secure = read_documents(path, secure_path, yaml_problems, sleep)
+    problems = Problems()
+    main, secure = read_documents(path, secure_path, problems, sleep)
+    problems.found.clear()
     settings = ZooKeeperSettings()
-    reader = ZooKeeperReader(settings, problems)
-    reader.read(main, secure)
-    reader.require(main, secure_given=secure_path is not None)
+    read_zookeeper(settings, main, secure, secure_given=secure_path is not None)
     problems.finish(log, strict=False)
     return settings
 
@@ -72,7 +71,7 @@ def load_images(path: str, secure_path: str | None = None, *, sleep: Sleep = sle
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble_images(main, secure, problems, secure_given=secure_path is not None)
+    config = assemble_images(main, secure, secure_given=secure_path is not None)
     problems.finish(log, strict=False)
     return config
 

@@ -64,10 +64,12 @@ class _Frame:
 class Document:
     """A file's values.
 
+    :param problems: what is wrong with the configuration, of which this is one file.
     :param data: what the file holds, of plain dicts, lists and scalars; None = nothing.
     """
 
     path: str
+    problems: Problems
     data: Any = None
     #: As in `SourceText`.
     digest: str = ""
@@ -86,6 +88,10 @@ class Document:
             except (KeyError, IndexError, TypeError):
                 break
         return line
+
+    def note(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
+        """Note a problem. :param path: as for `line_of`."""
+        self.problems.add(self.path, self.line_of(path), path, message, severity)
 
     def own_copy(self, value: Any) -> Any:
         """A copy of a part of the document, with its lines, that no alias leads to."""
@@ -116,7 +122,7 @@ class _Builder:
     def __init__(self, source: SourceText, problems: Problems) -> None:
         self._source = source
         self._problems = problems
-        self._document = Document(source.path)
+        self._document = Document(source.path, problems)
         self._stack: list[_Frame] = []
         #: anchor -> (value, size, depth)
         self._anchors: dict[str, tuple[Any, int, int]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
-from nodepool.config.problems import Problems, Severity
+from nodepool.config.problems import Severity
 from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
@@ -118,12 +118,11 @@ class TracingSettings(ConfigValue):
         )
 
 
-def check_tracing(settings: TracingSettings, document: Document, problems: Problems) -> None:
+def check_tracing(settings: TracingSettings, document: Document) -> None:
     """Report what cannot work: each is an error, because no span would be sent."""
 
     def refuse(name: str, message: str, severity: Severity = Severity.ERROR) -> None:
-        path = ["tracing", name]
-        problems.add(document.path, document.line_of(path), path, message, severity)
+        document.note(["tracing", name], message, severity)
 
     if not settings.tracing_enabled:
         return
@@ -155,9 +154,7 @@ class Label(ConfigValue):
 
     name: str = key(FILLED_TEXT, REQUIRED, "What jobs ask for. Unique.")
     min_ready: int = key(
-        WHOLE,
-        0,
-        "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready.",
+        WHOLE, 0, "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready."
     )
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN),

@@ -80,32 +80,17 @@ class Problems:
         # One line each, whatever a driver's message looks like.
         self.found.append(Problem(file, line, key_text(path), " ".join(message.splitlines()), severity, tuple(path)))
 
+    def change(self, before: Severity, after: Severity, start: int = 0) -> None:
+        """Make problems of one severity those of another, from a position in ``found`` on."""
+        for index, problem in enumerate(self.found[start:], start):
+            if problem.severity is before:
+                self.found[index] = dataclasses.replace(problem, severity=after)
+
     def confine(self, start: int) -> list[Problem]:
         """Make errors of the file those of a provider, from a position in ``found`` on; returns them."""
-        confined: list[Problem] = []
-        for index, problem in enumerate(self.found[start:], start):
-            if problem.severity is Severity.ERROR:
-                self.found[index] = dataclasses.replace(problem, severity=Severity.PROVIDER_ERROR)
-            if self.found[index].severity is Severity.PROVIDER_ERROR:
-                confined.append(self.found[index])
+        self.change(Severity.ERROR, Severity.PROVIDER_ERROR, start)
+        confined = (problem for problem in self.found[start:] if problem.severity is Severity.PROVIDER_ERROR)
         return list(dict.fromkeys(confined))
-
-    def elsewhere(self) -> None:
-        """Make warnings of what is incomplete: the file is checked on another machine than that of the daemons."""
-        self.found = [
-            dataclasses.replace(problem, severity=Severity.WARNING)
-            if problem.severity is Severity.INCOMPLETE
-            else problem
-            for problem in self.found
-        ]
-
-    def tolerate(self) -> None:
-        """Make errors of the file what only a validator refuses."""
-        tolerated = Severity.TOLERATED
-        self.found = [
-            dataclasses.replace(problem, severity=tolerated) if problem.severity is Severity.ERROR else problem
-            for problem in self.found
-        ]
 
     def all(self) -> list[Problem]:
         """Everything that was found, in the order of the lines."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import voluptuous as v
 
 from nodepool.config.marks import Document
-from nodepool.config.problems import HIDDEN, Problems, Severity, did_you_mean, listing, show
+from nodepool.config.problems import HIDDEN, Severity, did_you_mean, listing, show
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model import config_keys as keys
 from nodepool.model.config_keys import MAX_INT, NOT_GIVEN
@@ -48,7 +48,7 @@ class Checker:
         self._raw = schema
         self._schema = v.Schema(_complete(schema))
 
-    def check(self, value: Any, document: Document, path: Sequence[Any], problems: Problems) -> bool:
+    def check(self, value: Any, document: Document, path: Sequence[Any]) -> bool:
         """Check a value; True = nothing is wrong with it but unknown keys, if anything.
 
         :param path: where in the document the value stands.
@@ -59,31 +59,27 @@ class Checker:
             findings = error.errors
         else:
             return True
-        return not [finding for finding in findings if self._report(finding, value, document, path, problems)]
+        return not [finding for finding in findings if self._report(finding, value, document, path)]
 
-    def _report(
-        self, error: v.Invalid, value: Any, document: Document, path: Sequence[Any], problems: Problems
-    ) -> bool:
+    def _report(self, error: v.Invalid, value: Any, document: Document, path: Sequence[Any]) -> bool:
         """Note one objection; False = it is only an unknown key."""
         inner = [part.schema if isinstance(part, v.Marker) else part for part in error.path]
         full = [*path, *inner]
-        line = document.line_of(full)
         if error.error_message == "extra keys not allowed":
             known = _keys(self._raw, inner[:-1])
             allowed = f" (allowed: {listing(known)})" if known else ""
-            message = f"unknown key{did_you_mean(inner[-1], known)}{allowed}"
-            problems.add(document.path, line, full, message, Severity.UNKNOWN_KEY)
+            document.note(full, f"unknown key{did_you_mean(inner[-1], known)}{allowed}", Severity.UNKNOWN_KEY)
             return False
-        if isinstance(error, v.RequiredFieldInvalid):
-            problems.add(document.path, line, full, "required, but missing")
-            return True
         got = _value_at(value, inner)
-        if type(error) is v.Invalid or got is _NO_VALUE:
-            problems.add(document.path, line, full, error.error_message)
-            return True
-        expected = next((text for text in map(describe, _schemas_at(self._raw, inner)) if text), "")
-        said = f"expected {expected}" if expected else error.error_message
-        problems.add(document.path, line, full, f"{said}, got {show(got, full)}{_hint(full, expected, got)}")
+        if isinstance(error, v.RequiredFieldInvalid):
+            message = "required, but missing"
+        elif type(error) is v.Invalid or got is _NO_VALUE:
+            message = error.error_message
+        else:
+            expected = next((text for text in map(describe, _schemas_at(self._raw, inner)) if text), "")
+            wanted = f"expected {expected}" if expected else error.error_message
+            message = f"{wanted}, got {show(got, full)}{_hint(full, expected, got)}"
+        document.note(full, message)
         return True
 
 
@@ -307,36 +303,29 @@ def _show(value: Any, path: Sequence[Any]) -> str:
 
 
 def check_or_change(
-    checker: Checker,
-    value: Any,
-    document: Document,
-    path: Sequence[Any],
-    problems: Problems,
-    change: Callable[[], None],
+    checker: Checker, value: Any, document: Document, path: Sequence[Any], change: Callable[[], None]
 ) -> bool:
     """Check a value against a schema; if it does not conform, change it, and check it once more.
 
-    :param change: changes the value in place, and tells of it.
+    :param change: changes the value in place, and notes it.
     :return: does it conform now, but for unknown keys?
     """
-    trial = Problems()
-    if checker.check(value, document, path, trial):
-        problems.found.extend(trial.found)
+    start = len(document.problems.found)
+    if checker.check(value, document, path):
         return True
+    del document.problems.found[start:]
     change()
-    return checker.check(value, document, path, problems)
+    return checker.check(value, document, path)
 
 
 class Tolerance:
     """Changes the values of a document.
 
-    :param document: whose values are changed in place.
-    :param problems: is notified of each change.
+    :param document: whose values are changed in place. Each change is noted there.
     """
 
-    def __init__(self, document: Document, problems: Problems) -> None:
+    def __init__(self, document: Document) -> None:
         self._document = document
-        self._problems = problems
 
     def section(self, section: type, data: dict[str, Any], path: Sequence[Any]) -> None:
         """Change the values of one section.
@@ -362,7 +351,7 @@ class Tolerance:
 
     def drop(self, path: Sequence[Any], message: str, severity: Severity) -> None:
         """Take the entry of a list away that a path leads to, or leads through at last."""
-        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
+        self._document.note(path, message, severity)
         last = max(index for index, part in enumerate(path) if isinstance(part, int))
         entries: Any = self._document.data
         for part in path[:last]:
@@ -378,7 +367,7 @@ class Tolerance:
         data = self._document.data
         for name in [name for name in names if name in data and data[name] is None]:
             message = "there is nothing below it (null); remove it, a daemon takes it as not given"
-            self._problems.add(self._document.path, self._document.line_of([name]), [name], message, _REFUSED)
+            self._document.note([name], message, _REFUSED)
             del data[name]
 
     def _surplus(self, section: type, data: dict[str, Any], path: Sequence[Any]) -> None:
@@ -390,8 +379,7 @@ class Tolerance:
             self._not_given(data, [*path, name], f"{given[0]} is there, too; remove one")
 
     def _not_given(self, data: dict[str, Any], path: list[Any], message: str) -> None:
-        text = f"{message}, a daemon takes this one as not given"
-        self._problems.add(self._document.path, self._document.line_of(path), path, text, _REFUSED)
+        self._document.note(path, f"{message}, a daemon takes this one as not given", _REFUSED)
         del data[path[-1]]
 
     def _key(self, item: keys.Key, data: dict[str, Any], path: Sequence[Any]) -> None:
@@ -434,7 +422,7 @@ class Tolerance:
         expected = describe(value_schema(kind)) or "something else"
         hint = "put it in quotes" if isinstance(kind, keys.Text) and value not in (None, "") else "correct it"
         message = f"expected {expected}, got {show(value, path)}; {hint}, a daemon takes it as {meaning}"
-        self._problems.add(self._document.path, self._document.line_of(path), path, message, reading.severity)
+        self._document.note(path, message, reading.severity)
         if reading.value is NOT_GIVEN:
             del place[name]
         else:

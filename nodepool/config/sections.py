@@ -13,7 +13,7 @@ import voluptuous as v
 
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config, DiskImage, Label, TenantLimits, TopLevel, check_tracing
-from nodepool.config.problems import Problems, Severity, did_you_mean, show
+from nodepool.config.problems import Severity, did_you_mean, show
 from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
 from nodepool.driver.framework.key_schema import fields_of, section_schema
@@ -38,17 +38,17 @@ TOP: Final = Checker(
 )
 
 
-def read_sections(document: Document, config: Config, problems: Problems) -> None:
+def read_sections(document: Document, config: Config) -> None:
     """Check the whole top level, and put what is fine into ``config``."""
     data: dict[str, Any] = document.data
-    tolerance = Tolerance(document, problems)
+    tolerance = Tolerance(document)
     tolerance.empty_keys(_MAY_BE_EMPTY)
-    fine = check_or_change(TOP, data, document, [], problems, lambda: tolerance.section(TopLevel, data, []))
+    fine = check_or_change(TOP, data, document, [], lambda: tolerance.section(TopLevel, data, []))
     if fine:
         config.read_keys(data, TopLevel)
-        _web_logins(document, config, problems)
-        check_tracing(config, document, problems)
-    again = report_repeated(document, "labels", "name", "label", problems)
+        _web_logins(document, config)
+        check_tracing(config, document)
+    again = report_repeated(document, "labels", "name", "label")
     for index, section in entries(data, "labels", "name"):
         name = section["name"]
         if index in again:
@@ -56,33 +56,29 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
         config.labels[name] = Label(name)
         if fine:
             config.labels[name].read_keys(section)
-    _tenants(document, config, problems)
+    _tenants(document, config)
 
 
-def _web_logins(document: Document, config: Config, problems: Problems) -> None:
+def _web_logins(document: Document, config: Config) -> None:
     """Whose tokens are accepted. What would leave the pages more open than it was meant is an error."""
     auth = (document.data.get("webapp") or {}).get("auth") or {}
     config.webapp_authenticators = [Authenticator(section) for section in auth.get("authenticators") or ()]
     config.webapp_operators = [OperatorRule(section) for section in auth.get("operators") or ()]
     if config.webapp_require_login and not config.webapp_authenticators:
-        path = ["webapp", "auth", "require-login"]
-        problems.add(document.path, document.line_of(path), path, "it needs webapp.auth.authenticators")
+        document.note(["webapp", "auth", "require-login"], "it needs webapp.auth.authenticators")
     for index, text in enumerate(config.webapp_trusted_proxies):
         if not is_network(text):
-            place: list[Hashable] = ["webapp", "trusted-proxies", index]
             message = f"expected an address or a network such as 192.0.2.0/24, got {text!r}"
-            problems.add(document.path, document.line_of(place), place, message)
+            document.note(["webapp", "trusted-proxies", index], message)
     if config.webapp_tls_key and not config.webapp_tls_cert:
-        path = ["webapp", "tls", "key"]
-        problems.add(document.path, document.line_of(path), path, "it needs webapp.tls.cert")
-    check_web_addresses(config, document, problems)
+        document.note(["webapp", "tls", "key"], "it needs webapp.tls.cert")
+    check_web_addresses(config, document)
 
 
-def _tenants(document: Document, config: Config, problems: Problems) -> None:
-    again = report_repeated(document, "tenant-resource-limits", "tenant-name", "tenant", problems)
+def _tenants(document: Document, config: Config) -> None:
+    again = report_repeated(document, "tenant-resource-limits", "tenant-name", "tenant")
     for index, section in entries(document.data, "tenant-resource-limits", "tenant-name"):
         name = section["tenant-name"]
-        path = ["tenant-resource-limits", index]
         if index in again:
             continue
         limits: dict[str, float] = {}
@@ -91,8 +87,7 @@ def _tenants(document: Document, config: Config, problems: Problems) -> None:
                 continue
             if resource not in QUOTA_NAMES and (hint := did_you_mean(resource, QUOTA_NAMES)):
                 message = f"taken for the name of a resource of a driver{hint}"
-                where = [*path, resource]
-                problems.add(document.path, document.line_of(where), where, message, Severity.WARNING)
+                document.note(["tenant-resource-limits", index, resource], message, Severity.WARNING)
             if isinstance(value, int):
                 limits[QUOTA_NAMES.get(resource, resource)] = value
         config.tenant_resource_limits[name] = limits
@@ -132,14 +127,12 @@ def repeated_text(document: Document, path: Sequence[Hashable], kind: str, name:
 
 
 def report_repeated(
-    document: Document, key: str, name_key: str, kind: str, problems: Problems, severity: Severity = Severity.WARNING
+    document: Document, key: str, name_key: str, kind: str, severity: Severity = Severity.WARNING
 ) -> set[int]:
     """Report the entries of a list at the top level whose names stand in it again; returns their positions."""
     found: set[int] = set()
     for index, name, last in repeated(document.data, key, name_key):
-        path = [key, index, name_key]
-        text = repeated_text(document, [key], kind, name, last)
-        problems.add(document.path, document.line_of(path), path, text, severity)
+        document.note([key, index, name_key], repeated_text(document, [key], kind, name, last), severity)
         found.add(index)
     return found
 
@@ -159,24 +152,24 @@ class SecureDiskImage(ConfigValue):
 SECURE: Final = Checker(v.Schema([v.Schema(fields_of(keys_of(SecureDiskImage)), extra=v.ALLOW_EXTRA)]))
 
 
-def read_diskimages(document: Document, config: Config, problems: Problems) -> None:
+def read_diskimages(document: Document, config: Config) -> None:
     """Check ``diskimages`` and put the images into ``config``, each with what it inherits."""
     if "diskimages" not in document.data:
         return
     images = document.data["diskimages"]
     path = ["diskimages"]
-    tolerance = Tolerance(document, problems)
-    fine = check_or_change(IMAGES, images, document, path, problems, lambda: tolerance.entries(DiskImage, images, path))
-    again = report_repeated(document, "diskimages", "name", "diskimage", problems, Severity.TOLERATED)
+    tolerance = Tolerance(document)
+    fine = check_or_change(IMAGES, images, document, path, lambda: tolerance.entries(DiskImage, images, path))
+    again = report_repeated(document, "diskimages", "name", "diskimage", Severity.TOLERATED)
     sections: dict[str, tuple[int, dict[str, Any]]] = {}
     for index, section in entries(document.data, "diskimages", "name"):
         name = section["name"]
         if index in again:
             continue
         sections[name] = (index, section)
-        _warn_release(document, index, section, problems)
+        _warn_release(document, index, section)
     for name in sections:
-        lineage = _lineage(name, sections, document, problems)
+        lineage = _lineage(name, sections, document)
         image = DiskImage(name)
         if fine:
             for ancestor in lineage:
@@ -186,9 +179,7 @@ def read_diskimages(document: Document, config: Config, problems: Problems) -> N
         config.diskimages[name] = image
 
 
-def _lineage(
-    name: str, sections: dict[str, tuple[int, dict[str, Any]]], document: Document, problems: Problems
-) -> list[str]:
+def _lineage(name: str, sections: dict[str, tuple[int, dict[str, Any]]], document: Document) -> list[str]:
     """An image and its ancestors, the farthest first. Each broken link is reported where it stands."""
     chain = [name]
     while True:
@@ -197,15 +188,13 @@ def _lineage(
         if not isinstance(parent, str) or not parent:
             return chain[::-1]
         path = ["diskimages", index, "parent"]
-        line = document.line_of(path)
         if parent not in sections:
-            message = f"there is no diskimage {parent!r}{did_you_mean(parent, sections)}"
-            problems.add(document.path, line, path, message)
+            document.note(path, f"there is no diskimage {parent!r}{did_you_mean(parent, sections)}")
             return chain[::-1]
         if parent in chain:
             circle = " -> ".join([chain[-1], *chain[chain.index(parent) :]])
             if parent == name:
-                problems.add(document.path, line, path, f"an image cannot be its own ancestor: {circle}")
+                document.note(path, f"an image cannot be its own ancestor: {circle}")
             return chain[::-1]
         chain.append(parent)
 
@@ -222,31 +211,27 @@ def _apply(image: DiskImage, section: dict[str, Any]) -> None:
             setattr(image, item.attribute, value if item.convert is None else item.convert(value))
 
 
-def _warn_release(document: Document, index: int, section: dict[str, Any], problems: Problems) -> None:
+def _warn_release(document: Document, index: int, section: dict[str, Any]) -> None:
     release = section.get("release")
     if isinstance(release, float):
-        path = ["diskimages", index, "release"]
         message = f"is read as the number {show(release)}; put it in quotes to keep it as it is written"
-        problems.add(document.path, document.line_of(path), path, message, Severity.WARNING)
+        document.note(["diskimages", index, "release"], message, Severity.WARNING)
 
 
-def merge_secure(secure: Document, config: Config, problems: Problems) -> None:
+def merge_secure(secure: Document, config: Config) -> None:
     """Put ``env-vars`` of the secure file into the images (G-15)."""
     if "diskimages" not in secure.data:
         return
     # The file is secret: its values are not shown. SECURE knows no unknown keys.
     images, path = secure.data["diskimages"], ["diskimages"]
-    tolerance = Tolerance(secure, problems)
-    if not check_or_change(
-        SECURE, images, secure, path, problems, lambda: tolerance.entries(SecureDiskImage, images, path)
-    ):
+    tolerance = Tolerance(secure)
+    if not check_or_change(SECURE, images, secure, path, lambda: tolerance.entries(SecureDiskImage, images, path)):
         return
     for index, section in entries(secure.data, "diskimages", "name"):
         image = config.diskimages.get(section["name"])
         if image is None:
-            where = ["diskimages", index, "name"]
             message = f"there is no diskimage {section['name']!r}{did_you_mean(section['name'], config.diskimages)}"
-            problems.add(secure.path, secure.line_of(where), where, message)
+            secure.note(["diskimages", index, "name"], message)
             continue
         image.env_vars = {**image.env_vars, **section.get("env-vars", {})}
 

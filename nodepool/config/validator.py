@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
@@ -34,7 +33,8 @@ def validate(path: str, secure_path: str | None = None) -> list[Problem]:
         WARNING are no errors: something is legal but odd, or could not be checked.
     :raises ConfigError: a file cannot be read, is not YAML, or no mapping, so that nothing more can be said.
     """
-    return _check(path, secure_path, lambda main, config, problems: None)
+    main, _ = _read(path, secure_path)
+    return main.problems.all()
 
 
 def validate_here(path: str, secure_path: str | None = None) -> list[Problem]:
@@ -44,31 +44,26 @@ def validate_here(path: str, secure_path: str | None = None) -> list[Problem]:
     or this machine would have to add, if no secure file is given. A file that cannot be read is a problem like others,
     and each has its column.
     """
-
-    def more(main: Document, config: Config, problems: Problems) -> None:
-        if secure_path is None:
-            problems.elsewhere()
-        _check_machine(main, config, problems)
-
     try:
-        found = _check(path, secure_path, more)
+        main, config = _read(path, secure_path)
     except ConfigError as error:
         files = [name for name in (path, secure_path) if name is not None]
         return [_problem_of(line, files) for line in str(error).splitlines()]
+    if secure_path is None:
+        main.problems.change(Severity.INCOMPLETE, Severity.WARNING)
+    _check_machine(main, config)
+    found = main.problems.all()
     positions = {name: Positions(name) for name in {problem.file for problem in found}}
     return [dataclasses.replace(problem, column=positions[problem.file].column(problem)) for problem in found]
 
 
-def _check(path: str, secure_path: str | None, more: Callable[[Document, Config, Problems], None]) -> list[Problem]:
-    problems = Problems()
-    main, secure = read_documents(path, secure_path, problems)
-    config = assemble(main, secure, problems, secure_given=secure_path is not None)
-    more(main, config, problems)
-    return problems.all()
+def _read(path: str, secure_path: str | None) -> tuple[Document, Config]:
+    main, secure = read_documents(path, secure_path, Problems())
+    return main, assemble(main, secure, secure_given=secure_path is not None)
 
 
-def _check_machine(main: Document, config: Config, problems: Problems) -> None:
-    add_tls_problems(config, problems, Severity.WARNING)
+def _check_machine(main: Document, config: Config) -> None:
+    add_tls_problems(config, main.problems, Severity.WARNING)
     for index, section in entries(main.data, "providers", "name"):
         provider = config.providers.get(section["name"])
         if provider is None:
@@ -78,8 +73,7 @@ def _check_machine(main: Document, config: Config, problems: Problems) -> None:
         except DriverError as error:
             found = [("driver", str(error))]
         for key, text in found:
-            path = ["providers", index, key]
-            problems.add(main.path, main.line_of(path), path, text, Severity.WARNING)
+            main.note(["providers", index, key], text, Severity.WARNING)
 
 
 def _problem_of(line: str, files: list[str]) -> Problem:

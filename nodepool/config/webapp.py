@@ -7,12 +7,11 @@ First the settings, then the check of addresses and names in them.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from nodepool.config.marks import PLACEHOLDER
-from nodepool.config.problems import Problems, Severity
+from nodepool.config.problems import Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -47,17 +46,6 @@ def _has_its_keys(data: dict[str, Any]) -> dict[str, Any]:
             # The text is in the documentation: everybody could sign with it.
             raise v.Invalid("its environment variable is not set", path=[name])
     return data
-
-
-def is_network(text: str) -> bool:
-    """Is it an IP address, or a network of them?"""
-    import ipaddress
-
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 class Authenticator(ConfigValue):
@@ -173,10 +161,7 @@ class WebappSettings(ConfigValue):
         name="webapp.auth.authenticators",
     )
     webapp_operators: list[OperatorRule] = key(
-        Sections(OperatorRule),
-        None,
-        "Who may change something; everybody else may look.",
-        name="webapp.auth.operators",
+        Sections(OperatorRule), None, "Who may change something; everybody else may look.", name="webapp.auth.operators"
     )
     webapp_allowed_hosts: list[str] = key(
         ListOf(FILLED_TEXT),
@@ -204,58 +189,31 @@ class WebappSettings(ConfigValue):
     )
 
 
-# Are addresses and names in ``webapp`` of any use? A daemon serves pages without them, so it only warns.
-
-#: Browsers leave these ports out of an origin.
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Do names and addresses in ``webapp`` protect anything? A daemon serves pages without them, so it only warns.
 
 
-def check_web_addresses(settings: WebappSettings, document: Document, problems: Problems) -> None:
-    """Tell what cannot work in ``webapp.zuul-url``, ``origins``, ``allowed-hosts`` and ``auth.authenticators``."""
-
-    def tell(path: Sequence[Hashable], text: str | None) -> None:
-        if text is not None:
-            problems.add(document.path, document.line_of(path), path, text, Severity.TOLERATED)
-
-    if settings.webapp_zuul_url is not None:
-        tell(["webapp", "zuul-url"], wrong_address(settings.webapp_zuul_url))
-    for index, origin in enumerate(settings.webapp_origins):
-        tell(["webapp", "origins", index], wrong_origin(origin))
+def check_web_addresses(settings: WebappSettings, document: Document) -> None:
+    """Note what cannot work in ``webapp.allowed-hosts`` and ``webapp.auth.authenticators``."""
     for index, host in enumerate(settings.webapp_allowed_hosts):
-        tell(["webapp", "allowed-hosts", index], wrong_host(host))
+        if (wrong := wrong_host(host)) is not None:
+            document.note(["webapp", "allowed-hosts", index], wrong, Severity.TOLERATED)
     for index, one in enumerate(settings.webapp_authenticators):
-        if one.driver == OPENID_CONNECT:
-            name, asked = ("issuer_id", one.issuer_id) if one.keys_url is None else ("keys_url", one.keys_url)
-            tell(["webapp", "auth", "authenticators", index, name], wrong_provider_address(asked))
-    for index, name in repeated_names(settings.webapp_authenticators):
-        path = ["webapp", "auth", "authenticators", index, "name"]
-        tell(path, f"another authenticator has the name {name!r} already: messages must tell which one is meant")
-
-
-def wrong_address(given: str) -> str | None:
-    """Why links cannot begin with a text; None = they can."""
-    parts = _split(given)
-    if parts is None or parts.query or parts.fragment:
-        return f"{given!r} is no address of web pages, such as https://zuul.example.org or https://ci.example.org/zuul"
-    return None
-
-
-def wrong_origin(given: str) -> str | None:
-    """Why no browser sends a text as ``Origin``; None = one may."""
-    parts = _split(given)
-    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
-        return f"{given!r} is no origin, such as https://nodepool.example.org or http://10.0.0.1:8080, without a path"
-    if parts.port == _DEFAULT_PORTS[parts.scheme]:
-        return f"browsers leave port {parts.port} out of an origin with {parts.scheme}: remove it from {given!r}"
-    return None
+        name, asked = ("issuer_id", one.issuer_id) if one.keys_url is None else ("keys_url", one.keys_url)
+        if one.driver == OPENID_CONNECT and (wrong := wrong_provider_address(asked)) is not None:
+            document.note(["webapp", "auth", "authenticators", index, name], wrong, Severity.TOLERATED)
 
 
 def wrong_provider_address(given: str) -> str | None:
     """Why no OpenID Connect provider is asked at an address; None = it may be: nobody on the way can change answers."""
-    parts = _split(given)
-    if parts is None or (parts.scheme != "https" and not _is_this_host(str(parts.hostname))):
-        return f"{given!r} is no address of a provider: it must begin with https://, or with http:// on this host"
-    return None
+    try:
+        parts = urlsplit(given)
+        usable = given.isprintable() and " " not in given and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # A port that is no number, or a bracket without the other one.
+        usable = False
+    if usable and (parts.scheme == "https" or (parts.scheme == "http" and _is_this_host(str(parts.hostname)))):
+        return None
+    return f"{given!r} is no address of a provider: it must begin with https://, or with http:// on this host"
 
 
 def _is_this_host(name: str) -> bool:
@@ -282,20 +240,10 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-def repeated_names(authenticators: Sequence[Authenticator]) -> list[tuple[int, str]]:
-    """Position and name of those whose name an earlier one has."""
-    names = [one.name for one in authenticators]
-    return [(index, name) for index, name in enumerate(names) if name in names[:index]]
-
-
-def _split(given: str) -> SplitResult | None:
-    """Parts of an address of HTTP; None = it is none."""
-    if not given.isprintable() or " " in given:
-        return None
+def is_network(text: str) -> bool:
+    """Is it an IP address, or a network of them?"""
     try:
-        parts = urlsplit(given)
-        usable = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+        ipaddress.ip_network(text, strict=False)
     except ValueError:
-        # A port that is no number, or a bracket without the other one.
-        return None
-    return parts if usable else None
+        return False
+    return True

@@ -7,7 +7,7 @@ First the settings, then the check of the files that ``zookeeper-tls`` names, th
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.config.marks import Document
@@ -96,141 +96,111 @@ def _no_host_name(host: str) -> str | None:
     return None
 
 
-class ZooKeeperReader:
-    """Puts the ZooKeeper part of one or two files into a `ZooKeeperSettings`; notes everything that is wrong."""
+def read_zookeeper(settings: ZooKeeperSettings, main: Document, secure: Document | None, *, secure_given: bool) -> None:
+    """Take the keys that are there. What is needed to connect and is in neither file is noted, too.
 
-    def __init__(self, settings: ZooKeeperSettings, problems: Problems) -> None:
-        self._settings = settings
-        self._problems = problems
-        self._document = Document("")
-        self._seen: set[str] = set()
-
-    def read(self, main: Document, secure: Document | None) -> None:
-        """Take the keys that are there.
-
-        :param secure: its servers and TLS files replace those of the main file, which may be a placeholder.
-        """
-        replaced = {}
-        if secure is not None and isinstance(secure.data, dict):
-            replaced = {name: value for name, value in secure.data.items() if value is not None}
-        self._read(main, replaced)
-        if isinstance(main.data, dict) and "zookeeper-timeout" in main.data:
-            self._timeout(main.data["zookeeper-timeout"])
-        if secure is not None:
-            self._read(secure, {})
-
-    def _read(self, document: Document, replaced: Container[str]) -> None:
-        self._document = document
-        data = document.data
-        if not isinstance(data, dict):
-            return
-        for name, read in (("zookeeper-servers", self._servers), ("zookeeper-tls", self._tls)):
-            if name not in data or name in replaced:
+    :param secure: its servers and TLS files replace those of the main file, which may be a placeholder.
+    :param secure_given: was a secure file named? An empty one is no document.
+    """
+    replaced = [] if secure is None else [name for name, value in secure.data.items() if value is not None]
+    if "zookeeper-timeout" in main.data:
+        _read_timeout(settings, main, main.data["zookeeper-timeout"])
+    seen = set()
+    for document, left_out in ((main, replaced), (secure, ())):
+        for name, read in (("zookeeper-servers", _read_servers), ("zookeeper-tls", _read_tls)):
+            if document is None or name not in document.data or name in left_out:
                 continue
-            if data[name] is None:
+            if document.data[name] is None:
                 text = "there is nothing below it (null); remove it, a daemon takes it as not given"
-                self._problem([name], text, Severity.TOLERATED)
+                document.note([name], text, Severity.TOLERATED)
                 continue
-            self._seen.add(name)
-            read(data[name])
+            seen.add(name)
+            read(settings, document, document.data[name])
+    needed = {"zookeeper-servers": "a list of servers", "zookeeper-tls": "a mapping with cert, key and ca"}
+    hint = "" if secure_given else "; if the secure file has it, name that file with -s"
+    for name in [name for name in needed if name not in seen]:
+        message = f"required, but missing: {needed[name]}; Nodepool talks to ZooKeeper over TLS only{hint}"
+        # Of the file as a whole: it has no line.
+        main.problems.add(main.path, None, [name], message, Severity.INCOMPLETE)
 
-    def require(self, document: Document, *, secure_given: bool) -> None:
-        """Note what is needed to connect and was in neither file.
 
-        :param secure_given: was there a secure file?
-        """
-        needed = {"zookeeper-servers": "a list of servers", "zookeeper-tls": "a mapping with cert, key and ca"}
-        hint = "" if secure_given else "; if the secure file has it, name that file with -s"
-        for name, what in needed.items():
-            if name not in self._seen:
-                message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only{hint}"
-                self._problems.add(document.path, None, [name], message, Severity.INCOMPLETE)
+def _read_servers(settings: ZooKeeperSettings, document: Document, value: Any) -> None:
+    path = ["zookeeper-servers"]
+    if not isinstance(value, list) or not value:
+        got = "an empty list" if value == [] else show(value)
+        document.note(path, f"expected a list of servers, each with host and port, got {got}")
+        return
+    servers = [_server(document, [*path, index], entry) for index, entry in enumerate(value)]
+    settings.zookeeper_servers = [server for server in servers if server is not None]
+    # The connection has one chroot for all servers.
+    first = ""
+    for index, server in enumerate(servers):
+        chroot = "" if server is None else (server.chroot or "").strip("/")
+        first = first or chroot
+        if chroot and chroot != first:
+            message = f"expected '/{first}', as the servers before it have: all have the same chroot, got '/{chroot}'"
+            document.note([*path, index, "chroot"], message)
 
-    def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
-        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
 
-    def _servers(self, value: Any) -> None:
-        path = ["zookeeper-servers"]
-        if not isinstance(value, list) or not value:
-            got = "an empty list" if value == [] else show(value)
-            self._problem(path, f"expected a list of servers, each with host and port, got {got}")
-            return
-        servers = [self._server([*path, index], entry) for index, entry in enumerate(value)]
-        self._settings.zookeeper_servers = [server for server in servers if server is not None]
-        self._one_chroot(path, servers)
+def _server(document: Document, path: list[Any], entry: Any) -> ZooKeeperServer | None:
+    """None: it cannot be used."""
+    if not isinstance(entry, dict):
+        document.note(path, f"expected a mapping with host, port and chroot, got {show(entry)}")
+        return None
+    _note_unknown_keys(document, path, entry, SERVER_KEYS)
+    host, port, chroot = entry.get("host"), entry.get("port", DEFAULT_PORT), entry.get("chroot")
+    wrong: dict[str, str] = {}
+    if not isinstance(host, str) or not host.strip():
+        wrong["host"] = "host is required: the name or address of a server, a text"
+    elif (why := _no_host_name(host)) is not None:
+        wrong["host"] = f"expected the name or address of a server, got {show(host)}: {why}"
+    if isinstance(port, str) and port.isdecimal():
+        message = f"expected a port, 1 to {MAX_PORT}, got {show(port)}; it is read without the quotes"
+        document.note([*path, "port"], message, Severity.TOLERATED)
+        port = int(port)
+    if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= MAX_PORT:
+        wrong["port"] = f"expected a port, 1 to {MAX_PORT}, got {show(port)}"
+    if chroot is not None and (not isinstance(chroot, str) or (chroot and not chroot.startswith("/"))):
+        wrong["chroot"] = f"expected a path that begins with '/', got {show(chroot)}"
+    for name, text in wrong.items():
+        document.note([*path, name] if name in entry else path, text)
+    return None if wrong else ZooKeeperServer(str(host), port, chroot or None)
 
-    def _one_chroot(self, path: list[Any], servers: Sequence[ZooKeeperServer | None]) -> None:
-        """The connection has one chroot for all servers."""
-        first = ""
-        for index, server in enumerate(servers):
-            chroot = "" if server is None else (server.chroot or "").strip("/")
-            first = first or chroot
-            if chroot and chroot != first:
-                message = (
-                    f"expected '/{first}', as the servers before it have: all have the same chroot, got '/{chroot}'"
-                )
-                self._problem([*path, index, "chroot"], message)
 
-    def _server(self, path: list[Any], entry: Any) -> ZooKeeperServer | None:
-        if not isinstance(entry, dict):
-            self._problem(path, f"expected a mapping with host, port and chroot, got {show(entry)}")
-            return None
-        self._unknown_keys(path, entry, SERVER_KEYS)
-        host, port, chroot = entry.get("host"), entry.get("port", DEFAULT_PORT), entry.get("chroot")
-        fine = True
-        if not isinstance(host, str) or not host.strip():
-            where = [*path, "host"] if "host" in entry else path
-            self._problem(where, "host is required: the name or address of a server, a text")
-            fine = False
-        elif (wrong := _no_host_name(host)) is not None:
-            self._problem([*path, "host"], f"expected the name or address of a server, got {show(host)}: {wrong}")
-            fine = False
-        if isinstance(port, str) and port.isdecimal():
-            message = f"expected a port, 1 to {MAX_PORT}, got {show(port)}; it is read without the quotes"
-            self._problem([*path, "port"], message, Severity.TOLERATED)
-            port = int(port)
-        if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= MAX_PORT:
-            self._problem([*path, "port"], f"expected a port, 1 to {MAX_PORT}, got {show(port)}")
-            fine = False
-        if chroot is not None and (not isinstance(chroot, str) or (chroot and not chroot.startswith("/"))):
-            self._problem([*path, "chroot"], f"expected a path that begins with '/', got {show(chroot)}")
-            fine = False
-        return ZooKeeperServer(host, port, chroot or None) if fine and isinstance(host, str) else None
+def _read_tls(settings: ZooKeeperSettings, document: Document, value: Any) -> None:
+    path = ["zookeeper-tls"]
+    if not isinstance(value, dict):
+        document.note(path, f"expected a mapping with cert, key and ca, got {show(value)}")
+        return
+    _note_unknown_keys(document, path, value, TLS_KEYS)
+    for name in TLS_KEYS:
+        if name not in value:
+            document.note(path, f"{name} is missing; cert, key and ca are all needed, each the path of a PEM file")
+        elif not isinstance(value[name], str) or not value[name]:
+            document.note([*path, name], f"expected the path of a PEM file, got {show(value[name])}")
+    texts = [value[name] if isinstance(value.get(name), str) else None for name in TLS_KEYS]
+    settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
+    settings.tls_places = {name: (document.path, document.line_of([*path, name])) for name in TLS_KEYS}
 
-    def _tls(self, value: Any) -> None:
-        path = ["zookeeper-tls"]
-        if not isinstance(value, dict):
-            self._problem(path, f"expected a mapping with cert, key and ca, got {show(value)}")
-            return
-        self._unknown_keys(path, value, TLS_KEYS)
-        for name in TLS_KEYS:
-            if name not in value:
-                self._problem(path, f"{name} is missing; cert, key and ca are all needed, each the path of a PEM file")
-            elif not isinstance(value[name], str) or not value[name]:
-                self._problem([*path, name], f"expected the path of a PEM file, got {show(value[name])}")
-        texts = [value[name] if isinstance(value.get(name), str) else None for name in TLS_KEYS]
-        settings = self._settings
-        settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
-        document = self._document
-        settings.tls_places = {name: (document.path, document.line_of([*path, name])) for name in TLS_KEYS}
 
-    def _timeout(self, value: Any) -> None:
-        if isinstance(value, str) and value.replace(".", "", 1).isdecimal():
-            message = f"expected a number of seconds above 0, got {show(value)}; it is read without the quotes"
-            self._problem(["zookeeper-timeout"], message, Severity.TOLERATED)
-            value = float(value)
-        good = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not good or not math.isfinite(value) or value <= 0:
-            self._problem(["zookeeper-timeout"], f"expected a number of seconds above 0, got {show(value)}")
-            return
-        self._settings.zookeeper_timeout = float(value)
+def _read_timeout(settings: ZooKeeperSettings, document: Document, value: Any) -> None:
+    path = ["zookeeper-timeout"]
+    if isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+        message = f"expected a number of seconds above 0, got {show(value)}; it is read without the quotes"
+        document.note(path, message, Severity.TOLERATED)
+        value = float(value)
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value <= 0:
+        document.note(path, f"expected a number of seconds above 0, got {show(value)}")
+        return
+    settings.zookeeper_timeout = float(value)
 
-    def _unknown_keys(self, path: list[Any], value: dict[Any, Any], known: Sequence[str]) -> None:
-        for name in value:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                message = f"unknown key{hint} (allowed: {listing(known)})"
-                self._problem([*path, name], message, Severity.UNKNOWN_KEY)
+
+def _note_unknown_keys(document: Document, path: list[Any], value: dict[Any, Any], known: Sequence[str]) -> None:
+    for name in value:
+        if name not in known:
+            message = f"unknown key{did_you_mean(name, known)} (allowed: {listing(known)})"
+            document.note([*path, name], message, Severity.UNKNOWN_KEY)
 
 
 # The files that ``zookeeper-tls`` names: what is wrong with them, and where the configuration names them.

@@ -78,7 +78,6 @@ def node_table(
             *("Age", "age"),
             of=lambda node: None if node.state_time is None else clock(now - node.state_time),
             places=Place.TABLE,
-            moves=True,
         ),
         Column("Locked", "locked", of=lambda node: "locked" if node.id in facts.locked else "unlocked", priority=5),
     ]
@@ -112,7 +111,7 @@ def node_table(
         Column("State", "status", of=node_status, places=PEOPLE, style=table.state),
         Column("Created", "created_time", places=ONLY_JSON),
         Column("State since", "state_time", places=ONLY_JSON),
-        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE, moves=True),
+        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE),
         Column(
             "Tenant", "tenant", of=lambda node: node.tenant_name or origin("tenant")(node), places=PEOPLE, priority=2
         ),
@@ -153,11 +152,11 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
         Column("Host", "host"),
         Column("Pool", "pool"),
         Column("State", "state", style=table.state),
-        Column("Since", "since", table.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1),
         Column("Slots", "slots", priority=4),
         Column("Nodes", "nodes", priority=3),
         Column("Error", "error", least=60),
-        Column("Next try", "next", table.until(now), priority=2, moves=True),
+        Column("Next try", "next", table.until(now), priority=2),
     )
     rows = [
         [

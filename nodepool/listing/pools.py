@@ -46,13 +46,13 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
         Column("Pool", "pool"),
         Column("Driver", "driver", priority=5),
         Column("State", "state", style=_style),
-        Column("Since", "since", table.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1),
         Column("Most used", "limiting", priority=2),
         Column("Waiting", "waiting", priority=3),
         Column("Launching", "launching", priority=6),
         Column("Failed (15 min)", "failed_15m", priority=4),
         Column("Error", "error", least=60),
-        Column("Next try", "next", table.until(now), priority=2, moves=True),
+        Column("Next try", "next", table.until(now), priority=2),
         Column("Launchers", "launchers", priority=7),
         Column("Code", "code", priority=8),
     )
@@ -99,7 +99,7 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
         Column("Others", "others", amount),
         Column("Free", "free", amount),
         Column("Used %", "percent"),
-        Column("Asked", "asked_at", table.since(now), moves=True),
+        Column("Asked", "asked_at", table.since(now)),
     )
     found: dict[tuple[str, str, str], LimitStatus] = {}
     for pool in pools:
@@ -219,7 +219,7 @@ def label_overview(seen: Observed) -> Table:
         Column("Nodes", "nodes", of=nodes.__getitem__),
         Column("Ready", "ready", of=ready.__getitem__),
         Column("Waiting", "waiting", of=waiting.__getitem__),
-        Column("Oldest", "oldest", table.since(seen.now), of=oldest.get, priority=1, moves=True),
+        Column("Oldest", "oldest", table.since(seen.now), of=oldest.get, priority=1),
         Column("Error", "error", of=lambda label: "; ".join(broken.get(label, ())) or None, priority=1),
     )
     return table_of(columns, sorted({*pools, *waiting, *broken}))

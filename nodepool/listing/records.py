@@ -66,7 +66,7 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
         Column("PID", "pid", priority=5),
         Column("Version", "version"),
         Column("State", "state", style=table.state),
-        Column("Since", "since", table.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1),
         Column("Configuration", "config"),
         Column("Pools", "pools", priority=3),
         Column("Last reload", "reload", _reload(now), priority=2),
@@ -114,7 +114,7 @@ def maintenance_table(records: Iterable[Maintenance], now: float) -> Table:
         Column("State", "state", style=table.state, of="mode.done"),
         Column("Reason", "reason", priority=1, of=lambda record: record.reason or None),
         Column("By", "by", priority=2, of=lambda record: record.by or None),
-        Column("Since", "since", table.since(now), priority=3, moves=True, of=lambda record: record.since or None),
+        Column("Since", "since", table.since(now), priority=3, of=lambda record: record.since or None),
         Column("Until", "until", lambda at: table.moment(at, now)),
     )
     holding = (record for record in records if not record.is_over(now))

@@ -62,7 +62,7 @@ def request_table(
         # From here on not in released Nodepool.
         Column("Created", "created_time", places=ONLY_JSON),
         Column("State since", "state_time", places=ONLY_JSON),
-        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE, moves=True),
+        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE),
         Column("Tenant", "tenant", of=origin("tenant"), places=PEOPLE, priority=3),
         Column("Project", "project", of=origin("project"), places=PEOPLE, priority=4),
         Column("Pipeline", "pipeline", of=origin("pipeline"), places=PEOPLE, priority=4),

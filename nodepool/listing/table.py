@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`.
+"""A listing as an ASCII table, JSON, CSV or names (reference/commands 2). Terminals: `listing.terminal`.
 
 First tables, then reports of several of them, then how single values are written: colours, moments, numbers, texts.
 """
@@ -18,11 +18,11 @@ from typing import Any, Final
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import short
 
-FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
+FORMATS: Final = ("table", "wide", "json", "csv", "name")
 
 
 class Place(enum.Flag):
-    """Where a column is shown. JSON and YAML have all columns."""
+    """Where a column is shown. JSON has all columns."""
 
     #: Tables that do not go to a terminal, and CSV: what scripts read.
     TABLE = enum.auto()
@@ -58,7 +58,6 @@ class Column:
     :param priority: on a terminal without room for all columns the one with the highest goes first; 0 = it stays.
     :param least: columns go before this one is cut to fewer characters.
     :param style: name of the library ``rich`` for the colour of a value on a terminal, e.g. ``red``; empty = none.
-    :param moves: its values change by themselves, as ages do: no change of the row.
     :param of: gets the value of a record, or is the name of its attribute; empty = the key is that. For `table_of`.
     """
 
@@ -69,7 +68,6 @@ class Column:
     priority: int = 0
     least: int = 16
     style: Callable[[Any], str] = lambda value: ""
-    moves: bool = False
     of: Callable[[Any], Any] | str = ""
 
 
@@ -112,8 +110,6 @@ def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
     """
     if form == "json":
         return _as_json(table)
-    if form == "yaml":
-        return _as_yaml(table)
     if form == "name":
         return "\n".join(cell(table.columns[0], row[0]) for row in table.rows)
     table = shown(table, Place.WIDE if form == "wide" else Place.TABLE)
@@ -223,30 +219,10 @@ def cell(column: Column, value: Any) -> str:
 
 
 def _as_json(table: Table) -> str:
-    lines = json_lines(table)
-    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
-
-
-def json_lines(table: Table) -> list[str]:
-    """Each row as a JSON object in one line: readable, and json's fast encoder is only used without an indent."""
-    return [json.dumps(record) for record in _records(table)]
-
-
-def _records(table: Table) -> list[dict[str, Any]]:
+    """Each row is an object in one line: readable, and json's fast encoder is only used without an indent."""
     keys = [column.key for column in table.columns]
-    return [dict(zip(keys, row, strict=True)) for row in table.rows]
-
-
-def _as_yaml(table: Table) -> str:
-    import yaml
-
-    records, text = _records(table), ""
-    try:
-        text = yaml.dump(records, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
-    except UnicodeEncodeError:
-        # A half of a surrogate pair, which JSON allows. The slow one can write it.
-        text = yaml.dump(records, Dumper=yaml.SafeDumper, sort_keys=False)
-    return text.rstrip("\n")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in table.rows]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
 
 
 def _as_csv(table: Table, *, headers: bool) -> str:
@@ -290,8 +266,7 @@ BLANK = Paragraph()
 class Report:
     """One picture.
 
-    :param data: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
-        is watched without a terminal is printed again when this differs.
+    :param data: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it.
     """
 
     parts: Sequence[Paragraph | Table]
@@ -301,28 +276,6 @@ class Report:
 def as_text(report: Report) -> str:
     """A report as it is printed where no terminal is."""
     return "\n".join(part.text if isinstance(part, Paragraph) else render(part) for part in report.parts)
-
-
-class ChangedReports:
-    """A report that is watched by a program: it is printed again when it has changed. For one thread.
-
-    :param form: ``table`` or ``json``; JSON is one object a line.
-    """
-
-    def __init__(self, form: str) -> None:
-        self._form = form
-        self._last: str | None = None
-
-    def text(self, report: Report) -> str:
-        """What is to be printed now; empty = nothing."""
-        data = json.dumps(report.data, sort_keys=True)
-        first, changed = self._last is None, data != self._last
-        self._last = data
-        if not changed:
-            return ""
-        if self._form == "json":
-            return json.dumps(report.data)
-        return as_text(report) if first else f"\n{as_text(report)}"
 
 
 # Colours of values on a terminal: names that the library ``rich`` knows.

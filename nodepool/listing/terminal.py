@@ -2,18 +2,18 @@
 """Listings where people read them: as wide as the terminal, sorted, in colour, and redrawn while they change.
 
 What does not go to a terminal is printed as `listing.table` renders it; the library ``rich`` is not imported then.
-After the display come the width of columns, and what a program gets that watches a listing.
+After the display comes the width of columns.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.listing.table import (
-    ChangedReports,
     Column,
     Paragraph,
     Place,
@@ -22,8 +22,6 @@ from nodepool.listing.table import (
     as_text,
     cell,
     in_order,
-    json_lines,
-    plain,
     render,
     selected,
     shown,
@@ -54,75 +52,66 @@ class Display:
     headers: bool = True
 
 
-def show(table: Table, display: Display | None = None, stream: TextIO | None = None) -> None:
-    """Print a listing.
+def show(what: Table | Report, display: Display | None = None, stream: TextIO | None = None) -> None:
+    """Print a listing or a report; on a terminal in colour.
 
     :param stream: standard output if None.
     :raises UnknownColumn: ``sort`` or ``columns`` name a column that there is not.
     """
     display, stream = display or Display(), stream or sys.stdout
-    table = arranged(table, display, terminal=_is_drawn(stream, display))
     if _is_drawn(stream, display):
         console = console_of(stream)
-        _print(console, _lines(console, table, display))
+        _print(console, _picture(console, what, display))
+    elif isinstance(what, Report):
+        print(as_text(what), file=stream)
     else:
-        text = render(table, display.form, headers=display.headers)
+        text = render(arranged(what, display, terminal=False), display.form, headers=display.headers)
         if text or display.form != "name":
             print(text, file=stream)
 
 
+def can_follow(display: Display) -> bool:
+    """Can standard output be drawn again and again?"""
+    return _is_drawn(sys.stdout, display) and not console_of(sys.stdout).is_dumb_terminal
+
+
 def follow(
-    look: Callable[[], Table],
+    look: Callable[[], Table | Report],
     wait: Callable[[float], Any],
     display: Display | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Show a listing for ever: on a terminal it is drawn again, elsewhere rows that are new or have changed follow.
+    """Draw a listing or a report on a terminal for ever, each time anew.
 
     Ends with what ``look`` or ``wait`` raises, KeyboardInterrupt among it; the terminal is as before then.
 
-    :param look: the listing as it is now.
+    :param look: what there is now.
     :param wait: blocks for at most as many seconds, less when something has changed.
     """
-    display, stream = display or Display(), stream or sys.stdout
-    if _is_drawn(stream, display) and not (console := console_of(stream)).is_dumb_terminal:
-        _redraw(lambda: _lines(console, arranged(look(), display, terminal=True), display), wait, console)
-    changed = ChangedRows(display.form, headers=display.headers)
-    _print_changes(lambda: changed.text(arranged(look(), display, terminal=False)), wait, stream)
+    from rich.live import Live
+    from rich.segment import Segments
+
+    console = console_of(stream or sys.stdout)
+    with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+        while True:
+            lines = _in_height(_picture(console, look(), display or Display(), wrapped=True), console.height)
+            # Live ends the last line by itself.
+            live.update(Segments([part for line in lines for part in line][:-1]), refresh=True)
+            wait(REDRAW_SECONDS)
 
 
-def show_report(report: Report, stream: TextIO | None = None) -> None:
-    """Print a report; on a terminal in colour, and its listings as `show` does.
+def print_changes(look: Callable[[], Report], wait: Callable[[float], Any], form: str) -> None:
+    """Print a report for ever where no terminal is: again, after an empty line, when its data have changed.
 
-    :param stream: standard output if None.
+    :param form: ``table``, or ``json``, which is one object a line. The others: as for `follow`.
     """
-    stream = stream or sys.stdout
-    if stream.isatty():
-        console = console_of(stream)
-        _print(console, _report_lines(console, report, wrapped=False))
-    else:
-        print(as_text(report), file=stream)
-
-
-def follow_report(
-    look: Callable[[], Report], wait: Callable[[float], Any], form: str = "table", stream: TextIO | None = None
-) -> None:
-    """Show a report for ever, as `follow` does a listing: elsewhere all of it is printed again when it has changed.
-
-    :param form: ``table`` or ``json``, which is one object a line.
-    """
-    stream = stream or sys.stdout
-    if _is_drawn(stream, Display(form)) and not (console := console_of(stream)).is_dumb_terminal:
-        _redraw(lambda: _report_lines(console, look(), wrapped=True), wait, console)
-    changed = ChangedReports(form)
-    _print_changes(lambda: changed.text(look()), wait, stream)
-
-
-def _print_changes(text: Callable[[], str], wait: Callable[[float], Any], stream: TextIO) -> None:
-    """Print for ever what there is; empty = nothing now."""
+    last = ""
     while True:
-        if found := text():
-            print(found, file=stream, flush=True)
+        report = look()
+        data = json.dumps(report.data)
+        if data != last:
+            print(data if form == "json" else ("\n" if last else "") + as_text(report), flush=True)
+        last = data
         wait(REDRAW_SECONDS)
 
 
@@ -159,18 +148,6 @@ def _print(console: Console, lines: list[list[Segment]]) -> None:
     from rich.segment import Segments
 
     console.print(Segments([part for line in lines for part in line]), end="", soft_wrap=True)
-
-
-def _redraw(draw: Callable[[], list[list[Segment]]], wait: Callable[[float], Any], console: Console) -> None:
-    from rich.live import Live
-    from rich.segment import Segments
-
-    with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        while True:
-            lines = _in_height(draw(), console.height)
-            # Live ends the last line by itself.
-            live.update(Segments([part for line in lines for part in line][:-1]), refresh=True)
-            wait(REDRAW_SECONDS)
 
 
 def _in_height(lines: list[list[Segment]], height: int) -> list[list[Segment]]:
@@ -217,15 +194,17 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     return lines
 
 
-def _report_lines(console: Console, report: Report, *, wrapped: bool) -> list[list[Segment]]:
-    """A report as lines of styled texts, each with its line break.
+def _picture(console: Console, what: Table | Report, display: Display, *, wrapped: bool = False) -> list[list[Segment]]:
+    """Lines of styled texts, each with its line break.
 
-    :param wrapped: no line is wider than the terminal, so that the next picture finds where this one begins.
+    :param wrapped: no paragraph is wider than the terminal, so that the next picture finds where this one begins.
     """
+    if isinstance(what, Table):
+        return _lines(console, arranged(what, display, terminal=True), display)
     lines = []
-    for part in report.parts:
+    for part in what.parts:
         if isinstance(part, Table):
-            lines += _lines(console, arranged(part, Display(), terminal=True), Display())
+            lines += _picture(console, part, Display())
         else:
             lines += _paragraph_lines(console, part, wrapped=wrapped)
     return lines
@@ -287,40 +266,3 @@ def cut(text: str, width: int, ellipsis: str = "…") -> str:
     from rich.cells import cell_len, set_cell_size
 
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + ellipsis
-
-
-# A listing that is watched by a program: first all of it, then the rows that are new or have changed.
-
-
-class ChangedRows:
-    """Remembers the rows that were printed, by the value of their first column. For one thread.
-
-    :param form: one of `table.FORMATS`. JSON is one object a line, YAML one document a row.
-    """
-
-    def __init__(self, form: str, *, headers: bool = True) -> None:
-        self._form = form
-        self._headers = headers
-        self._printed: dict[str, list[Any]] = {}
-
-    def text(self, table: Table) -> str:
-        """What is new in a listing; empty = nothing."""
-        lasting = [n for n, column in enumerate(table.columns) if not column.moves]
-        keys = [str(row[0]) for row in table.rows]
-        now = {key: [row[n] for n in lasting] for key, row in zip(keys, table.rows, strict=True)}
-        changed = [number for number, key in enumerate(keys) if self._printed.get(key) != now[key]]
-        self._printed = now
-        if not changed:
-            return ""
-        headers, self._headers = self._headers, False
-        if self._form in ("table", "wide"):
-            lines = plain(shown(table, Place.WIDE if self._form == "wide" else Place.TERMINAL)).splitlines()
-            return "\n".join([*lines[:headers], *(lines[number + 1] for number in changed)])
-        return self._records(replace(table, rows=[table.rows[number] for number in changed]), headers=headers)
-
-    def _records(self, table: Table, *, headers: bool) -> str:
-        if self._form == "json":
-            return "\n".join(json_lines(table))
-        if self._form == "yaml":
-            return "\n".join(f"---\n{render(replace(table, rows=[row]), 'yaml')}" for row in table.rows)
-        return render(table, self._form, headers=headers)

@@ -426,47 +426,6 @@ def _build_end(image: str, build: BuildView) -> End:
     return End(False, f"Build {name} has failed; its log is on {where}")
 
 
-@dataclass(frozen=True)
-class ProviderUpload:
-    """How far a provider is with the newest build.
-
-    :param upload: the one that counts; None = it has not begun.
-    :param failures: uploads of this build that have failed.
-    """
-
-    provider: str
-    upload: ImageUpload | None
-    failures: int = 0
-
-    @property
-    def ready(self) -> bool:
-        return self.upload is not None and self.upload.state == states.READY
-
-
-def provider_uploads(image: ImageView, providers: Collection[str]) -> list[ProviderUpload]:
-    """How far these providers are with the newest ready build, in their order; all without upload = there is none."""
-    build = next(iter(image.ready_builds()), None)
-    found = []
-    for provider in providers:
-        views = () if build is None else build.uploads.get(provider, ())
-        records = [view.record for view in views if view.record is not None]
-        ready = [record for record in records if record.state == states.READY]
-        running = [record for record in records if record.state == states.UPLOADING]
-        failures = sum(record.state == states.FAILED for record in records)
-        found.append(ProviderUpload(provider, next(iter(ready + running), None), failures))
-    return found
-
-
-def uploads_end(image: ImageView, providers: Collection[str]) -> End | None:
-    """Does every provider have the newest ready build? None = go on waiting."""
-    builds = image.ready_builds()
-    if not builds:
-        return None
-    if all(one.ready for one in provider_uploads(image, providers)):
-        return End(True, f"Build {image.name}-{builds[0].id} is ready in {', '.join(providers)}")
-    return None
-
-
 # What the configuration wants of images, as values for the decisions.
 
 

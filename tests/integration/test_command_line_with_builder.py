@@ -57,8 +57,7 @@ class Site:
         assert last.endswith(" is ready")
         build_id = last.split()[1].rpartition("-")[2]
         assert build_id not in known
-        result = self.nodepool("image-upload", IMAGE, "--wait")
-        assert result.out.splitlines()[-1] == f"Build {IMAGE}-{build_id} is ready in cloud-a, cloud-b"
+        wait_for("its uploads", lambda: all(build_id in self.uploads(cloud) for cloud in ("cloud-a", "cloud-b")))
         return build_id
 
 

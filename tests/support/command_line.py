@@ -6,8 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,8 +50,11 @@ class CommandLine:
             command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=self.environment, cwd="/", **options
         )
 
-    def on_terminal(self, *arguments: str, columns: int = 120) -> Result:
-        """Runs a command as somebody at a terminal without colours does; ``out`` is all that stands on it then."""
+    def on_terminal(self, *arguments: str, columns: int = 120, until: Callable[[str], bool] | None = None) -> Result:
+        """Runs a command as an operator at a terminal without colours does; ``out`` is all that stands on it then.
+
+        :param until: Ctrl-C is pressed when this says so of what was written.
+        """
         above, terminal = pty.openpty()
         size = {"COLUMNS": str(columns), "LINES": "100", "TERM": "xterm", "NO_COLOR": "1", "TZ": "UTC"}
         command = [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(self.config), *arguments]
@@ -62,6 +67,9 @@ class CommandLine:
         with contextlib.suppress(OSError), open(above, "rb", buffering=0) as stream:
             while part := stream.read(65536):
                 written += part
+                if until is not None and until(written.decode(errors="replace")):
+                    process.send_signal(signal.SIGINT)
+                    until = None
         status = process.wait(60)
         return Result(status, without_escapes(written.decode()).replace("\r\n", "\n"), "")
 

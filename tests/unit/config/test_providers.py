@@ -165,7 +165,7 @@ def test_words(schema: str, text: str, told: list[str]) -> None:
     """An unknown key alone is no error."""
     problems = Problems()
     document = parse(SourceText("f", text), problems)
-    fine = Checker(SCHEMAS[schema]).check(document.data, document, [], problems)
+    fine = Checker(SCHEMAS[schema]).check(document.data, document, [])
     assert [str(problem) for problem in problems.all()] == told
     assert fine == (not problems.errors(strict=False))
 

@@ -36,9 +36,7 @@ from nodepool.plan.images import (
     observe_builds,
     observe_uploads,
     overtaken,
-    provider_uploads,
     uploads_due,
-    uploads_end,
 )
 from tests.support.image_views import build, build_of, image, images, upload
 from tests.support.image_views import image as image_view
@@ -296,19 +294,6 @@ def test_wait_for_a_build(
     view = view_of(last).image("debian")
     assert wait.look(view) == (None if good is None else End(good, text or ""))
     assert [one.id for one in wait.running(view)] == [one.id for one in view.builds_in("building")]
-
-
-def test_wait_for_uploads() -> None:
-    """In every provider, of the newest ready build."""
-    old = ready(1, upload(1, provider="lab"))
-    new = ready(2, upload(1, "uploading", provider="lab"), upload(1, provider="odd"), upload(2, "failed", provider="x"))
-    assert uploads_end(image(old), ["lab"]) == End(True, "Build debian-b1 is ready in lab")
-    for view, providers in ((image(), ["lab"]), (image(old, new), ["lab"]), (image(new), ["odd", "x"])):
-        assert uploads_end(view, providers) is None
-    assert uploads_end(image(new), ["odd"]) is not None
-    found = provider_uploads(image(new), ["lab", "odd", "x", "none"])
-    states = [(one.upload.state if one.upload else None, one.failures, one.ready) for one in found]
-    assert states == [("uploading", 0, False), ("ready", 0, True), (None, 1, False), (None, 0, False)]
 
 
 def test_provider_that_refuses_for_days() -> None:

@@ -10,6 +10,7 @@ comes the login by bearer tokens.
 from __future__ import annotations
 
 import abc
+import contextlib
 import json
 import logging
 import os
@@ -506,11 +507,11 @@ class TokenLogin(abc.ABC):
         found = data if isinstance(data, dict) else {}
         return str(found.get("error") or ""), str(found.get("error_description") or "")
 
-    def exchange(self, http: PlainHttp, remedy: str, *call: Any, metadata: bool) -> dict[str, Any]:
+    def exchange(self, http: HttpCalls, remedy: str, *call: Any, metadata: bool) -> dict[str, Any]:
         """Make a call for a token; what is in its answer. Blocks. Raises as `ask`.
 
         :param remedy: what corrects the credentials.
-        :param call: of `PlainHttp.send`.
+        :param call: of `HttpCalls.send`.
         :param metadata: a metadata service answers it.
         """
         from nodepool.driver.framework.http.plain_http import NoAnswer
