@@ -23,7 +23,6 @@ from urllib.parse import quote, unquote, urlencode
 from nodepool.clock import monotonic
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound
-from nodepool.driver.aws.transport import MOST_PAGES
 from nodepool.driver.aws.types import COMPLETED, PENDING, ROOT_DEVICE, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
@@ -78,12 +77,12 @@ class ObjectStore:
         return StoredPart(number, _plain(answer["ETag"]), len(data), checksum)
 
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
-        found = {}
-        for answer in self._pages("ListParts", _named(upload), {"PartNumberMarker": "NextPartNumberMarker"}):
-            for part in answer.get("Parts") or ():
-                number, checksum = part["PartNumber"], part.get("ChecksumCRC32", "")
-                found[number] = StoredPart(number, _plain(part["ETag"]), part["Size"], checksum)
-        return found
+        found = self._pages("ListParts", _named(upload), "Parts", PartNumberMarker="NextPartNumberMarker")
+        parts = (
+            StoredPart(part["PartNumber"], _plain(part["ETag"]), part["Size"], part.get("ChecksumCRC32", ""))
+            for part in found
+        )
+        return {part.number: part for part in parts}
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
         told = [
@@ -98,8 +97,8 @@ class ObjectStore:
 
     def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
         marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
-        for answer in self._pages("ListMultipartUploads", {"Prefix": prefix}, marks):
-            yield from (PartsUpload(found["Key"], found["UploadId"]) for found in answer.get("Uploads") or ())
+        for found in self._pages("ListMultipartUploads", {"Prefix": prefix}, "Uploads", **marks):
+            yield PartsUpload(found["Key"], found["UploadId"])
 
     # -- objects --
 
@@ -115,22 +114,12 @@ class ObjectStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Of all objects whose keys begin so."""
-        for answer in self._pages("ListObjectsV2", {"Prefix": prefix}, {"ContinuationToken": "NextContinuationToken"}):
-            yield from (found["Key"] for found in answer.get("Contents") or ())
+        found = self._pages("ListObjectsV2", {"Prefix": prefix}, "Contents", ContinuationToken="NextContinuationToken")
+        return (entry["Key"] for entry in found)
 
-    def _pages(self, operation: str, arguments: dict[str, Any], marks: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """The pages of a list; each is a call.
-
-        :param marks: arguments for the next page, and where a page has them.
-        """
-        given = dict(arguments)
-        for _ in range(MOST_PAGES):
-            answer = self._call(operation, given)
-            yield answer
-            if not answer.get("IsTruncated"):
-                return
-            given |= {name: answer[told] for name, told in marks.items() if told in answer}
-        raise CloudAway(f"Provider {self._transport.provider}: {operation} failed: the list does not end")
+    def _pages(self, operation: str, arguments: dict[str, Any], key: str, **marks: str) -> Iterator[dict[str, Any]]:
+        """See `AwsTransport.pages`."""
+        return self._transport.pages("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments}, key, marks)
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._transport.call("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments})
@@ -356,6 +345,21 @@ class UploadWait:
         yield from time.looks()
         self.go_on()
         raise time.over()
+
+    def answers(
+        self, what: str, seconds: float, ask: Callable[[], T], but: tuple[type[Exception], ...] = ()
+    ) -> Iterator[T]:
+        """What is answered at the times of `looks`, whose arguments and errors these are.
+
+        :param but: errors that pass by, besides that there is no answer.
+        """
+        for _ in self.looks(what, seconds):
+            try:
+                answer = ask()
+            except (CloudAway, *but) as error:
+                log.debug("%s: %s", self.head, error)
+            else:
+                yield answer
 
     def pause(self, seconds: float) -> None:
         """Block for a while. Raises UploadGivenUp."""

@@ -159,15 +159,9 @@ class AwsImages:
 
     def _check_size(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> None:
         """A raw file becomes a volume that has room for it."""
-        for _ in wait.looks(f"snapshot {snapshot_id}", AVAILABLE_SECONDS):
-            try:
-                snapshot = self._ec2.snapshot(snapshot_id)
-            except CloudAway as error:
-                log.debug("%s: %s", wait.head, error)
-                continue
-            if snapshot is not None:
-                break
-        if job.format == "raw" and snapshot is not None and snapshot.size_gib < job.size_gib:
+        looks = wait.answers(f"snapshot {snapshot_id}", AVAILABLE_SECONDS, lambda: self._ec2.snapshot(snapshot_id))
+        snapshot = next(filter(None, looks))
+        if job.format == "raw" and snapshot.size_gib < job.size_gib:
             raise ImageCreateException(
                 f"{wait.head} did not arrive as it was sent: the snapshot has {snapshot.size_gib} GiB, "
                 f"the file has {job.size_gib}"
@@ -175,37 +169,30 @@ class AwsImages:
 
     def _register(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> str:
         """Make an AMI of a snapshot; returns its id when it can be used."""
-        image_id = ""
-        for _ in wait.looks("its registration", AVAILABLE_SECONDS):
-            wait.check()
-            try:
-                image_id = self._ec2.register(registration(job, snapshot_id))
-                break
-            except CloudAway as error:
-                # The name makes it one image.
-                log.debug("%s: %s", wait.head, error)
-            except CloudRefused as error:
-                if error.code != _DUPLICATE:
-                    raise
-                found = self._ec2.image_named(job.name)
-                if found is not None and not job.upload_tags.items() <= dict(found.metadata).items():
-                    raise
-                if found is not None:
-                    # It is ours: the answer was lost.
-                    image_id = found.id
-                    break
+        looks = wait.answers("its registration", AVAILABLE_SECONDS, lambda: self._registered(job, wait, snapshot_id))
+        image_id = next(filter(None, looks))
         with OnError(lambda _: self._discard_image(wait, image_id)):
             self._wait_available(image_id, wait)
         return image_id
 
+    def _registered(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> str | None:
+        """The id of the AMI; None = it is not known yet. The name makes it one image."""
+        wait.check()
+        try:
+            return self._ec2.register(registration(job, snapshot_id))
+        except CloudRefused as error:
+            if error.code != _DUPLICATE:
+                raise
+            found = self._ec2.image_named(job.name)
+            if found is not None and not job.upload_tags.items() <= dict(found.metadata).items():
+                raise
+            # It is ours: the answer was lost.
+            return None if found is None else found.id
+
     def _wait_available(self, image_id: str, wait: UploadWait) -> None:
-        for _ in wait.looks(f"image {image_id}", AVAILABLE_SECONDS):
-            try:
-                image = self._ec2.image(image_id)
-            except (CloudAway, CloudRefused) as error:
-                # It may not be known yet.
-                log.debug("%s: %s", wait.head, error)
-                continue
+        # It may not be known yet.
+        unknown = (CloudRefused,)
+        for image in wait.answers(f"image {image_id}", AVAILABLE_SECONDS, lambda: self._ec2.image(image_id), unknown):
             if image.status == AVAILABLE:
                 return
             if image.status in _DEAD_IMAGE:
@@ -419,14 +406,9 @@ class ImportUpload:
         return self._ec2.begin_import(arguments, whole=self._whole)
 
     def _imported(self, task: ImportTask) -> ImportTask:
-        told = ""
-        for _ in self._wait.looks(f"import {task.id}", IMPORT_SECONDS):
-            try:
-                task = self._ec2.import_task(task.id)
-            except CloudAway as error:
-                # It goes on meanwhile.
-                log.debug("%s: %s", self._wait.head, error)
-                continue
+        told, task_id = "", task.id
+        # It goes on while there is no answer.
+        for task in self._wait.answers(f"import {task_id}", IMPORT_SECONDS, lambda: self._ec2.import_task(task_id)):
             if task.status == COMPLETED:
                 return task
             if task.status in FAILED_TASKS:
@@ -502,6 +484,8 @@ class BlockUpload(ImageUploader):
         self._written_before = 0
         self._whole = hashlib.sha256()
         self._read = 0
+        #: Was its completion ordered?
+        self._ordered = False
         #: Guards all of the following.
         self._block_lock = threading.Lock()
         self._digests: dict[int, bytes] = {}
@@ -552,10 +536,9 @@ class BlockUpload(ImageUploader):
         if problem is not None:
             raise ImageCreateException(f"{self._wait.head} is not what was built: {problem}")
         digest = hashlib.sha256(b"".join(digest for _, digest in sorted(self._digests.items()))).digest()
-        ordered = False
-        for _ in self._wait.looks(f"snapshot {self._snapshot_id}", COMPLETE_SECONDS):
-            ordered = ordered or self._complete(digest)
-            snapshot = self._look()
+        for snapshot in self._wait.answers(
+            f"snapshot {self._snapshot_id}", COMPLETE_SECONDS, lambda: self._ended(digest)
+        ):
             if snapshot is not None and snapshot.status == COMPLETED:
                 break
             if snapshot is not None and snapshot.status == ERROR:
@@ -609,23 +592,15 @@ class BlockUpload(ImageUploader):
         except LaunchError as error:
             log.debug("%s: snapshot %s is not marked: %s", self._wait.head, self._snapshot_id, error)
 
-    def _complete(self, digest: bytes) -> bool:
-        """Was it ordered?"""
-        try:
-            self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
-        except CloudAway as error:
-            log.debug("%s: %s", self._wait.head, error)
-            return False
-        except CloudRefused:
-            snapshot = self._look()
-            if snapshot is None or snapshot.status != COMPLETED:
-                raise
-            # The answer of an earlier call was lost.
-        return True
-
-    def _look(self) -> AwsSnapshot | None:
-        try:
-            return self._ec2.snapshot(self._snapshot_id)
-        except CloudAway as error:
-            log.debug("%s: %s", self._wait.head, error)
-            return None
+    def _ended(self, digest: bytes) -> AwsSnapshot | None:
+        """How it looks after its completion was ordered."""
+        if not self._ordered:
+            try:
+                self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
+            except CloudRefused:
+                snapshot = self._ec2.snapshot(self._snapshot_id)
+                if snapshot is None or snapshot.status != COMPLETED:
+                    raise
+                # The answer of an earlier call was lost.
+            self._ordered = True
+        return self._ec2.snapshot(self._snapshot_id)
