@@ -6,9 +6,8 @@ First `AwsAdapter`, then what ``nodepool check`` finds out.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,19 +19,14 @@ from nodepool.driver.aws.image_store import PREFIX
 from nodepool.driver.aws.images import AMI, AwsImages, AwsResource
 from nodepool.driver.aws.instances import (
     AwsCreation,
-    AwsDeletion,
-    AwsInstance,
     AwsInstances,
-    FleetCreation,
-    HostCreation,
-    InstanceCreation,
     instance_of,
 )
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
@@ -40,8 +34,6 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
     from nodepool.driver.aws.types import Subnet
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 INSTANCE: Final = "instance"
 VOLUME: Final = "volume"
@@ -53,15 +45,14 @@ OLD_HOSTS_SECONDS: Final = 3600.0
 _FREE: Final = ("available", "error")
 
 
-class AwsAdapter(Adapter):
+class AwsAdapter(CloudAdapter):
     """One region. Making it imports botocore, and does not ask AWS.
 
     :param transport: for tests.
     """
 
-    lag_seconds = AwsInstances.lag_seconds
-    advance_threads = 8
     counts_ends = True
+    creation_class = AwsCreation
 
     def __init__(self, provider_config: AwsProviderConfig, transport: AwsTransport | None = None) -> None:
         super().__init__(provider_config)
@@ -79,64 +70,18 @@ class AwsAdapter(Adapter):
         self.images = AwsImages(provider_config, self.client)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
-    def stop(self) -> None:
-        self.instances.stop()
-
-    # -- machines --
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> AwsCreation:
-        machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
-        return machine(self.instances, hostname, label, image_external_id, metadata, request, az, log)
-
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> AwsDeletion:
-        return AwsDeletion(self.instances, external_id, log)
-
-    # -- lists --
-
-    def listInstances(self) -> list[AwsInstance]:
-        records = self.instances.inventory.all(max_age=0.0)
-        for name in {record.type for record in records if record.type}:
-            # That of somebody else's instance may be one that is not told of to everybody.
-            with contextlib.suppress(RuntimeConfigurationException):
-                self.facts.instance_type(name)
-        volumes = {volume.id: volume for volume in self.client.volumes()} if self.limits.counts_volumes else {}
-        region = self.config.region_name
-        use_of, why_ended = self.limits.use_of, self.instances.why_ended
-        return [AwsInstance(record, region, use_of(record, volumes), ends=why_ended(record)) for record in records]
-
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self.instances.unanswered()
-
-    def listResources(self) -> Iterator[AwsResource]:
-        return self.resources.all()
-
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, AwsResource)
-        if resource.type == INSTANCE:
-            self.instances.delete_instance(resource.id)
-        elif resource.type == VOLUME:
-            self.client.delete_volume(resource.id)
-        elif resource.type == HOST:
-            self.client.release_host(resource.id)
-        else:
-            self.images.delete(resource.type, resource.id)
+    # -- what may be left over --
 
     def _kinds(self) -> Iterator[ResourceKind[AwsResource]]:
-        yield ResourceKind(INSTANCE, self._found_instances, vital=True)
-        yield ResourceKind(VOLUME, self._found_volumes)
+        client = self.client
+        yield ResourceKind(
+            INSTANCE, self._found_instances, lambda found: self.instances.delete_instance(found.id), vital=True
+        )
+        yield ResourceKind(VOLUME, self._found_volumes, lambda found: client.delete_volume(found.id))
         labels = [label for pool in self.config.pools.values() for label in pool.labels.values()]
         idle = 0.0 if any(label.dedicated_host for label in labels) else OLD_HOSTS_SECONDS
-        yield ResourceKind(HOST, self._found_hosts, idle)
-        yield ResourceKind(TEMPLATE, self._no_templates, LOOK_SECONDS)
+        yield ResourceKind(HOST, self._found_hosts, lambda found: client.release_host(found.id), idle)
+        yield ResourceKind(TEMPLATE, self._no_templates, lambda _: None, LOOK_SECONDS)
         yield from self.images.kinds()
 
     def _found_instances(self) -> Iterator[AwsResource]:

@@ -215,7 +215,7 @@ class AwsImages:
             name: str, found: Callable[[], Iterable[AwsResource]], vital: bool = False
         ) -> ResourceKind[AwsResource]:
             idle = 0.0 if for_builder or self._config.diskimages else IDLE_SECONDS
-            return ResourceKind(name, found, idle, vital and for_builder)
+            return ResourceKind(name, found, lambda one: self.delete(name, one.id), idle, vital and for_builder)
 
         if self.store is not None:
             # First, because it gives the results of imports their tags.

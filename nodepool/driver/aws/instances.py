@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -28,6 +28,7 @@ from nodepool.driver.aws.types import (
     AwsHost,
     AwsImage,
     AwsRecord,
+    AwsVolume,
 )
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
@@ -39,25 +40,30 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.orders import Batches, CallSpacing
 from nodepool.driver.statemachine import (
+    CloudInstance,
     CreationKey,
-    CreationMachine,
     DeletionMachine,
     Instance,
     InstanceCloud,
+    Order,
+    PlacedCreation,
     instance,
 )
 from nodepool.driver.statemachine.machines import REPEAT, REPEATS, Step, cloud_is_away
-from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException
+from nodepool.exceptions import (
+    CloudUnavailableException,
+    LaunchError,
+    LaunchStatusException,
+    RuntimeConfigurationException,
+)
 from nodepool.guard import Guard, settle
 from nodepool.metrics import reports
-from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
     from nodepool.driver.aws.quota import AccountLimits
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
 TERMINATED_A_CALL: Final = 100
@@ -83,6 +89,8 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.places = Places(facts)
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
+        #: Of the region, by id, as far as the limits count them. One thread lists, and uses it.
+        self._volumes: Mapping[str, AwsVolume] = {}
         #: Instances whose end was logged: lists show them for about an hour.
         self._ended = ToldOnce()
         self._spacing = CallSpacing(TERMINATE_SECONDS, client.transport.sleep)
@@ -125,6 +133,32 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         text = one_line(record.reason) if record.reason else "AWS gives no reason"
         return record.reason_code or record.status, f"instance {record.id} is {record.status}: {text}"
 
+    def learn(self, records: Sequence[AwsRecord]) -> None:
+        for name in {record.type for record in records if record.type}:
+            # That of an instance of others may be one that AWS does not show to all.
+            with contextlib.suppress(RuntimeConfigurationException):
+                self.facts.instance_type(name)
+        volumes = self.client.volumes() if self.limits.counts_volumes else ()
+        self._volumes = {volume.id: volume for volume in volumes}
+
+    def instance(self, record: AwsRecord, label: AwsLabel | None = None) -> CloudInstance:
+        """See AW-10. :param label: of the launch; None = it is only listed."""
+        volumes = self._volumes if label is None else {}
+        return CloudInstance(
+            record,
+            self.limits.use_of(record, volumes, label),
+            external_id=external_id(record.id, record.host_id),
+            ready=record.status == RUNNING,
+            deleted=record.gone,
+            cloud="AWS",
+            region=self.config.region_name,
+            az=record.zone,
+            public_ipv4=record.public_ipv4,
+            public_ipv6=record.ipv6,
+            private_ipv4=record.private_ipv4,
+            node_properties={"fleet": label is not None and label.fleet_types is not None, "spot": record.spot},
+        )
+
     def delete_instance(self, record_id: str) -> None:
         for error in self.client.terminate(lambda: [record_id]).values():
             raise error
@@ -149,7 +183,7 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
     cloud: AwsInstances
 
     def __init__(self, cloud: AwsInstances, external_id: Any, log: Log) -> None:
-        super().__init__(cloud, instance_of(external_id), log)
+        super().__init__(cloud, external_id, log)
         self._host_id = host_of(external_id)
 
     def begun(self, record: AwsRecord) -> bool:
@@ -160,43 +194,7 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
         return None if host_id is None else lambda: client.release_host(host_id)
 
 
-# `AwsInstance`: an instance as the framework sees it (AW-10).
-
-
-class AwsInstance(Instance):
-    """One instance.
-
-    :param used: what it uses of the quota.
-    :param label: of the launch; None = it is only listed.
-    :param ends: see `Instance`.
-    """
-
-    def __init__(
-        self,
-        record: AwsRecord,
-        region: str,
-        used: QuotaInformation,
-        label: AwsLabel | None = None,
-        ends: tuple[str, str] | None = None,
-    ) -> None:
-        super().__init__()
-        self.ends = ends
-        self.ready = record.status == RUNNING
-        self.deleted = record.gone
-        self.external_id = external_id(record.id, record.host_id)
-        self.metadata = dict(record.metadata)
-        self.cloud = "AWS"
-        self.region = region
-        self.az = record.zone
-        self.public_ipv4 = record.public_ipv4
-        self.public_ipv6 = record.ipv6
-        self.private_ipv4 = record.private_ipv4
-        self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4
-        self.node_properties = {"fleet": label is not None and label.fleet_types is not None, "spot": record.spot}
-        self._used = used
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
+# What the record of a node says of its instance.
 
 
 def external_id(instance_id: str, host_id: str | None = None) -> dict[str, str]:
@@ -256,57 +254,35 @@ def ended(where: str, record: AwsRecord) -> Exception:
 # `AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones.
 
 
-class AwsCreation(CreationMachine[AwsRecord]):
-    """Has an instance made and waits until it runs. AWS knows a creation again by its client token.
-
-    :param image_id: of the upload; None = the label's cloud image.
-    :param az: the zone of a node that the request has already.
-    """
+class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
+    """Has an instance made and waits until it runs. AWS knows a creation again by its client token."""
 
     idempotent = True
+    deletion_class = AwsDeletion
+    no_capacity = "InsufficientInstanceCapacity"
 
     cloud: AwsInstances
 
-    def __init__(
-        self,
-        cloud: AwsInstances,
-        hostname: str,
-        label: AwsLabel,
-        image_id: str | None,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log)
-        self._label = label
-        self._request = request
-        self._az = az
-        self._image_id = image_id
+    def __init__(self, cloud: AwsInstances, order: Order) -> None:
+        super().__init__(cloud, order)
         # Once: with other values than before AWS would not know it again.
-        self._tags = instance_tags(hostname, label, metadata, request, log)
-        # One thread at a time works on it.
-        self._places: list[LaunchPlace] = []
+        self._tags = instance_tags(order.hostname, self.label, self.metadata, order.request, order.log)
 
-    def places(self) -> list[LaunchPlace]:
-        """Where to try it, the present place first; what has no room is removed. May block."""
-        if not self._places:
-            self._places = self.cloud.places.to_try(self._label, self._request, self._az)
-        return self._places
+    @classmethod
+    def of(cls, cloud: Any, order: Order) -> AwsCreation:
+        label = order.label
+        machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
+        return machine(cloud, order)
+
+    def find_places(self) -> list[LaunchPlace]:
+        return self.cloud.places.to_try(self.label, self.order.request, self.order.az)
 
     def image(self) -> AwsImage:
         """What it is made of; may block."""
-        return self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
+        return self.cloud.facts.image(self.order.image or self.cloud.facts.cloud_image_id(self.label))
 
-    def another_place(self, error: CloudNoCapacity) -> bool:
-        """The present place has no room. Is there another one? May block."""
-        return self.cloud.places.try_another(self._places, self._request, error, self.log)
-
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            # It may be gone, or be another one now.
-            self.cloud.facts.forget(self._label)
-        return error
+    def forget(self) -> None:
+        self.cloud.facts.forget(self.label)
 
     def stored_id(self, record_id: str) -> dict[str, str]:
         return external_id(record_id)
@@ -319,8 +295,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
             raise self._ended(record)
         if record.status != RUNNING:
             return False
-        used = self.cloud.limits.use_of(record, label=self._label)
-        return AwsInstance(record, self.cloud.config.region_name, used, self._label)
+        return self.cloud.instance(record, self.label)
 
     def gone(self) -> Exception:
         record = self.cloud.terminated.get(self.record_id or "")
@@ -328,27 +303,21 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def _ended(self, record: AwsRecord) -> Exception:
         error = ended(self.where, record)
-        if isinstance(error, CloudNoCapacityLater) and self._places:
-            self.cloud.places.no_room(self._places[0])
+        if isinstance(error, CloudNoCapacityLater) and self.places:
+            self.cloud.places.no_room(self.places[0])
         return error
 
     def begin_anew(self, error: LaunchError) -> float | None:
-        """In another place, if AWS ended the instance because there was no room for it. A step: it must not block."""
-        return self.leave_place(error) if isinstance(error, CloudNoCapacityLater) else None
-
-    def leave_place(self, error: LaunchError) -> float | None:
-        """What was made at the present place came to nothing; None = there is no other place. Does not block."""
-        if len(self._places) < 2:
+        """What was made at the present place came to nothing. A step: unlike `another_place` it must not block."""
+        if not isinstance(error, self.elsewhere) or len(self.places) < 2:
             return None
-        place = self._places.pop(0)
-        self.log.info("No capacity for %s, trying %s: %s", place, self._places[0], error)
+        place = self.places.pop(0)
+        self.log.info("No capacity for %s, trying %s: %s", place, self.places[0], error)
         # A provider that was stopped takes no more work.
         with contextlib.suppress(RuntimeError):
-            self.submit(lambda: self.cloud.places.lost(place, self._request))
+            self.submit(lambda: self.cloud.places.lost(place, self.order.request))
+        self.moved()
         return 0.0
-
-    def discard(self, record_id: str) -> AwsDeletion:
-        return AwsDeletion(self.cloud, external_id(record_id), self.log)
 
 
 class InstanceCreation(AwsCreation):
@@ -381,31 +350,20 @@ class InstanceCreation(AwsCreation):
 
     def _order_at_place(self, key: CreationKey) -> InstanceOrder:
         """What to order at the first of the places; may block."""
-        place, image = self.places()[0], self.image()
-        arguments = run_arguments(self._label, place, image)
-        return InstanceOrder(key, place, arguments, self._tags, self._permit_here, self.permit)
+        place, image = self.place(), self.image()
+        arguments = run_arguments(self.label, place, image)
+        return InstanceOrder(key, place, arguments, self._tags, lambda: self.permit_at(place), self.permit)
 
-    def _permit_here(self) -> None:
-        """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""
-        self.permit()
-        if len(self._places) > 1 and self.cloud.places.rests(self._places[0]):
-            raise CloudNoCapacity(
-                f"{self.where}: there was no room for another launch", code="InsufficientInstanceCapacity"
-            )
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        pause = super().begin_anew(error)
-        if pause is not None:
-            self._order = None
-        return pause
+    def moved(self) -> None:
+        self._order = None
 
     def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
         def answered(answer: Future[str]) -> None:
             error = answer.exception()
-            if error is None and self._places:
+            if error is None:
                 # Whatever goes wrong with that, the launch hears of its instance.
                 with Guard(self.log, "The zone of a node is not remembered"):
-                    self.cloud.places.made(self._places[0], self._request)
+                    self.settled()
             if isinstance(error, CloudNoCapacity) and self.another_place(error):
                 self._order = None
                 try:
@@ -427,16 +385,8 @@ _NO_TEMPLATE: Final = "InvalidLaunchTemplateName.NotFoundException"
 class FleetCreation(AwsCreation):
     """With CreateFleet."""
 
-    def create(self, key: CreationKey) -> str:
-        while True:
-            try:
-                return self._create_at_place(key)
-            except CloudNoCapacity as error:
-                if not self.another_place(error):
-                    raise
-
-    def _create_at_place(self, key: CreationKey) -> str:
-        place, label = self.places()[0], self._label
+    def create_at(self, place: LaunchPlace, key: CreationKey) -> str:
+        label = self.label
         template = self.cloud.templates.name_for(label)
         token = token_of([key], place)
         arguments = fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
@@ -498,7 +448,7 @@ class HostCreation(AwsCreation):
         """In a thread of the cloud. The token says which call it is: sent again, it allocates no second host."""
         key = self.key()
         while True:
-            place = self.places()[0]
+            place = self.place()
             try:
                 token = token_of([key], place)
                 return self.cloud.client.allocate_host(place.instance_type, place.zone, self._tags, token, self.permit)
@@ -551,27 +501,23 @@ class HostCreation(AwsCreation):
         return host.status == AVAILABLE and self._start()
 
     def create(self, key: CreationKey) -> str:
-        place = self.places()[0]
-        arguments = run_arguments(self._label, place, self.image(), self._host_id)
+        place = self.place()
+        arguments = run_arguments(self.label, place, self.image(), self._host_id)
         given = with_tags(arguments, self._tags, token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
 
     def refused(self, error: Exception) -> Exception:
         if isinstance(error, CloudNoCapacity):
             # The host is there, and AWS has no room on it.
-            self.cloud.places.no_room(self._places[0])
+            self.cloud.places.no_room(self.places[0])
         return super().refused(error)
 
-    def begin_anew(self, error: LaunchError) -> float | None:
-        """In another place, with another host, if there is no room for the instance. A step: it must not block."""
-        pause = self.leave_place(error) if isinstance(error, CloudNoCapacity) else super().begin_anew(error)
-        if pause is not None:
-            self._host_id = None
-            self._allocations = self._lost_looks = 0
-            self._next_at = float("-inf")
-        return pause
+    def moved(self) -> None:
+        self._host_id = None
+        self._allocations = self._lost_looks = 0
+        self._next_at = float("-inf")
 
-    def leftovers(self) -> AwsDeletion | None:
+    def leftovers(self) -> AwsDeletion:
         """The instance, if there is one, and its host."""
         return AwsDeletion(self.cloud, self.external_id, self.log)
 

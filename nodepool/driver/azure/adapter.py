@@ -7,7 +7,7 @@ What ``nodepool check`` finds out stands at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,17 +16,15 @@ from nodepool.driver.azure.facts import VMS as VMS_QUOTA
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
-from nodepool.driver.azure.machines import AzureCreation, AzureDeletion, AzureInstance, AzureMachines, disk_metadata
+from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel, AzurePool, AzureProviderConfig
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
-    from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 40
@@ -35,19 +33,14 @@ CONNECTIONS: Final = 40
 KINDS: Final = {"instance": VMS, "nic": INTERFACES, "pip": ADDRESSES, "disk": DISKS, "image": IMAGES}
 
 
-class AzureResource(Resource):
-    """Something that says whose it is; ``name`` is that in the resource group."""
-
-    def __init__(self, metadata: dict[str, str], type: str, name: str) -> None:
-        super().__init__(metadata, type)
-        self.name = name
+def _delete(delete: Callable[[str], object], resource: CloudResource) -> None:
+    delete(resource.id)
 
 
-class AzureAdapter(Adapter):
+class AzureAdapter(CloudAdapter):
     """One resource group. Making it imports requests, and does not ask Azure."""
 
-    lag_seconds = AzureMachines.lag_seconds
-    advance_threads = 8
+    creation_class = AzureCreation
 
     def __init__(self, provider_config: AzureProviderConfig) -> None:
         from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -62,64 +55,24 @@ class AzureAdapter(Adapter):
         self.use(self.machines)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
-    def stop(self) -> None:
-        self.machines.stop()
+    # -- what may be left over in the resource group (AZ-11); of what a VM uses the VM alone --
 
-    # -- machines --
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> AzureCreation:
-        return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
-
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> AzureDeletion:
-        return AzureDeletion(self.machines, self.machines.record_id(external_id), log)
-
-    # -- lists --
-
-    def listInstances(self) -> list[AzureInstance]:
-        records = self.machines.inventory.all(max_age=0.0)
-        if records:
-            self.facts.know_sizes()
-        return [AzureInstance(record, self.facts.use_of(record), self.machines.why_ended(record)) for record in records]
-
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self.machines.unanswered()
-
-    def listResources(self) -> Iterator[AzureResource]:
-        """All that may be ours of the resource group (AZ-11); of what a VM uses the VM alone."""
-        return self.resources.all()
-
-    def _kinds(self) -> Iterator[ResourceKind[AzureResource]]:
+    def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
+        deletions = {"image": self.images.delete_image, "disk": self.images.discard_disk}
         for type, kind in KINDS.items():
             found = self._found_instances if kind == VMS else partial(self._found, type, kind)
-            yield ResourceKind(type, found, vital=kind == VMS)
+            delete = deletions.get(type, partial(self.client.delete, kind))
+            yield ResourceKind(type, found, partial(_delete, delete), vital=kind == VMS)
 
-    def _found_instances(self) -> Iterator[AzureResource]:
+    def _found_instances(self) -> Iterator[CloudResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
-            yield AzureResource(dict(record.metadata), "instance", record.id)
+            yield CloudResource(record.metadata, "instance", record.id)
 
-    def _found(self, type: str, kind: str) -> Iterator[AzureResource]:
+    def _found(self, type: str, kind: str) -> Iterator[CloudResource]:
         for resource in self.client.all_of(kind):
             if not resource.used:
                 named = disk_metadata(resource.name, self.config.name) if kind == DISKS else {}
-                yield AzureResource(dict(resource.metadata) or named, type, resource.name)
-
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, AzureResource)
-        if resource.type == "image":
-            self.images.delete_image(resource.name)
-        elif resource.type == "disk":
-            self.images.discard_disk(resource.name)
-        else:
-            self.client.delete(KINDS[resource.type], resource.name)
+                yield CloudResource(resource.metadata or named, type, resource.name)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         name = self.machines.record_id(external_id)

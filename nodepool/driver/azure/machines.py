@@ -12,7 +12,7 @@ import logging
 import re
 import secrets
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -50,7 +50,15 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.places import ZonePlaces
-from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, InstanceCloud
+from nodepool.driver.statemachine import (
+    CloudInstance,
+    CreationKey,
+    DeletionMachine,
+    Instance,
+    InstanceCloud,
+    Order,
+    PlacedCreation,
+)
 from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, is_of, mark_of, of_mark
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff
@@ -59,7 +67,6 @@ if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
     from nodepool.driver.azure.facts import AzureFacts
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.azure.machines")
@@ -237,6 +244,22 @@ class AzureMachines(InstanceCloud[VmRecord]):
     def delete_instance(self, record_id: str) -> None:
         self.client.delete(VMS, record_id)
 
+    def learn(self, records: Sequence[VmRecord]) -> None:
+        if records:
+            self.facts.know_sizes()
+
+    def instance(self, record: VmRecord) -> CloudInstance:
+        """See AZ-8."""
+        return CloudInstance(
+            record,
+            self.facts.use_of(record),
+            ready=record.status == SUCCEEDED,
+            cloud="Azure",
+            region=record.location,
+            az=record.zone,
+            **record.addresses._asdict(),
+        )
+
     def close(self) -> None:
         self.client.calls.close()
 
@@ -281,37 +304,6 @@ def disk_metadata(name: str, provider: str) -> dict[str, str]:
     return {NODE_KEY: found[1], PROVIDER_KEY: provider, **whose}
 
 
-# `AzureInstance`: a VM as the framework sees it (AZ-8).
-
-
-class AzureInstance(Instance):
-    """One VM.
-
-    :param used: what it uses of the quota.
-    :param ends: see `Instance`.
-    """
-
-    def __init__(self, record: VmRecord, used: QuotaInformation, ends: tuple[str, str] | None = None) -> None:
-        super().__init__()
-        self.ends = ends
-        addresses = record.addresses
-        self.ready = record.status == SUCCEEDED
-        self.external_id = record.id
-        self.metadata = dict(record.metadata)
-        self.cloud = "Azure"
-        self.region = record.location
-        self.az = record.zone
-        self.public_ipv4 = addresses.public_ipv4
-        self.public_ipv6 = addresses.public_ipv6
-        self.private_ipv4 = addresses.private_ipv4
-        self.private_ipv6 = addresses.private_ipv6
-        self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4 or self.private_ipv6
-        self._used = used
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
 # `AzureCreation`: the launch of one VM.
 
 #: Status of HTTP: there is a VM of the name.
@@ -321,37 +313,18 @@ BUSY_PAUSE: Final = Backoff(2.0, 30.0)
 BUSY_TIMES: Final = 9
 
 
-class AzureCreation(CreationMachine[VmRecord]):
-    """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key.
-
-    :param image_name: of the upload; None = the label's cloud image.
-    :param az: the zone of a node that the request has already.
-    """
+class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
+    """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key."""
 
     idempotent = True
+    deletion_class = AzureDeletion
+    no_capacity = "AllocationFailed"
 
     cloud: AzureMachines
 
-    def __init__(
-        self,
-        cloud: AzureMachines,
-        hostname: str,
-        label: AzureLabel,
-        image_name: str | None,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log)
-        self._hostname = hostname
-        self._label = label
-        self._image_name = image_name
-        self._request = request
-        self._az = az
-        self._tags = vm_tags(label, metadata, request, log)
-        #: Where to try it, the present one first. One thread at a time works on it.
-        self._places: list[VmPlace] = []
+    def __init__(self, cloud: AzureMachines, order: Order) -> None:
+        super().__init__(cloud, order)
+        self._tags = vm_tags(self.label, self.metadata, order.request, order.log)
         #: Address of the operation, if Azure told.
         self._operation: str | None = None
         #: How often something else was in the way.
@@ -361,47 +334,28 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     # -- making it --
 
-    def create(self, key: CreationKey) -> str:
+    def all_places(self) -> list[VmPlace]:
+        return places_of(self.label)
+
+    def create_at(self, place: VmPlace, key: CreationKey) -> str:
         # Azure keeps the name of a network interface for 180 s after a failure, and may still show the VM of before.
-        name = key.name(self._hostname)
-        if not self._places:
-            self._places = self.cloud.places.to_try(places_of(self._label), self._request, self._az)
-        while True:
-            try:
-                return self._create_at(self._places[0], name)
-            except CloudNoCapacity as error:
-                if not self._another_place(error):
-                    raise
-
-    def _another_place(self, error: Exception) -> bool:
-        """The present place has no capacity. Is there another one?"""
-        return self.cloud.places.try_another(self._places, self._request, error, self.log)
-
-    def _create_at(self, place: VmPlace, name: str) -> str:
+        name, hostname = key.name(self.order.hostname), self.order.hostname
         facts, config = self.cloud.facts, self.cloud.config
         with nothing_sent():
-            image = facts.image_reference(self._label, self._image_name)
+            image = facts.image_reference(self.label, self.order.image)
             subnet = facts.subnet_id()
-        body = vm_body(
-            name, self._hostname, config.name, config.location, self._label, place, image, subnet, self._tags
-        )
+        body = vm_body(name, hostname, config.name, config.location, self.label, place, image, subnet, self._tags)
         try:
-            self._operation = self.cloud.client.create_vm(name, body, partial(self._permit_at, place))
+            self._operation = self.cloud.client.create_vm(name, body, partial(self.permit_at, place))
         except CloudRefused as error:
             if error.status != _EXISTS:
                 raise
-            # Of an order of ours that was not answered, or of somebody else.
+            # Of an order of ours that was not answered, or of others.
             found = self.cloud.client.vm(name)
             if not is_of(found.metadata, self.metadata):
                 raise
             self.log.info("VM %s was made by an order that was not answered", name)
         return name.lower()
-
-    def _permit_at(self, place: VmPlace) -> None:
-        self.permit()
-        # Where another launch found no capacity meanwhile, if there is another place.
-        if len(self._places) > 1 and self.cloud.places.rests(place):
-            raise CloudNoCapacity(f"{self.where}: there was no capacity for another launch", code="AllocationFailed")
 
     def put_off(self, error: Exception) -> float | None:
         if not isinstance(error, CloudBusy) or self._busy >= BUSY_TIMES:
@@ -412,21 +366,11 @@ class AzureCreation(CreationMachine[VmRecord]):
         self.log.info("Something else is under way, tried again in %g s: %s", pause, error)
         return pause
 
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            # What it was to be made of may be gone, or another one now.
-            self.cloud.facts.forget()
-        return error
+    def forget(self) -> None:
+        self.cloud.facts.forget()
 
-    def begin_anew(self, error: LaunchError) -> float | None:
-        # What shows at once `create` has looked at.
-        if not isinstance(error, CloudNoCapacityLater) or not self._places or not self._another_place(error):
-            return None
+    def moved(self) -> None:
         self._operation = self._why = None
-        return 0.0
-
-    def discard(self, record_id: str) -> AzureDeletion:
-        return AzureDeletion(self.cloud, record_id, self.log, self.clock)
 
     # -- waiting for it --
 
@@ -443,9 +387,8 @@ class AzureCreation(CreationMachine[VmRecord]):
             raise self.gone()
         if not self._is_up(record):
             return False
-        if self._places:
-            self.cloud.places.made(self._places[0], self._request)
-        return AzureInstance(record, self.cloud.facts.use_of(record))
+        self.settled()
+        return self.cloud.instance(record)
 
     def _failed(self, record: VmRecord) -> bool:
         """Ask why, then raise the answer."""
@@ -465,7 +408,7 @@ class AzureCreation(CreationMachine[VmRecord]):
         raise LaunchStatusException(text if text.startswith(head) else f"{head}: {text}") from error
 
     def gone(self) -> Exception:
-        if self._places and self._places[0].spot:
+        if self.places and self.places[0].spot:
             return CloudNoCapacityLater(
                 f"{self.where}: spot VM {self.record_id} was evicted by Azure, or somebody deleted it"
             )

@@ -4,21 +4,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.uploads import CountingFile, ImageContent, check_stored
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
-    Adapter,
-    Creation,
+    CloudAdapter,
+    CloudInstance,
+    CloudResource,
     CreationKey,
     CreationMachine,
     DeletionMachine,
     Instance,
     InstanceCloud,
     ListedImage,
-    Resource,
+    ResourceKind,
+    ResourceKinds,
 )
 from nodepool.driver.utils import QuotaInformation
 from nodepool.exceptions import LaunchStatusException, NotFound, RuntimeConfigurationException
@@ -28,36 +30,7 @@ from .client import Client
 from .types import Machine
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
-
     from .config import ExampleProviderConfig
-
-
-# [instance]
-class ExampleInstance(Instance):
-    """A machine, in the words of the framework."""
-
-    def load(self, machine: Machine) -> None:
-        self.external_id = machine.id
-        self.ready = machine.status == "running"
-        self.deleted = machine.status == "deleting"
-        self.metadata = dict(machine.metadata)
-        self.interface_ip = self.public_ipv4 = machine.address
-        self.az = machine.zone
-        self._used = QuotaInformation(instances=1, cores=machine.cores, ram=machine.ram)
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
-# [resource]
-class ExampleResource(Resource):
-    """A machine or an image that might be left over."""
-
-    def __init__(self, kind: str, id: str, metadata: Mapping[str, str]) -> None:
-        super().__init__(dict(metadata), kind)
-        self.id = id
 
 
 # [cloud]
@@ -80,27 +53,17 @@ class Machines(InstanceCloud[Machine]):
     def delete_instance(self, record_id: str) -> None:
         self.client.delete_machine(record_id)
 
-
-# [create]
-class MachineCreation(CreationMachine[Machine]):
-    """Makes a machine and waits until it runs. This cloud knows the key of a creation that it has seen before."""
-
-    idempotent = True
-
-    def __init__(
-        self, machines: Machines, order: dict[str, Any], label_name: str, metadata: dict[str, str], log: Log
-    ) -> None:
-        super().__init__(machines, label_name, metadata, log)
-        self._client = machines.client
-        self._order = order
-
-    def create(self, key: CreationKey) -> str:
-        return self._client.create_machine({**self._order, "tags": self.metadata, "key": key.text}, self.permit)
-
-    def seen(self, record: Machine) -> Instance | bool:
-        if record.status in ("error", "deleting"):
-            raise LaunchStatusException(f"machine {record.id} is {record.status}")
-        return ExampleInstance(record) if record.status == "running" else False
+    # [instance]
+    def instance(self, record: Machine) -> CloudInstance:
+        """A machine, in the words of the framework."""
+        return CloudInstance(
+            record,
+            QuotaInformation(instances=1, cores=record.cores, ram=record.ram),
+            ready=record.status == "running",
+            deleted=record.status == "deleting",
+            public_ipv4=record.address,
+            az=record.zone,
+        )
 
 
 # [delete]
@@ -111,62 +74,59 @@ class MachineDeletion(DeletionMachine[Machine]):
         return record.status == "deleting"
 
 
+# [create]
+class MachineCreation(CreationMachine[Machine]):
+    """Makes a machine and waits until it runs. This cloud knows the key of a creation that it has seen before."""
+
+    cloud: Machines
+    deletion_class = MachineDeletion
+    idempotent = True
+
+    def create(self, key: CreationKey) -> str:
+        order = self.order
+        machine = {
+            "name": order.hostname,
+            "size": self.label.size,
+            "image": order.image or self.label.cloud_image.name,
+            "zone": order.az,
+            # They say whose it is.
+            "tags": self.metadata,
+            "key": key.text,
+        }
+        return self.cloud.client.create_machine(machine, self.permit)
+
+    def seen(self, record: Machine) -> Instance | bool:
+        if record.status in ("error", "deleting"):
+            raise LaunchStatusException(f"machine {record.id} is {record.status}")
+        return self.cloud.instance(record) if record.status == "running" else False
+
+
 # [adapter]
-class ExampleAdapter(Adapter):
+class ExampleAdapter(CloudAdapter):
     """One cloud. Making it does not ask the cloud."""
 
-    lag_seconds = Machines.lag_seconds
-    # The machines of launches and deletions share nothing but what is safe in several threads.
-    advance_threads = 8
+    creation_class = MachineCreation
 
     def __init__(self, provider_config: ExampleProviderConfig) -> None:
         super().__init__(provider_config)
         self._client = Client(provider_config.url, provider_config.rate)
         self._machines = Machines(provider_config.name, self._client)
-        self._machines.on_room = lambda: self.on_room()
-        # The framework uses them, too.
-        self.shared_threads = self._machines.threads
+        self.use(self._machines)
+        # [leftovers]
+        client = self._client
+        kinds = [
+            ResourceKind("machine", self._all_machines, lambda found: client.delete_machine(found.id), vital=True),
+            ResourceKind("image", self._all_images, lambda found: client.delete_image(found.id)),
+        ]
+        self.resources = ResourceKinds(provider_config.name, kinds)
 
-    def stop(self) -> None:
-        self._machines.stop()
-
-    # [machines]
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest,
-        az: str | None,
-        log: Log,
-    ) -> MachineCreation:
-        image = image_external_id or label.cloud_image.name
-        order = {"name": hostname, "size": label.size, "image": image, "zone": az}
-        return MachineCreation(self._machines, order, label.name, metadata, log)
-
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> MachineDeletion:
-        return MachineDeletion(self._machines, external_id, log)
-
-    # [lists]
-    def listInstances(self) -> list[Instance]:
-        return [ExampleInstance(machine) for machine in self._machines.inventory.all(max_age=0.0)]
-
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self._machines.unanswered()
-
-    def listResources(self) -> Iterator[Resource]:
+    def _all_machines(self) -> Iterator[CloudResource]:
         for machine in self._machines.inventory.all(SWEEP_LIST_SECONDS):
-            yield ExampleResource("machine", machine.id, machine.metadata)
-        for image in self._client.images():
-            yield ExampleResource("image", image["id"], image["tags"])
+            yield CloudResource(machine.metadata, "machine", machine.id)
 
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, ExampleResource)
-        if resource.type == "machine":
-            self._client.delete_machine(resource.id)
-        else:
-            self._client.delete_image(resource.id)
+    def _all_images(self) -> Iterator[CloudResource]:
+        for image in self._client.images():
+            yield CloudResource(image["tags"], "image", image["id"])
 
     # [quota]
     def getQuotaLimits(self) -> QuotaInformation:

@@ -18,23 +18,19 @@ from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 from nodepool.driver.gce.images import GceImageCalls, GceImages
 from nodepool.driver.gce.instances import (
     GceCreation,
-    GceDeletion,
-    GceInstance,
     GceInstances,
     Preemptions,
     network_path,
     subnetwork_path,
 )
 from nodepool.driver.gce.types import PREEMPTED, READY, LabelReader, name_of, zone_and_name
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
-    from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64
@@ -42,24 +38,10 @@ CONNECTIONS: Final = 64
 ADDRESSES_SECONDS: Final = 600.0
 
 
-class GceResource(Resource):
-    """Something that says whose it is.
-
-    :param zone: "" = it is in none.
-    """
-
-    def __init__(self, metadata: dict[str, str], type: str, name: str, zone: str = "", *, usable: bool = True) -> None:
-        super().__init__(metadata, type)
-        self.usable = usable
-        self.name = name
-        self.zone = zone
-
-
-class GceAdapter(Adapter):
+class GceAdapter(CloudAdapter):
     """One project. Making it imports requests, and does not ask Google."""
 
-    lag_seconds = GceInstances.lag_seconds
-    advance_threads = 8
+    creation_class = GceCreation
 
     def __init__(self, provider_config: GceProviderConfig, clock: Callable[[], float] = monotonic) -> None:
         from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -80,88 +62,48 @@ class GceAdapter(Adapter):
         self._uses_spot = any(label.use_spot for pool in config.pools.values() for label in pool.labels.values())
         self.resources = ResourceKinds(config.name, self._kinds(), clock)
 
-    def stop(self) -> None:
-        self.instances.stop()
-
-    # -- machines --
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> GceCreation:
-        return GceCreation(self.instances, hostname, label, image_external_id, metadata, request, az, log)
-
     def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str | None:
         # With several zones the launch chooses one.
         return hostname if len(self.config.zones) == 1 else None
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> GceDeletion:
-        return GceDeletion(self.instances, self.instances.record_id(external_id), log)
+    # -- what may be left over in the zones and the region (GC-8) --
 
-    # -- lists --
-
-    def listInstances(self) -> list[GceInstance]:
-        instances = self.instances
-        records = instances.inventory.all(max_age=0.0)
-        self.limits.know_types(records)
-        use_of, stored_id, why_ended = self.limits.use_of, instances.stored_id, instances.why_ended
-        return [GceInstance(record, stored_id(record.id), use_of(record), why_ended(record)) for record in records]
-
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self.instances.unanswered()
-
-    def listResources(self) -> Iterator[GceResource]:
-        """All that may be ours in the zones and the region (GC-8)."""
-        return self.resources.all()
-
-    def _kinds(self) -> Iterator[ResourceKind[GceResource]]:
-        yield ResourceKind("instance", self._found_instances, vital=True)
-        yield ResourceKind("disk", self._found_disks)
-        yield ResourceKind("address", self._found_addresses, ADDRESSES_SECONDS)
+    def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
+        client = self.client
+        yield ResourceKind(
+            "instance", self._found_instances, lambda found: client.delete_instance(found.zone, found.id), vital=True
+        )
+        yield ResourceKind("disk", self._found_disks, lambda found: client.delete_disk(found.zone, found.id))
+        yield ResourceKind(
+            "address", self._found_addresses, lambda found: client.delete_address(found.id), ADDRESSES_SECONDS
+        )
         if self.config.diskimages:
-            yield ResourceKind("image", self._found_images)
+            yield ResourceKind("image", self._found_images, lambda found: self.images.delete(found.id))
 
-    def _found_instances(self) -> Iterator[GceResource]:
+    def _found_instances(self) -> Iterator[CloudResource]:
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield GceResource(dict(record.metadata), "instance", record.name, record.zone)
+            yield CloudResource(record.metadata, "instance", record.name, zone=record.zone)
         if self._uses_spot:
             self.preemptions.look()
 
-    def _found_disks(self) -> Iterator[GceResource]:
+    def _found_disks(self) -> Iterator[CloudResource]:
         for disk in self.client.disks():
             if not disk.used:
-                yield GceResource(dict(disk.metadata), "disk", disk.name, disk.zone)
+                yield CloudResource(disk.metadata, "disk", disk.name, zone=disk.zone)
 
-    def _found_addresses(self) -> Iterator[GceResource]:
+    def _found_addresses(self) -> Iterator[CloudResource]:
         for address in self.client.addresses():
             if not address.used:
-                yield GceResource(dict(address.metadata), "address", address.name)
+                yield CloudResource(address.metadata, "address", address.name)
 
-    def _found_images(self) -> Iterator[GceResource]:
+    def _found_images(self) -> Iterator[CloudResource]:
         for image in self.images.listed():
-            yield GceResource(dict(image.metadata), "image", image.name, usable=image.usable)
+            yield CloudResource(image.metadata, "image", image.name, usable=image.usable)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         record_id = self.instances.record_id(external_id)
         said = None if record_id is None else self.preemptions.why(*zone_and_name(record_id))
         return None if said is None else (PREEMPTED, said)
-
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, GceResource)
-        if resource.type == "instance":
-            self.client.delete_instance(resource.zone, resource.name)
-        elif resource.type == "disk":
-            self.client.delete_disk(resource.zone, resource.name)
-        elif resource.type == "image":
-            self.images.delete(resource.name)
-        else:
-            self.client.delete_address(resource.name)
 
     # -- quota --
 

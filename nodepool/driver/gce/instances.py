@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,7 +22,6 @@ from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
     CloudNotFound,
-    CloudQuota,
     CloudRefused,
     nothing_sent,
     one_line,
@@ -44,17 +43,22 @@ from nodepool.driver.gce.types import (
     request_id,
     zone_and_name,
 )
-from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, InstanceCloud
+from nodepool.driver.statemachine import (
+    CloudInstance,
+    CreationKey,
+    DeletionMachine,
+    Instance,
+    InstanceCloud,
+    Order,
+    PlacedCreation,
+)
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, is_of
-from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
+from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
     from nodepool.driver.gce.facts import GceFacts, ProjectLimits
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.quota import QuotaInformation
-    from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.gce.instances")
 
@@ -143,6 +147,23 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     def delete_instance(self, record_id: str) -> None:
         self.client.delete_instance(*zone_and_name(record_id))
+
+    def learn(self, records: Sequence[GceRecord]) -> None:
+        self.limits.know_types(records)
+
+    def instance(self, record: GceRecord, label: GceLabel | None = None) -> CloudInstance:
+        """See GC-6. :param label: of the launch; None = it is only listed."""
+        return CloudInstance(
+            record,
+            self.limits.use_of(record, label),
+            external_id=self.stored_id(record.id),
+            ready=record.status == RUNNING,
+            cloud="Google",
+            region=record.zone.rpartition("-")[0],
+            az=record.zone,
+            public_ipv4=record.public_ipv4,
+            private_ipv4=record.private_ipv4,
+        )
 
     def why_ended(self, record: GceRecord) -> tuple[str, str] | None:
         # Google gives a spot instance that it takes 30 s in STOPPING; then it is TERMINATED, or deleted.
@@ -477,37 +498,6 @@ class Preemptions:
         return None
 
 
-# `GceInstance`: an instance as the framework sees it (GC-6).
-
-
-class GceInstance(Instance):
-    """One instance.
-
-    :param external_id: as nodes have it.
-    :param used: what it uses of the quota.
-    :param ends: see `Instance`.
-    """
-
-    def __init__(
-        self, record: GceRecord, external_id: Any, used: QuotaInformation, ends: tuple[str, str] | None = None
-    ) -> None:
-        super().__init__()
-        self.ends = ends
-        self.ready = record.status == RUNNING
-        self.external_id = external_id
-        self.metadata = dict(record.metadata)
-        self.cloud = "Google"
-        self.az = record.zone
-        self.region = record.zone.rpartition("-")[0]
-        self.public_ipv4 = record.public_ipv4
-        self.private_ipv4 = record.private_ipv4
-        self.interface_ip = self.public_ipv4 or self.private_ipv4
-        self._used = used
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
 # `GceCreation`: the launch of one instance.
 
 #: From a creation for which too many operations were under way to the next one.
@@ -516,39 +506,21 @@ CONCURRENT_PAUSE: Final = Backoff(2.0, 30.0)
 _NOT_HERE: Final = "the zone does not have the machine type"
 
 
-class GceCreation(CreationMachine[GceRecord]):
+class GceCreation(PlacedCreation[GceRecord, GcePlace]):
     """Makes an instance and waits until it can be reached.
 
     A creation without an answer is sent again with its request id. One that has no capacity, as its answer or later its
-    operation says, is begun anew at the next place.
-
-    :param image_name: of the upload; None = the label's cloud image.
-    :param az: the zone of a node that the request has already.
+    operation says, is begun anew at the next place, because the place is a part of its id.
     """
 
     idempotent = True
+    deletion_class = GceDeletion
+    no_capacity = "ZONE_RESOURCE_POOL_EXHAUSTED"
 
     cloud: GceInstances
 
-    def __init__(
-        self,
-        cloud: GceInstances,
-        hostname: str,
-        label: GceLabel,
-        image_name: str | None,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log)
-        self._hostname = hostname
-        self._label = label
-        self._image_name = image_name
-        self._request = request
-        self._az = az
-        #: Where to try it, the present one first.
-        self._places: list[GcePlace] = []
+    def __init__(self, cloud: GceInstances, order: Order) -> None:
+        super().__init__(cloud, order)
         self._insert: Insert | None = None
         #: How often too many operations were under way.
         self._crowded = 0
@@ -557,31 +529,31 @@ class GceCreation(CreationMachine[GceRecord]):
 
     # -- making it --
 
+    def all_places(self) -> list[GcePlace]:
+        places, silent = places_of(self.label), self.cloud.client.silent_zones
+        return [place for place in places if not silent.silent(place.zone)] or places
+
     def id_in_advance(self) -> str:
-        if not self._places:
-            places, silent = places_of(self._label), self.cloud.client.silent_zones
-            answering = [place for place in places if not silent.silent(place.zone)]
-            self._places = self.cloud.places.to_try(answering or places, self._request, self._az)
-        return record_id(self._places[0].zone, self.key().name(self._hostname))
+        return record_id(self.place().zone, self.key().name(self.order.hostname))
 
     def stored_id(self, record_id: str) -> str:
         return self.cloud.stored_id(record_id)
 
     def create(self, key: CreationKey) -> str:
-        place, name = self._places[0], key.name(self._hostname)
+        place, name = self.place(), key.name(self.order.hostname)
         self._check_answers(place)
         try:
             with nothing_sent():
                 if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
                     # Not of this zone, so nothing is wrong with the label as long as there is another place.
                     raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
-                image = self.cloud.facts.image_link(self._label, self._image_name)
+                image = self.cloud.facts.image_link(self.label, self.order.image)
         except CloudAway:
             self._check_answers(place)
             raise
-        body = instance_body(name, self._label, place, image, self.metadata)
+        body = instance_body(name, self.label, place, image, self.metadata)
         try:
-            operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit_at(place))
+            operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit(place))
         except CloudRefused as error:
             if error.code not in EXISTS:
                 raise
@@ -597,27 +569,18 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def _check_answers(self, place: GcePlace) -> None:
         """:raises CloudNoCapacity: the zone does not answer, nothing was ordered there, and there is another place."""
-        if len(self._places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
+        if len(self.places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
             raise CloudNoCapacity(f"{self.where}: {place}: the zone does not answer", code="UNREACHABLE")
 
-    def _permit_at(self, place: GcePlace) -> Callable[[], None]:
+    def _permit(self, place: GcePlace) -> Callable[[], None]:
         def permit() -> None:
-            self.permit()
-            # Where another launch found no capacity meanwhile, if there is another place.
-            if len(self._places) > 1 and self.cloud.places.rests(place):
-                raise CloudNoCapacity(
-                    f"{self.where}: {place}: there was no capacity for another launch",
-                    code="ZONE_RESOURCE_POOL_EXHAUSTED",
-                )
+            self.permit_at(place)
             self._ordered = True
 
         return permit
 
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            # What it was to be made of may be gone, or another one now.
-            self.cloud.facts.forget_images()
-        return error
+    def forget(self) -> None:
+        self.cloud.facts.forget_images()
 
     def put_off(self, error: Exception) -> float | None:
         if not isinstance(error, CloudAway) or error.code not in THROTTLED:
@@ -630,17 +593,10 @@ class GceCreation(CreationMachine[GceRecord]):
     def begin_anew(self, error: LaunchError) -> float | None:
         self._insert = None
         pause = self.put_off(error)
-        if pause is not None:
-            return pause
-        if not isinstance(error, CapacityException) or not self._places:
-            return None
-        if not self.cloud.places.try_another(self._places, self._request, error, self.log):
-            return None
-        self._ordered = False
-        return 0.0
+        return super().begin_anew(error) if pause is None else pause
 
-    def discard(self, record_id: str) -> GceDeletion:
-        return GceDeletion(self.cloud, record_id, self.log, self.clock)
+    def moved(self) -> None:
+        self._ordered = False
 
     # -- waiting for it --
 
@@ -648,16 +604,14 @@ class GceCreation(CreationMachine[GceRecord]):
         return record is None or record.status in ENDING or self._is_up(record)
 
     def _is_up(self, record: GceRecord) -> bool:
-        addresses = bool(record.private_ipv4) and bool(record.public_ipv4 or not self._label.pool.public_ipv4)
+        addresses = bool(record.private_ipv4) and bool(record.public_ipv4 or not self.label.pool.public_ipv4)
         return record.status == RUNNING and addresses
 
     def seen(self, record: GceRecord) -> Instance | bool:
         if self._is_up(record):
             self._insert = None
-            if self._places:
-                self.cloud.places.made(self._places[0], self._request)
-            used = self.cloud.limits.use_of(record, self._label)
-            return GceInstance(record, self.stored_id(record.id), used)
+            self.settled()
+            return self.cloud.instance(record, self.label)
         self._raise_failure()
         if record.status in ENDING:
             raise self._ended(f"instance {record.name} is {record.status}")
@@ -671,7 +625,7 @@ class GceCreation(CreationMachine[GceRecord]):
         failure = None if self._insert is None else self._insert.failure
         if isinstance(failure, CloudNoCapacity):
             raise CloudNoCapacityLater(str(failure))
-        if isinstance(failure, CloudRefused) and failure.code == UNSUPPORTED and self._places[0].spot:
+        if isinstance(failure, CloudRefused) and failure.code == UNSUPPORTED and self.places[0].spot:
             raise CloudNoCapacityLater(f"{failure}; Google took the spot instance away while it was created")
         if isinstance(failure, CloudAway) and failure.code not in THROTTLED:
             # Google has answered: this instance failed, and the cloud is not away.
@@ -684,7 +638,7 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def _ended(self, text: str) -> Exception:
         """The error of a launch whose instance was taken away."""
-        if self._places and self._places[0].spot:
+        if self.places and self.places[0].spot:
             return CloudNoCapacityLater(
                 f"{self.where}: spot {text}: it was preempted by Google, or somebody deleted it"
             )

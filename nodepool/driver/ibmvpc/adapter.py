@@ -17,8 +17,8 @@ from nodepool.driver.ibmvpc.facts import IbmFacts
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.images import IbmImages
 from nodepool.driver.ibmvpc.login import IbmLogin
-from nodepool.driver.ibmvpc.machines import IbmCreation, IbmDeletion, IbmInstance, IbmMachines
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.ibmvpc.machines import IbmCreation, IbmMachines
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Instance, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
@@ -26,19 +26,16 @@ from nodepool.model.quota import QuotaInformation
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
 
 
-class IbmAdapter(Adapter):
+class IbmAdapter(CloudAdapter):
     """One region. Making it imports requests, and does not ask IBM."""
 
-    lag_seconds = IbmMachines.lag_seconds
-    advance_threads = 8
     counts_ends = True
+    creation_class = IbmCreation
 
     def __init__(self, provider_config: IbmProviderConfig) -> None:
         from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -59,38 +56,23 @@ class IbmAdapter(Adapter):
 
     def stop(self) -> None:
         self.images.close()
-        self.machines.stop()
+        super().stop()
 
     # -- machines --
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> IbmCreation:
-        return IbmCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
     def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
         return hostname
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> IbmDeletion:
-        return IbmDeletion(self.machines, external_id if isinstance(external_id, str) else None, log)
-
     # -- lists --
 
-    def listInstances(self) -> list[IbmInstance]:
-        region, machines = self.config.region, self.machines
-        records = machines.inventory.all(max_age=0.0)
-        found = [IbmInstance(record, region, ends=machines.why_ended(record)) for record in records]
+    def listInstances(self) -> list[Instance]:
+        found = super().listInstances()
         # Those that search for leftovers list volumes anew each time.
         installations = self._installations(self._known_volumes())
-        for instance, record in zip(found, records, strict=True):
-            instance.metadata = {**instance.metadata, **installations.get(record.instance_id, {})}
+        for instance in found:
+            record = self.machines.inventory.get(instance.external_id)
+            if record is not None:
+                instance.metadata |= installations.get(record.instance_id, {})
         return found
 
     def _known_volumes(self) -> list[t.IbmVolume]:
@@ -103,22 +85,22 @@ class IbmAdapter(Adapter):
             # Whose the instances are is not known. `_found_instances` reports it.
             return []
 
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self.machines.unanswered()
-
-    def listResources(self) -> Iterator[t.IbmResource]:
-        """All that may be ours (IV-3); of what an instance uses the instance alone. What is in a resource group of
-        others is nobody's here.
-        """
-        return self.resources.all()
+    # -- what may be left over (IV-3); of what an instance uses the instance alone --
+    #
+    # What is in a resource group of others is theirs.
 
     def _kinds(self) -> Iterator[ResourceKind[t.IbmResource]]:
-        yield ResourceKind(t.INSTANCE, self._found_instances, vital=True)
-        yield ResourceKind(t.FLOATING_IP, self._found_floating_ips)
-        yield ResourceKind(t.VOLUME, self._found_volumes)
+        client, machines = self.client, self.machines
+        yield ResourceKind(
+            t.INSTANCE, self._found_instances, lambda found: machines.delete_instance(found.id), vital=True
+        )
+        yield ResourceKind(
+            t.FLOATING_IP, self._found_floating_ips, lambda found: self.floating.delete_free(found.id, found.name)
+        )
+        yield ResourceKind(t.VOLUME, self._found_volumes, lambda found: client.delete("volume", found.id))
         if self.config.diskimages:
             # The bucket has another service, and access policies of its own.
-            yield ResourceKind(t.IMAGE, self.images.resources)
+            yield ResourceKind(t.IMAGE, self.images.resources, self.images.discard, types=(t.OBJECT, t.PART))
 
     def _found_instances(self) -> Iterator[t.IbmResource]:
         # Where volumes cannot be listed, no instance is known to be left over.
@@ -147,17 +129,6 @@ class IbmAdapter(Adapter):
             if not volume.used:
                 tagged = t.metadata_of_tags(volume, self.config.name)
                 yield t.IbmResource(tagged or t.node_metadata(volume.name, volume.group), t.VOLUME, volume.id)
-
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, t.IbmResource)
-        if resource.type == t.INSTANCE:
-            self.machines.delete_instance(resource.id)
-        elif resource.type == t.FLOATING_IP:
-            self.floating.delete_free(resource.id, resource.name)
-        elif resource.type in t.OF_IMAGES:
-            self.images.discard(resource)
-        else:
-            self.client.delete("volume", resource.id)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         if not isinstance(external_id, str):

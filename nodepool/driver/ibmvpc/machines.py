@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
-    CloudNoCapacity,
     CloudNoCapacityLater,
     CloudNotFound,
     CloudQuota,
@@ -28,23 +27,23 @@ from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
 from nodepool.driver.ibmvpc.facts import IbmPlace, places_of
 from nodepool.driver.statemachine import (
+    CloudInstance,
     CreationKey,
-    CreationMachine,
     DeletionMachine,
     Instance,
     InstanceCloud,
+    Order,
+    PlacedCreation,
 )
 from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of, node_id_of
-from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
 from nodepool.metrics import reports
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
+    from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.floating import IbmFloatingIps
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 
@@ -115,6 +114,19 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
             instance_id = record.instance_id
         self.client.delete("instance", instance_id)
 
+    def instance(self, record: t.IbmRecord, public_ipv4: str | None = None) -> CloudInstance:
+        """See IV-6. :param public_ipv4: address of its floating IP; None = it has none, or it is not known."""
+        return CloudInstance(
+            record,
+            QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib),
+            ready=record.status == t.RUNNING,
+            cloud="IBM",
+            region=self.config.region,
+            az=record.zone,
+            public_ipv4=public_ipv4,
+            private_ipv4=record.private_ipv4,
+        )
+
     def ask_for(self, record_id: str) -> t.IbmRecord | None:
         record = self.client.instance_named(record_id)
         # An instance of others may have the name.
@@ -162,127 +174,70 @@ class IbmDeletion(DeletionMachine[t.IbmRecord]):
         return busy(error)
 
 
-# `IbmInstance`: an instance as the framework sees it (IV-6).
-
-
-class IbmInstance(Instance):
-    """One instance.
-
-    :param public_ipv4: address of its floating IP; None = it has none, or it is not known.
-    :param ends: see `Instance`.
-    """
-
-    def __init__(
-        self,
-        record: t.IbmRecord,
-        region: str,
-        public_ipv4: str | None = None,
-        ends: tuple[str, str] | None = None,
-    ) -> None:
-        super().__init__()
-        self.ends = ends
-        self.ready = record.status == t.RUNNING
-        self.external_id = record.id
-        self.metadata = dict(record.metadata)
-        self.cloud = "IBM"
-        self.region = region
-        self.az = record.zone
-        self.public_ipv4 = public_ipv4
-        self.private_ipv4 = record.private_ipv4
-        self.interface_ip = public_ipv4 or record.private_ipv4
-        self._used = QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib)
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
 # `IbmCreation`: the launch of one instance, with its floating IP.
 
 #: So long after a refusal a floating IP is bound again to an instance that is not ready for it.
 BUSY_SECONDS: Final = 3.0
 
 
-class IbmCreation(CreationMachine[t.IbmRecord]):
+class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
     """Makes an instance and waits until it can be reached. A creation without an answer is sent again: its name is its
     key.
-
-    :param image_id: of the upload; None = the label's cloud image.
     """
 
     idempotent = True
+    deletion_class = IbmDeletion
+    # A quota may be that of floating IPs of a zone.
+    elsewhere = (CapacityException, CloudQuota)
+    no_capacity = "cannot_start_capacity"
 
     cloud: IbmMachines
 
-    def __init__(
-        self,
-        cloud: IbmMachines,
-        hostname: str,
-        label: IbmLabel,
-        image_id: str | None,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log)
-        self._hostname = hostname
-        self._label = label
-        self._image_id = image_id
-        self._request = request
-        self._az = az
-        #: Where to try it, the present one first. One thread at a time works on it.
-        self._places: list[IbmPlace] = []
+    def __init__(self, cloud: IbmMachines, order: Order) -> None:
+        super().__init__(cloud, order)
         #: What is done about the floating IP, and the outcome.
         self._work: Future[t.IbmFloatingIp] | None = None
         self._floating: t.IbmFloatingIp | None = None
         self._bind_at = float("-inf")
 
     def id_in_advance(self) -> str:
-        return self.key().name(self._hostname)
+        return self.key().name(self.order.hostname)
 
     # -- making it --
 
-    def create(self, key: CreationKey) -> str:
-        name = key.name(self._hostname)
-        if not self._places:
-            with nothing_sent():
-                subnets = self.cloud.facts.subnets(self._label.pool)
-            self._places = self.cloud.places.to_try(places_of(self._label, subnets), self._request, self._az)
-        while True:
-            if (shortage := self._shortage()) is not None and not self._another_zone(shortage):
-                raise shortage
-            try:
-                return self._create_at(self._places[0], name)
-            except CloudNoCapacity as error:
-                if not self._another_place(error):
-                    raise
+    def all_places(self) -> list[IbmPlace]:
+        with nothing_sent():
+            return places_of(self.label, self.cloud.facts.subnets(self.label.pool))
 
-    def _another_place(self, error: Exception) -> bool:
-        """The present place has no capacity. Is there another one?"""
-        return self.cloud.places.try_another(self._places, self._request, error, self.log)
-
-    def _shortage(self) -> CloudQuota | None:
-        """Why the instance would get no floating IP at the present place; None = it may, or needs none."""
-        return self.cloud.floating.shortage(self._places[0].zone) if self._label.pool.public_ipv4 else None
-
-    def _another_zone(self, error: Exception) -> bool:
-        """The present zone has no more floating IPs. Is there another zone that may have some?"""
-        others = [place for place in self._places if self.cloud.floating.shortage(place.zone) is None]
+    def another_place(self, error: LaunchError) -> bool:
+        if not isinstance(error, CloudQuota):
+            return super().another_place(error)
+        if self._shortage(self.places[0]) is None:
+            return False
+        # The zone has no more floating IPs. Another one may have some.
+        others = [place for place in self.places if self._shortage(place) is None]
         if not others:
             return False
-        self.log.info("No floating IP for %s, trying %s: %s", self._places[0], others[0], error)
-        self._places = others
+        self.log.info("No floating IP for %s, trying %s: %s", self.places[0], others[0], error)
+        self.places = others
         return True
 
-    def _create_at(self, place: IbmPlace, name: str) -> str:
+    def _shortage(self, place: IbmPlace) -> CloudQuota | None:
+        """Why the instance would get no floating IP there; None = it may, or needs none."""
+        return self.cloud.floating.shortage(place.zone) if self.label.pool.public_ipv4 else None
+
+    def create_at(self, place: IbmPlace, key: CreationKey) -> str:
+        name = key.name(self.order.hostname)
+        if (shortage := self._shortage(place)) is not None:
+            raise shortage
         with nothing_sent():
-            body = self.cloud.facts.instance_body(name, self._label, place, self._image_id, self.metadata)
+            body = self.cloud.facts.instance_body(name, self.label, place, self.order.image, self.metadata)
         try:
-            self.cloud.made(self.cloud.client.create_instance(body, self._permit_at(place)))
+            self.cloud.made(self.cloud.client.create_instance(body, lambda: self.permit_at(place)))
         except CloudRefused as error:
             if not exists(error):
                 raise
-            # Of an order of ours that was not answered, or of somebody else.
+            # Of an order of ours that was not answered, or of others.
             found = self.cloud.client.instance_named(name)
             if found is None or not is_of(found.metadata, self.metadata) or self._is_foreign(found.instance_id):
                 raise
@@ -297,58 +252,30 @@ class IbmCreation(CreationMachine[t.IbmRecord]):
             if instance_id in volume.instance_ids
         )
 
-    def _permit_at(self, place: IbmPlace) -> Callable[[], None]:
-        def permit() -> None:
-            self.permit()
-            # Where another launch found no capacity meanwhile, if there is another place.
-            if len(self._places) > 1 and self.cloud.places.rests(place):
-                text = f"{self.where}: there was no capacity for another launch"
-                raise CloudNoCapacity(text, code="cannot_start_capacity")
+    def forget(self) -> None:
+        self.cloud.facts.forget()
 
-        return permit
-
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            # What it was to be made of may be gone, or another one now.
-            self.cloud.facts.forget()
-        return error
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        if not self._places:
-            return None
-        # What shows at once `create` has looked at.
-        if isinstance(error, CloudQuota):
-            found = self._shortage() is not None and self._another_zone(error)
-        else:
-            found = isinstance(error, (CloudNoCapacity, CloudNoCapacityLater)) and self._another_place(error)
-        if not found:
-            return None
+    def moved(self) -> None:
         self._work = self._floating = None
-        return 0.0
-
-    def discard(self, record_id: str) -> IbmDeletion:
-        return IbmDeletion(self.cloud, record_id, self.log, self.clock)
 
     # -- waiting for it --
 
     def lets_go_on(self, record: t.IbmRecord | None) -> bool:
         if record is None or record.status in (t.RUNNING, t.FAILED, t.DELETING, *t.STOPPED):
             return True
-        return self._label.pool.public_ipv4 and self._work is None and bool(record.interface_id)
+        return self.label.pool.public_ipv4 and self._work is None and bool(record.interface_id)
 
     def seen(self, record: t.IbmRecord) -> Instance | bool:
         if record.status == t.DELETING:
             raise self.gone()
         if record.status == t.FAILED or record.status in t.STOPPED:
             raise self._ended(record)
-        if self._label.pool.public_ipv4 and not self._has_address(record):
+        if self.label.pool.public_ipv4 and not self._has_address(record):
             return False
         if record.status != t.RUNNING:
             return False
-        if self._places:
-            self.cloud.places.made(self._places[0], self._request)
-        address = None if self._floating is None else self._floating.address
-        return IbmInstance(record, self.cloud.config.region, address)
+        self.settled()
+        return self.cloud.instance(record, None if self._floating is None else self._floating.address)
 
     def _ended(self, record: t.IbmRecord) -> LaunchError:
         """The error of a launch whose instance will not run."""
@@ -382,5 +309,5 @@ class IbmCreation(CreationMachine[t.IbmRecord]):
         return self._floating is not None
 
     def _bind(self, record: t.IbmRecord) -> t.IbmFloatingIp:
-        group = self.cloud.facts.group_id(t.group_of_pool(self.cloud.provider, self._label.pool.name))
+        group = self.cloud.facts.group_id(t.group_of_pool(self.cloud.provider, self.label.pool.name))
         return self.cloud.floating.bind(record.id, group, record.zone, record.interface_id, self.permit)

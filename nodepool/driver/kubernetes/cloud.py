@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -36,10 +36,11 @@ from nodepool.driver.kubernetes.records import (
     token_view,
 )
 from nodepool.driver.kubernetes.watch import Listener, Watch
-from nodepool.driver.statemachine import InstanceCloud, WatchedInventory
+from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.cloud import GONE
 from nodepool.exceptions import LaunchError, NotFound
+from nodepool.model.quota import QuotaInformation
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")
 
@@ -80,6 +81,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.shared_roles: SharedRoles | None = None
         #: Do jobs of pods use the account that the cluster makes in each namespace?
         self.shares_accounts = False
+        #: What a node uses whose objects have some metadata.
+        self.need_by: Callable[[Mapping[str, str]], QuotaInformation] = lambda _: QuotaInformation(instances=1)
         self.accounts = DefaultAccounts(client)
         self.objects = NodeObjects(awaited=self._is_awaited)
         self.inventory.on_start = self._start_watches
@@ -100,6 +103,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self._awaited: dict[str, AwaitedContent] = {}
         #: The unique id of the namespace that was made last under a name.
         self._made: dict[str, str] = {}
+
+    def instance(self, record: KubeRecord) -> CloudInstance:
+        return CloudInstance(record, self.need_by(record.metadata), deleted=record.gone)
 
     # -- watches --
 

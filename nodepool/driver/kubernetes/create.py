@@ -17,16 +17,15 @@ from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.client import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView, TokenView
-from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
-from nodepool.exceptions import LaunchStatusException
+from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 #: For what the cluster makes by itself a moment after the namespace.
 NOT_YET: Final = Backoff(0.05, 1.0)
@@ -37,6 +36,34 @@ ACCOUNT_SECONDS: Final = 30.0
 _PLACE: Final = ""
 
 
+#: A namespace that is still there after so long is reported, with what holds it.
+STUCK_SECONDS: Final = 60.0
+
+
+class KubeDeletion(DeletionMachine[KubeRecord]):
+    """Deletes a namespace, a project or a pod. Its record stays until the API says that it does not exist any more."""
+
+    cloud: KubeCloud
+    _reported: str = ""
+
+    def busy(self, error: LaunchError) -> bool:
+        return isinstance(error, NotYet)
+
+    def begun(self, record: KubeRecord) -> bool:
+        return record.terminating
+
+    def advance(self) -> Any:
+        result = super().advance()
+        if self.complete and self.external_id is not None:
+            self.cloud.over(self.external_id)
+        record = None if self.complete or self.external_id is None else self.cloud.inventory.get(self.external_id)
+        stuck = record is not None and record.terminating and self.clock() - self.start_time >= STUCK_SECONDS
+        if record is not None and stuck and record.status != self._reported:
+            self._reported = record.status
+            self.log.warning("%s is still there, %s", record.id, record.status)
+        return result
+
+
 class NamespaceCreation(CreationMachine[KubeRecord]):
     """Makes a namespace and what belongs into it, and waits until it can be used.
 
@@ -44,26 +71,21 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     """
 
     idempotent = True
+    deletion_class = KubeDeletion
     cloud: KubeCloud
+    label: PodLabel
     #: Type of the connection without a pod, as Zuul knows it.
     place_connection: ClassVar[str] = "namespace"
     #: Does the connection have the old key ``name``, too?
     with_name: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        cloud: KubeCloud,
-        label: Any,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        log: Log,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log)
-        self.label: PodLabel = label
-        self.labels = objects.labels_of(label, metadata, request, log)
-        self.name = self.name_of(label, metadata)
+    def __init__(self, cloud: KubeCloud, order: Order) -> None:
+        super().__init__(cloud, order)
+        label = order.label
+        self.labels = objects.labels_of(label, self.metadata, order.request, order.log)
+        self.name = self.name_of(label, self.metadata)
         self.pod_name: str | None = label.name if label.is_pod else None
-        self._judge = PodJudge(self.where, log, self.clock)
+        self._judge = PodJudge(self.where, order.log, self.clock)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
         self._left: deque[tuple[str, client.Object]] | None = None
         #: Unique ids of what was made, by path of its kind; what is missing is not known: its answer was lost.

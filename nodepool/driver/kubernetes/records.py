@@ -458,25 +458,6 @@ class KubeInstance(Instance):
         return self._used
 
 
-class ListedInstance(Instance):
-    """A namespace that was listed.
-
-    :param used: what its node uses.
-    :param ends: see `Instance`.
-    """
-
-    def __init__(self, record: KubeRecord, used: QuotaInformation, ends: tuple[str, str] | None) -> None:
-        super().__init__()
-        self.ends = ends
-        self.external_id = record.id
-        self.deleted = record.gone
-        self.metadata = dict(record.metadata)
-        self._used = used
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
 def need_of(label: PodLabel) -> QuotaInformation:
     """What a node of a label uses."""
     more: dict[str, float] = {str(name): amount for name, amount in label.extra_resources.items()}

@@ -30,7 +30,7 @@ from nodepool.driver.kubernetes.records import (
 from nodepool.driver.kubernetes.watch import Watch
 from nodepool.driver.openshift import adapter
 from nodepool.driver.openshift.config import AnyOpenShiftProvider, PullingLabel
-from nodepool.driver.statemachine import CreationKey
+from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, Sections, key
@@ -38,8 +38,6 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 # `PodCreation`: the launch of a pod in a project that is there (OS-6).
 
@@ -53,12 +51,10 @@ class PodCreation(NamespaceCreation):
 
     with_name = False
 
-    def __init__(
-        self, cloud: KubeCloud, label: Any, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
-    ) -> None:
-        super().__init__(cloud, label, metadata, request, log)
-        self.project = metadata[tags.POOL_KEY]
-        self.pod_name: str = _pod_name(label, metadata)
+    def __init__(self, cloud: KubeCloud, order: Order) -> None:
+        super().__init__(cloud, order)
+        self.project = self.metadata[tags.POOL_KEY]
+        self.pod_name: str = _pod_name(order.label, self.metadata)
 
     @classmethod
     def name_of(cls, label: Any, metadata: Mapping[str, str]) -> str:

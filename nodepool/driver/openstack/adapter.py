@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the framework asks of an OpenStack cloud (reference/driver 9).
 
-First `OpenStackAdapter`, then the deletion of a server, then what can be left over, then what ``nodepool check`` finds
+First `OpenStackAdapter`, then what can be left over, then what ``nodepool check`` finds
 out.
 """
 
@@ -18,10 +18,9 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.openstack.api import COMPUTE, ERROR, IMAGE, NETWORK, VOLUME, Server, Volume, limit
+from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, Server, Volume, limit
 from nodepool.driver.openstack.cloud import (
     OpenStackCloud,
-    OpenStackInstance,
     choose_flavor,
     missing_flavor,
     missing_image,
@@ -31,10 +30,9 @@ from nodepool.driver.openstack.clouds import VERSION_IN_PATH, risks_of, section,
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.statemachine import Adapter, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
-from nodepool.driver.statemachine.machines import DeletionMachine
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -50,23 +48,20 @@ if TYPE_CHECKING:
 
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.lost_creations import Creation
-    from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.openstack")
 
 T = TypeVar("T")
 
 
-class OpenStackAdapter(Adapter):
+class OpenStackAdapter(CloudAdapter):
     """One cloud. Making it reads clouds.yaml again if it could not be used before; the cloud is not asked.
 
     :param transport: for tests.
     :raises CloudProblem: clouds.yaml is missing or broken, or does not have the cloud.
     """
 
-    advance_threads = 8
+    creation_class = ServerCreation
 
     def __init__(self, provider_config: OpenStackProviderConfig, transport: Transport | None = None) -> None:
         super().__init__(provider_config)
@@ -88,50 +83,15 @@ class OpenStackAdapter(Adapter):
         #: Properties of all images: no agent of the cloud's vendor is in them.
         self._vendor_properties = settings.get("disable_vendor_agent") or {}
         self._leaks = Leaks(self.cloud)
+        self.resources = self._leaks.kinds
         self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
         #: Guards the table of labels whose missing image was reported.
         self._lock = threading.Lock()
         self._missing: set[str] = set()
         self._repeats = Repeats()
 
-    def stop(self) -> None:
-        self.cloud.stop()
-
-    # -- machines --
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> ServerCreation:
-        return ServerCreation(self.cloud, hostname, label, image_external_id, metadata, request, az, log)
-
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> ServerDeletion:
-        # Out of a record, where anything may stand; a server that it does not name is found as a leaked one.
-        return ServerDeletion(self.cloud, external_id if isinstance(external_id, str) else None, log)
-
-    # -- lists --
-
-    def listInstances(self) -> list[OpenStackInstance]:
-        return self.cloud.instances()
-
-    def unansweredCreations(self) -> list[Creation]:
-        return self.cloud.unanswered()
-
-    def listResources(self) -> Iterator[Resource]:
-        return self._leaks.resources()
-
     def suspectsLeaks(self) -> bool:
         return self._leaks.suspected()
-
-    def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, OpenStackResource)
-        self._leaks.delete(resource)
 
     # -- quota --
 
@@ -228,28 +188,6 @@ class OpenStackAdapter(Adapter):
             return None
 
 
-# The deletion of one server: its floating IP is deleted first (O-5).
-
-
-class ServerDeletion(DeletionMachine[Server]):
-    """See `DeletionMachine`."""
-
-    cloud: OpenStackCloud
-
-    def before(self, record: Server | None) -> Callable[[], Any] | None:
-        server_id, floating = self.external_id, self.cloud.floating
-        if not floating.may_have(server_id, record):
-            return None
-        return lambda: floating.release(server_id, record)
-
-    def begun(self, record: Server) -> bool:
-        return record.deleting and record.status != ERROR
-
-    def busy(self, error: LaunchError) -> bool:
-        """Another operation on the server is under way."""
-        return isinstance(error, CloudRefused) and error.status == 409
-
-
 # What can be left over in the cloud (rules D).
 #
 # Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs carry
@@ -265,14 +203,6 @@ _OURS: Final = "nodepool_provider_name"
 OLD_VOLUMES_SECONDS: Final = 600.0
 
 
-class OpenStackResource(Resource):
-    """Something that says whose it is; ``id`` is that of the cloud."""
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-
-
 class Leaks:
     """Called by one thread at a time."""
 
@@ -284,22 +214,20 @@ class Leaks:
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
         self._old_volumes_at = float("-inf")
-        self._kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
+        #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
+        self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
 
-    def resources(self) -> Iterator[OpenStackResource]:
-        """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
-        return self._kinds.all()
-
-    def _rows(self) -> Iterator[ResourceKind[OpenStackResource]]:
-        yield ResourceKind(INSTANCE, self._servers, vital=True)
+    def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
+        api = self._cloud.api
+        yield ResourceKind(INSTANCE, self._servers, self._delete_server, vital=True)
         if self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._left_volumes)
+            yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id))
         if self._config.diskimages:
-            yield ResourceKind(IMAGE_KIND, self._unfinished_images)
-        yield ResourceKind("port", self._clean_ports)
-        yield ResourceKind("floating IP", self._clean_floating_ips)
+            yield ResourceKind(IMAGE_KIND, self._unfinished_images, lambda found: api.delete_image(found.id))
+        yield ResourceKind("port", self._clean_ports, lambda _: None)
+        yield ResourceKind("floating IP", self._clean_floating_ips, lambda _: None)
         if not self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._old_volumes)
+            yield ResourceKind(VOLUME_KIND, self._old_volumes, lambda found: api.delete_volume(found.id))
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
@@ -310,32 +238,26 @@ class Leaks:
             or (self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
         )
 
-    def delete(self, resource: OpenStackResource) -> None:
-        """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""
-        if resource.type == INSTANCE:
-            server = self._cloud.inventory.get(resource.id)
-            if self._cloud.floating.may_have(resource.id, server):
-                self._cloud.floating.release(resource.id, server)
-            self._cloud.delete_instance(resource.id)
-        elif resource.type == VOLUME_KIND:
-            self._cloud.api.delete_volume(resource.id)
-        else:
-            self._cloud.api.delete_image(resource.id)
+    def _delete_server(self, resource: CloudResource) -> None:
+        server = self._cloud.inventory.get(resource.id)
+        if self._cloud.floating.may_have(resource.id, server):
+            self._cloud.floating.release(resource.id, server)
+        self._cloud.delete_instance(resource.id)
 
     def _listed_servers(self) -> list[Server]:
         return self._cloud.inventory.all(SWEEP_LIST_SECONDS)
 
-    def _servers(self) -> list[OpenStackResource]:
-        return [OpenStackResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
+    def _servers(self) -> list[CloudResource]:
+        return [CloudResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
 
-    def _left_volumes(self) -> list[OpenStackResource]:
+    def _left_volumes(self) -> list[CloudResource]:
         return [
-            OpenStackResource(volume.metadata, VOLUME_KIND, volume.id)
+            CloudResource(volume.metadata, VOLUME_KIND, volume.id)
             for volume in self._volumes(self._listed_servers())
             if not volume.attached and not volume.deleting and _OURS in volume.metadata
         ]
 
-    def _old_volumes(self) -> list[OpenStackResource]:
+    def _old_volumes(self) -> list[CloudResource]:
         """Those of labels that are not configured any more; seldom, as a rule there is none.
 
         The cloud need not have volumes, or let us see them: that is no trouble.
@@ -362,19 +284,17 @@ class Leaks:
         self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)
         return volumes
 
-    def _unfinished_images(self) -> Iterator[OpenStackResource]:
+    def _unfinished_images(self) -> Iterator[CloudResource]:
         """Uploads that a builder began and never ended. Images that can be used are the builder's business."""
         for status in ("queued", "saving"):
             for image in self._cloud.api.images(status=status, visibility="private"):
                 if _OURS in image.properties:
                     properties = {key: str(value) for key, value in image.properties.items()}
-                    resource = OpenStackResource(properties, IMAGE_KIND, image.id)
-                    resource.usable = False
-                    yield resource
+                    yield CloudResource(properties, IMAGE_KIND, image.id, usable=False)
 
     # -- what says nothing: nothing of it is left to the framework --
 
-    def _clean_ports(self) -> list[OpenStackResource]:
+    def _clean_ports(self) -> list[CloudResource]:
         """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
         interval = self._config.port_cleanup_interval
         now = self._clock()
@@ -393,7 +313,7 @@ class Leaks:
         self._delete_each("port", self._down_ports.look(down), self._cloud.api.delete_port)
         return []
 
-    def _clean_floating_ips(self) -> list[OpenStackResource]:
+    def _clean_floating_ips(self) -> list[CloudResource]:
         """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
         if not self._config.clean_floating_ips:
             return []

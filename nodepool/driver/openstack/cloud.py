@@ -12,7 +12,7 @@ import ipaddress
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,13 +30,12 @@ from nodepool.driver.openstack.api import (
     Network,
     Port,
     Server,
-    Volume,
 )
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
-from nodepool.driver.statemachine import Instance
+from nodepool.driver.statemachine import CloudInstance
+from nodepool.driver.statemachine.cloud import GONE, InstanceCloud
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, NODE_KEY, POOL_KEY, PROVIDER_KEY
-from nodepool.driver.statemachine.instance_cloud import GONE, InstanceCloud
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
@@ -75,6 +74,8 @@ class OpenStackCloud(InstanceCloud[Server]):
         self.facts = Facts(config.name, self.api)
         self.floating = FloatingIps(config.name, self.api, self.facts, self.networks)
         self.volumes = VolumeMarks(config.name, self.api, lambda work: self.others.submit(work))
+        #: GiB, by id, as far as volumes count. One thread lists, and uses it.
+        self._volume_sizes: Mapping[str, int] = {}
 
     def close(self) -> None:
         self.transport.close()
@@ -123,25 +124,41 @@ class OpenStackCloud(InstanceCloud[Server]):
 
     # -- instances --
 
-    def instances(self) -> list[OpenStackInstance]:
-        """All servers of the project, as they are now; blocks."""
-        servers = self.inventory.all(max_age=0.0)
-        sizes: dict[str, Volume] = {}
-        if self.config.uses_volumes and any(server.volumes for server in servers):
-            sizes = {volume.id: volume for volume in self.api.volumes()}
-        found = [self.instance(server, sizes) for server in servers]
-        for instance, server in zip(found, servers, strict=True):
-            instance.ends = self.why_ended(server)
-        return found
+    def learn(self, records: Sequence[Server]) -> None:
+        volumes = self.api.volumes() if self.config.uses_volumes and any(server.volumes for server in records) else ()
+        self._volume_sizes = {volume.id: volume.size for volume in volumes}
 
-    def instance(self, server: Server, volumes: Mapping[str, Volume]) -> OpenStackInstance:
+    def instance(self, record: Server) -> CloudInstance:
         """A server of a list; blocks only for flavors that were not asked for yet."""
-        cores, ram = server.cores, server.ram
-        if not ram and server.flavor_id:
-            flavor = self.facts.flavor(server.flavor_id)
+        cores, ram = record.cores, record.ram
+        if not ram and record.flavor_id:
+            flavor = self.facts.flavor(record.flavor_id)
             cores, ram = (flavor.cores, flavor.ram) if flavor is not None else (0, 0)
-        size = sum(volumes[volume_id].size for volume_id in server.volumes if volume_id in volumes)
-        return OpenStackInstance(self, server, usage(cores, ram, len(server.volumes), size))
+        size = sum(self._volume_sizes.get(volume_id, 0) for volume_id in record.volumes)
+        return self.shown(record, usage(cores, ram, len(record.volumes), size))
+
+    def shown(self, server: Server, used: QuotaInformation, floating_ip: FloatingIp | None = None) -> CloudInstance:
+        """A server as the framework sees it. Does not block.
+
+        :param floating_ip: its floating IP, if the server does not show it yet.
+        """
+        seen = server if floating_ip is None else with_floating_ip(server, floating_ip)
+        found = classify(seen, self.facts.networks.known() or [], self.networks)
+        return CloudInstance(
+            server,
+            used,
+            ready=server.status == ACTIVE,
+            deleted=server.gone,
+            az=server.az,
+            cloud=self.config.cloud,
+            region=self.region,
+            host_id=server.host_id,
+            public_ipv4=found.public_v4,
+            public_ipv6=found.public_v6,
+            # O-9: playbooks of long ago rely on it.
+            private_ipv4=found.private_v4 or found.public_v4,
+            interface_ip=found.interface,
+        )
 
 
 def _minor(version: object) -> int:
@@ -659,38 +676,6 @@ def missing_image(provider: str, label: OpenStackLabel) -> str:
 
 
 # A server as the framework sees it, and what it uses of the quota; then which of its addresses is which.
-
-
-class OpenStackInstance(Instance):
-    """One server.
-
-    :param quota: what it uses.
-    :param floating_ip: its floating IP, if the server does not show it yet.
-    """
-
-    def __init__(
-        self, cloud: OpenStackCloud, server: Server, quota: QuotaInformation, floating_ip: FloatingIp | None = None
-    ) -> None:
-        super().__init__()
-        self.ready = server.status == ACTIVE
-        self.deleted = server.gone
-        self.external_id = server.id
-        self.metadata = dict(server.metadata)
-        self.az = server.az
-        self.cloud = cloud.config.cloud
-        self.region = cloud.region
-        self.host_id = server.host_id
-        shown = server if floating_ip is None else with_floating_ip(server, floating_ip)
-        found = classify(shown, cloud.facts.networks.known() or [], cloud.networks)
-        self.public_ipv4 = found.public_v4
-        self.public_ipv6 = found.public_v6
-        # O-9: playbooks of long ago rely on it.
-        self.private_ipv4 = found.private_v4 or self.public_ipv4
-        self.interface_ip = found.interface
-        self._quota = quota
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._quota
 
 
 def usage(cores: int, ram: int, volumes: int = 0, volume_gb: int = 0) -> QuotaInformation:

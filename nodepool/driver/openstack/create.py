@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launch of one server: its creation and its steps, then what a refusal means.
+"""One server: its deletion, its launch in steps, then what a refusal means.
 
 ::
 
@@ -19,10 +19,11 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
 from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
-from nodepool.driver.openstack.cloud import OpenStackInstance, usage
+from nodepool.driver.openstack.cloud import usage
 from nodepool.driver.openstack.transport import is_quota_text
+from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.lost_creations import CreationKey
-from nodepool.driver.statemachine.machines import CreationMachine, Step
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
 from nodepool.exceptions import (
     CapacityException,
     LaunchError,
@@ -35,44 +36,45 @@ from nodepool.exceptions import (
 if TYPE_CHECKING:
     from nodepool.driver.openstack.cloud import OpenStackCloud
     from nodepool.driver.openstack.config import OpenStackLabel
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 #: How long an active server may have no address.
 NO_ADDRESS_SECONDS: Final = 15.0
 
 
+class ServerDeletion(DeletionMachine[Server]):
+    """Its floating IP is deleted first (O-5)."""
+
+    cloud: OpenStackCloud
+
+    def before(self, record: Server | None) -> Callable[[], Any] | None:
+        server_id, floating = self.external_id, self.cloud.floating
+        if not floating.may_have(server_id, record):
+            return None
+        return lambda: floating.release(server_id, record)
+
+    def begun(self, record: Server) -> bool:
+        return record.deleting and record.status != ERROR
+
+    def busy(self, error: LaunchError) -> bool:
+        """Another operation on the server is under way."""
+        return isinstance(error, CloudRefused) and error.status == 409
+
+
 class ServerCreation(CreationMachine[Server]):
     """Launches one server. Nova does not know a creation again: a lost one is looked for by its metadata.
 
-    :param image_id: of the upload; None = the label's cloud image.
-    :param metadata: keys that say whose the server is; they win over those of the user (D-1, O-11).
-    :param az: availability zone, or None.
+    Keys that say whose the server is win over those of the user (D-1, O-11).
     """
 
     ADDRESSING: ClassVar[str] = "addressing"
     BROKEN: ClassVar[str] = "broken"
 
+    deletion_class = ServerDeletion
+
     cloud: OpenStackCloud
 
-    def __init__(
-        self,
-        cloud: OpenStackCloud,
-        hostname: str,
-        label: OpenStackLabel,
-        image_id: str | None,
-        metadata: Mapping[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        super().__init__(cloud, label.name, metadata, log, clock)
-        self._hostname = hostname
-        self._label = label
-        self._image_id = image_id
-        self._request = request
-        self._az = az
+    def __init__(self, cloud: OpenStackCloud, order: Order, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(cloud, order, clock)
         self._flavor: Flavor | None = None
         self._floating_ip: FloatingIp | None = None
         self._marked = False
@@ -84,8 +86,8 @@ class ServerCreation(CreationMachine[Server]):
 
     def create(self, key: CreationKey) -> str:
         facts = self.cloud.facts
-        flavor = facts.flavor_of(self._label)
-        image_id = self._image_id or facts.image_of(self._label)
+        flavor = facts.flavor_of(self.label)
+        image_id = self.order.image or facts.image_of(self.label)
         facts.networks.get()
         server_id = self.cloud.api.create_server(self._body(flavor, image_id), self.permit)
         self._flavor = flavor
@@ -93,9 +95,9 @@ class ServerCreation(CreationMachine[Server]):
 
     def _body(self, flavor: Flavor, image_id: str) -> dict[str, Any]:
         """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
-        label, cloud = self._label, self.cloud
+        label, cloud = self.label, self.cloud
         networks = cloud.facts.network_ids(label) or [n for n in [cloud.default_network()] if n]
-        body: dict[str, Any] = {"name": self._hostname, "flavorRef": flavor.id, "metadata": self._metadata()}
+        body: dict[str, Any] = {"name": self.order.hostname, "flavorRef": flavor.id, "metadata": self._metadata()}
         if label.boot_from_volume:
             volume = {"volume_size": label.volume_size, "delete_on_termination": True}
             place = {"boot_index": 0, "uuid": image_id, "source_type": "image", "destination_type": "volume"}
@@ -107,7 +109,7 @@ class ServerCreation(CreationMachine[Server]):
             "networks": [{"uuid": network} for network in networks] or ("auto" if cloud.names_networks else None),
             "key_name": label.key_name or None,
             "security_groups": [{"name": name} for name in label.pool.security_groups] or None,
-            "availability_zone": self._az or None,
+            "availability_zone": self.order.az or None,
             "config_drive": label.config_drive,
             "user_data": userdata,
         }
@@ -115,11 +117,11 @@ class ServerCreation(CreationMachine[Server]):
 
     def _metadata(self) -> dict[str, str]:
         """What the user wants, and over it what says whose the server is (D-1, O-11)."""
-        label, provider = self._label, self.cloud.provider
+        label, provider = self.label, self.cloud.provider
         image = label.diskimage or label.cloud_image
         values = {str(key): str(value) for key, value in label.instance_properties.items()}
         for key, template in label.dynamic_instance_properties.items():
-            text = dynamic_value(template, self._request)
+            text = dynamic_value(template, self.order.request)
             if text is None:
                 message = "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out"
                 self.log.error(message, provider, label.name, key)
@@ -134,16 +136,16 @@ class ServerCreation(CreationMachine[Server]):
             return error
         if error.status in (400, 404):
             self.cloud.facts.clear()
-        return refusal_of(self.where, self._label, self._az, error)
+        return refusal_of(self.where, self.label, self.order.az, error)
 
     def found(self) -> None:
-        self._flavor = self.cloud.known_flavor(self._label)
+        self._flavor = self.cloud.known_flavor(self.label)
 
     # -- steps --
 
     def lets_go_on(self, record: Server | None) -> bool:
         building = record is not None and record.status == BUILD and self.state == self.BUILDING
-        return not building or self._label.boot_from_volume
+        return not building or self.label.boot_from_volume
 
     def seen(self, record: Server) -> bool:
         if record.status == ERROR:
@@ -174,7 +176,7 @@ class ServerCreation(CreationMachine[Server]):
             self.log.debug("Server %s: its fault is not known: %s", server_id, error)
         raise error_status(self.where, server)
 
-    def _addressing(self) -> OpenStackInstance | bool:
+    def _addressing(self) -> Instance | bool:
         server = self.cloud.inventory.get(self.external_id)
         if server is None or server.status == ERROR:
             return self.go(self.BUILDING)
@@ -185,7 +187,7 @@ class ServerCreation(CreationMachine[Server]):
             return self._instance(server)
         if not server.addresses:
             return self._no_address()
-        if self._label.pool.auto_floating_ip and self.cloud.floating.needed(server):
+        if self.label.pool.auto_floating_ip and self.cloud.floating.needed(server):
             note = f"nodepool {self.cloud.provider} node {self.node_id}"
             self.call(lambda: self.cloud.floating.attach(server, note))
             return False
@@ -201,15 +203,15 @@ class ServerCreation(CreationMachine[Server]):
             )
         return False
 
-    def _instance(self, server: Server) -> OpenStackInstance:
+    def _instance(self, server: Server) -> Instance:
         cores, ram = (self._flavor.cores, self._flavor.ram) if self._flavor else (0, 0)
-        volumes, size = (1, self._label.volume_size) if self._label.boot_from_volume else (0, 0)
+        volumes, size = (1, self.label.volume_size) if self.label.boot_from_volume else (0, 0)
         used = usage(server.cores or cores, server.ram or ram, len(server.volumes) or volumes, size)
-        return OpenStackInstance(self.cloud, server, used, self._floating_ip)
+        return self.cloud.shown(server, used, self._floating_ip)
 
     def _mark_volumes(self, server: Server) -> None:
         """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""
-        if self._marked or not self._label.boot_from_volume or not server.volumes:
+        if self._marked or not self.label.boot_from_volume or not server.volumes:
             return
         self._marked = True
         self.cloud.volumes.begin(server.volumes, self.metadata)

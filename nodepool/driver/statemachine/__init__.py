@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
+from nodepool.driver.statemachine.cloud import CloudAdapter, InstanceCloud, PlacedCreation
 from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.instance import (
+    CloudInstance,
+    CloudResource,
+    Instance,
+    Resource,
+    ResourceKind,
+    ResourceKinds,
+)
 from nodepool.driver.statemachine.inventory import WatchedInventory
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.driver.statemachine.provider import StateMachineDriver, StateMachineProvider
 from nodepool.late_names import late_names
 
 __all__ = [
     "SWEEP_LIST_SECONDS",
     "Adapter",
+    "CloudAdapter",
+    "CloudInstance",
+    "CloudResource",
     "Creation",
     "CreationKey",
     "CreationMachine",
@@ -29,6 +39,8 @@ __all__ = [
     "Instance",
     "InstanceCloud",
     "ListedImage",
+    "Order",
+    "PlacedCreation",
     "Resource",
     "ResourceKind",
     "ResourceKinds",

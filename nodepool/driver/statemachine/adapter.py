@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
+    from nodepool.driver.statemachine.cloud import InstanceCloud
     from nodepool.driver.statemachine.instance import Instance, Resource
-    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
@@ -51,7 +51,7 @@ class Adapter:
     #: machines that are safe in several threads: a call that takes long then holds up fewer of the others.
     advance_threads: ClassVar[int] = 1
     #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
-    lag_seconds: ClassVar[float] = 0.0
+    lag_seconds: float = 0.0
     #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
     shared_threads: SharedThreads | None = None
     #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
@@ -68,13 +68,6 @@ class Adapter:
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass
-
-    def use(self, cloud: InstanceCloud[Any]) -> None:
-        """For adapters whose machines share an `InstanceCloud`: its threads and its events are the framework's."""
-        self.instance_cloud = cloud
-        self.shared_threads = cloud.threads
-        cloud.on_room = lambda: self.on_room()
-        cloud.on_lost = lambda *lost: self.on_lost(*lost)
 
     def getCreateStateMachine(self, *args: Any, **kwargs: Any) -> StateMachine:
         """Make the machine that launches one instance. Should not block.

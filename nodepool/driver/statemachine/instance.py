@@ -78,6 +78,28 @@ class Instance:
         raise NotImplementedError
 
 
+class CloudInstance(Instance):
+    """An instance that a record of the inventory shows.
+
+    :param record: ``id`` and ``metadata`` are taken from it.
+    :param used: what it uses of the quota.
+    :param values: other attributes. ``interface_ip`` is the first address that there is, if it is not given: public
+        before private, IPv4 before IPv6.
+    """
+
+    def __init__(self, record: Any, used: QuotaInformation, **values: Any) -> None:
+        super().__init__()
+        self.external_id = record.id
+        self.metadata = dict(record.metadata)
+        self._used = used
+        vars(self).update(values)
+        if "interface_ip" not in values:
+            self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4 or self.private_ipv6
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used
+
+
 class Resource:
     """Something in the cloud that could be left over.
 
@@ -98,6 +120,24 @@ class Resource:
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} {self.type} {self.metadata}>"
+
+
+class CloudResource(Resource):
+    """One of a `ResourceKind`.
+
+    :param id: by which it is deleted.
+    :param name: if the cloud has one beside the id.
+    :param zone: where it is, if the id does not say it.
+    """
+
+    def __init__(
+        self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, zone: str = "", usable: bool = True
+    ) -> None:
+        super().__init__(dict(metadata), type)
+        self.id = id
+        self.name = name
+        self.zone = zone
+        self.usable = usable
 
 
 # The metadata by which Nodepool recognises its resources in a cloud (rules D-1, D-10).
@@ -295,16 +335,20 @@ class ResourceKind(Generic[T]):
 
     :param name: for the log; as a rule the ``type`` of the resources.
     :param found: all that may be ours; blocks, and raises what the client raises.
+    :param delete: one of them; blocks. Raises NotFound and what the client raises.
     :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
         what the configuration has no use for, but an earlier one may have left.
     :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
         the same.
+    :param types: further types of its resources.
     """
 
     name: str
     found: Callable[[], Iterable[T]]
+    delete: Callable[[T], object]
     idle_seconds: float = 0.0
     vital: bool = False
+    types: tuple[str, ...] = ()
 
 
 class ResourceKinds(Generic[T]):
@@ -326,6 +370,10 @@ class ResourceKinds(Generic[T]):
         for kind in self._kinds:
             if self._due.get(kind.name, float("-inf")) <= self._clock():
                 yield from self._list(kind)
+
+    def delete(self, resource: T) -> None:
+        """Delete a resource of `all`; as its kind says it."""
+        next(kind for kind in self._kinds if resource.type in (kind.name, *kind.types)).delete(resource)
 
     def _list(self, kind: ResourceKind[T]) -> list[T]:
         try:

@@ -19,7 +19,8 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
@@ -27,12 +28,15 @@ from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.adapter import Log, StateMachine
 from nodepool.driver.statemachine.instance import Instance
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R, Waiter
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.cloud import InstanceCloud
+    from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
 
@@ -239,16 +243,33 @@ def surely_not_made(error: CloudUnavailableException | OSError) -> bool:
     return isinstance(error, CloudUnavailableException) and not error.maybe_done
 
 
-class CreationMachine(InventoryMachine[R]):
-    """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`.
+@dataclass(frozen=True, eq=False)
+class Order:
+    """An instance that a launch wants: the arguments of `Adapter.getCreateStateMachine`.
 
-    :param label_name: of the node.
-    :param metadata: as given to `Adapter.getCreateStateMachine`.
+    :param label: label object of the pool.
+    :param image: external id of the newest upload of ``label.diskimage``; None = use ``label.cloud_image``.
+    :param request: None = the node is for no request.
+    :param az: the zone that was chosen for the node, or that of a node that the request has already.
     """
+
+    hostname: str
+    label: Any
+    image: Any
+    metadata: dict[str, str]
+    request: NodeRequest | None
+    az: str | None
+    log: Log
+
+
+class CreationMachine(InventoryMachine[R]):
+    """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`."""
 
     #: Does the cloud answer a creation that it has seen before, by its key, with the same instance? Else a lost one is
     #: not repeated, but its instance is looked for by its metadata.
     idempotent: ClassVar[bool] = False
+    #: Deletes instances of the cloud.
+    deletion_class: ClassVar[type[DeletionMachine[Any]]]
 
     SUBMITTING: ClassVar[str] = "submitting"
     REPEATING: ClassVar[str] = "repeating"
@@ -269,24 +290,23 @@ class CreationMachine(InventoryMachine[R]):
     #: Deletes what a creation left that is begun anew.
     _deletion: DeletionMachine[R] | None = None
 
-    def __init__(
-        self,
-        cloud: InstanceCloud[R],
-        label_name: str,
-        metadata: Mapping[str, str],
-        log: Log,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        super().__init__(cloud, log, clock)
-        self.metadata = dict(metadata)
-        self.node_id = str(metadata.get(tags.NODE_KEY, ""))
-        self._label_name = label_name
+    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(cloud, order.log, clock)
+        self.order = order
+        self.label = order.label
+        self.metadata = dict(order.metadata)
+        self.node_id = str(order.metadata.get(tags.NODE_KEY, ""))
         #: Whose launch it is, for texts.
-        self.where = f"provider {cloud.provider}, label {label_name}"
+        self.where = f"provider {cloud.provider}, label {order.label.name}"
         #: How often the attempt was begun anew.
         self.begun_anew = 0
 
     # -- what the driver says --
+
+    @classmethod
+    def of(cls, cloud: InstanceCloud[R], order: Order) -> CreationMachine[R]:
+        """The machine for an order: of this class, unless the driver has several."""
+        return cls(cloud, order)
 
     def create(self, key: CreationKey) -> str:
         """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.
@@ -332,13 +352,9 @@ class CreationMachine(InventoryMachine[R]):
         """
         return None
 
-    def discard(self, record_id: str) -> DeletionMachine[R]:
-        """Deletes what a creation left that is begun anew."""
-        return DeletionMachine(self.cloud, record_id, self.log, self.clock)
-
     def leftovers(self) -> DeletionMachine[R] | None:
         """Deletes all that a creation left that is begun anew; None = it made nothing. Does not block."""
-        return None if self.record_id is None else self.discard(self.record_id)
+        return None if self.record_id is None else self.deletion_class(self.cloud, self.external_id, self.log)
 
     def unlisted(self) -> None:
         """A step: the creation was accepted, and its instance is in no list, or not any more. Does not block.
@@ -407,7 +423,7 @@ class CreationMachine(InventoryMachine[R]):
     def _start(self) -> bool:
         pool = str(self.metadata.get(tags.POOL_KEY, ""))
         if self._resumed is not None:
-            self._creation = self.cloud.creations.begin(self.key(), pool, self._label_name)
+            self._creation = self.cloud.creations.begin(self.key(), pool, self.label.name)
             self.cloud.creations.answered(self._creation, self._resumed)
             self.found()
             record_id, self._resumed = self._resumed, None
@@ -419,7 +435,7 @@ class CreationMachine(InventoryMachine[R]):
             # The framework stores it before the next step.
             self.next_advance_seconds = 0.0
             return False
-        self._creation = self.cloud.creations.begin(self.key(), pool, self._label_name)
+        self._creation = self.cloud.creations.begin(self.key(), pool, self.label.name)
         return self._submit()
 
     def _submit(self) -> bool:
@@ -635,7 +651,7 @@ PROXY_ANSWERS: Final = 4
 class DeletionMachine(InventoryMachine[R]):
     """A short error of the cloud is waited out; a longer one is an error, and the framework tries again.
 
-    :param external_id: of the instance; None = there is nothing to delete.
+    :param external_id: of the instance, as the node names it; nothing is deleted if that is no id of an instance.
     """
 
     PREPARING: ClassVar[str] = "preparing"
@@ -646,10 +662,10 @@ class DeletionMachine(InventoryMachine[R]):
     resends: ClassVar[bool] = True
 
     def __init__(
-        self, cloud: InstanceCloud[R], external_id: str | None, log: Log, clock: Callable[[], float] = monotonic
+        self, cloud: InstanceCloud[R], external_id: Any, log: Log, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__(cloud, log, clock)
-        self.external_id = self.record_id = external_id
+        self.external_id = self.record_id = cloud.record_id(external_id)
         #: Deletions that were accepted.
         self._accepted = 0
         #: Errors in a row.

@@ -261,6 +261,7 @@ class Rig:
     def creation(self, node_id: str = NODE, request: Any = None) -> AwsCreation:
         tags = for_node(node_id, "main", PROVIDER)
         machine = self.adapter.getCreateStateMachine(f"np{node_id}", self.label, None, tags, request, None, LOG)
+        assert isinstance(machine, AwsCreation)
         machine.clock = self.clock
         machine.since = machine.advanced_at = self.clock()
         return machine

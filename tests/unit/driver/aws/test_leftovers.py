@@ -33,7 +33,7 @@ class LeakRig(aws.ImageRig):
         }
 
     def found(self) -> list[tuple[str, str, bool]]:
-        return [(found.type, found.id, found.usable) for found in self.adapter.listResources()]
+        return [(found.type, found.id, found.usable) for found in self.adapter.resources.all()]
 
 
 @pytest.mark.parametrize(("found", "answers", "calls"), rows("deletions"))

@@ -10,6 +10,7 @@ import base64
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -25,7 +26,7 @@ from nodepool.driver.aws.image_store import (
     provider_prefix,
     registration,
 )
-from nodepool.driver.aws.instances import AwsInstance, external_id, instance_of
+from nodepool.driver.aws.instances import AwsInstances, external_id, instance_of
 from nodepool.driver.aws.launch_calls import (
     fleet_arguments,
     instance_tags,
@@ -110,7 +111,9 @@ def test_record_of_a_node(without: int, address: str | None) -> None:
     """AW-10, CM-3: what the node says; its address is public IPv4, else public IPv6, else private IPv4."""
     place = {"AvailabilityZone": "eu-north-1a", "HostId": "h-1"}
     data = aws.instance(Placement=place, InstanceLifecycle="spot", **dict(list(ADDRESSES.items())[without:]))
-    made = AwsInstance(AwsRecord.of(data), "eu-north-1", QuotaInformation(instances=1))
+    limits = SimpleNamespace(use_of=lambda *_: QuotaInformation(instances=1))
+    cloud: Any = SimpleNamespace(config=SimpleNamespace(region_name="eu-north-1"), limits=limits, _volumes={})
+    made = AwsInstances.instance(cloud, AwsRecord.of(data))
     assert (made.az, made.interface_ip, made.private_ipv6) == ("eu-north-1a", address, None)
     assert made.node_properties == {"fleet": False, "spot": True}
     assert (made.host_id, made.slot, made.driver_data) == (None, None, None)

@@ -31,10 +31,11 @@ from nodepool.driver.azure.client import (
 from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_in, meaning
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
-from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureInstance, AzureMachines
+from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
+from nodepool.driver.statemachine import Order
 from nodepool.model.quota import QuotaInformation
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import has
@@ -104,9 +105,10 @@ def test_addresses(configurations: list[Any], public: dict[str, str | None], fou
 def test_address_for_zuul() -> None:
     """AZ-8, CM-3: the first of public v4, public v6, private."""
     record = VmRecord.of({"name": "NP42", "location": "northeurope", "zones": ["2"]})
+    cloud: Any = SimpleNamespace(facts=SimpleNamespace(use_of=lambda _: QuotaInformation(instances=1)))
     addresses: list[str | None] = ["198.18.0.4", "2001:db8::4", "10.0.0.4", "fd00::4"]
     for number, used in enumerate(list(addresses)):
-        instance = AzureInstance(record._replace(addresses=Addresses(*addresses)), QuotaInformation(instances=1))
+        instance = AzureMachines.instance(cloud, record._replace(addresses=Addresses(*addresses)))
         has(instance, cloud="Azure", region="northeurope", az="2", external_id="np42", interface_ip=used)
         addresses[number] = None
 
@@ -168,11 +170,11 @@ def test_refused_midway(status: int, code: str, message: str, detail: str, kind:
     with pytest.raises(kind) as caught:
         client.delete(VMS, "np1")
     assert (type(caught.value), len(http.asked)) == (kind, 1)
-    cloud: Any = SimpleNamespace(provider="north")
+    cloud: Any = SimpleNamespace(provider="north", record_id=str)
     assert isinstance(caught.value, CloudRefused)
     assert AzureDeletion(cloud, "np1", LOG).busy(caught.value) is again
     label: Any = SimpleNamespace(name="small", tags={}, dynamic_tags={})
-    creation = AzureCreation(cloud, "np1", label, None, METADATA, None, None, LOG)
+    creation = AzureCreation(cloud, Order("np1", label, None, METADATA, None, None, LOG))
     *pauses, last = [creation.put_off(caught.value) for _ in range(BUSY_TIMES + 1)]
     assert last is None
     assert [pause is not None for pause in pauses] == [kind is CloudBusy] * BUSY_TIMES

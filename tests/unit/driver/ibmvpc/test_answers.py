@@ -18,7 +18,7 @@ from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
 from nodepool.driver.ibmvpc.errors import PREEMPTED, IbmError, busy, errors_in, exists, meaning
 from nodepool.driver.ibmvpc.login import IbmLogin
-from nodepool.driver.ibmvpc.machines import IbmInstance, IbmMachines
+from nodepool.driver.ibmvpc.machines import IbmMachines
 from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
@@ -187,10 +187,11 @@ def test_records() -> None:
     assert record(primary_network_interface=older).private_ipv4 == "10.0.0.6"
     assert record(primary_network_interface=None).interface_id == ""
     assert record().private_ipv4 is None
-    instance = IbmInstance(found, "us-south", "192.0.2.1")
+    cloud: Any = SimpleNamespace(config=SimpleNamespace(region="us-south"))
+    instance = IbmMachines.instance(cloud, found, "192.0.2.1")
     has(instance, cloud="IBM", region="us-south", az="us-south-1", external_id=HOST, metadata=METADATA, ready=True)
     has(instance, public_ipv4="192.0.2.1", private_ipv4="10.0.0.5", interface_ip="192.0.2.1")
-    assert IbmInstance(found, "us-south").interface_ip == "10.0.0.5"
+    assert IbmMachines.instance(cloud, found).interface_ip == "10.0.0.5"
 
 
 @pytest.mark.parametrize(("form", "number"), driver_table("ibmvpc", "numbers_of_profiles"))

@@ -30,7 +30,7 @@ from nodepool.driver.kubernetes.records import (
     Verdict,
     of_pod,
 )
-from nodepool.driver.statemachine import CreationKey
+from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.exceptions import LaunchStatusException, NotFound
 from nodepool.logconfig import ContextLogger
 from tests.support.manual_clock import ManualClock
@@ -188,7 +188,7 @@ class Launch(NamespaceCreation):
         cloud.accounts.stop()
         for kind, found in ((PLACE, place("old")), (POD, pod("old")), (SECRET, secret("old"))):
             cloud.changed(kind, found, gone=False)
-        super().__init__(cloud, label_of(), METADATA, None, LOG)
+        super().__init__(cloud, Order("np7", label_of(), None, METADATA, None, None, LOG))
         self.create(KEY)
 
     def instance(self, record: KubeRecord, token: TokenView | None = None) -> Any:
@@ -225,7 +225,7 @@ def test_whatever_is_told_first(client: StandIn) -> None:
 
 
 def creation(cloud: KubeCloud, **keys: Any) -> NamespaceCreation:
-    machine = NamespaceCreation(cloud, label_of(**keys), METADATA, None, LOG)
+    machine = NamespaceCreation(cloud, Order("np7", label_of(**keys), None, METADATA, None, None, LOG))
     machine.wake = lambda: None
     return machine
 

@@ -16,11 +16,12 @@ from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.cloud import OpenStackCloud, OpenStackInstance
+from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.statemachine import CloudInstance, Order
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
@@ -148,17 +149,17 @@ class StubCloud(OpenStackCloud):
     def creation(self, image_id: str | None = None, az: str | None = "az1") -> ServerCreation:
         """The launch of the only label, after its first step."""
         label = only_label(self.config)
-        launch = ServerCreation(self, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG)
+        launch = ServerCreation(self, Order("np0000000042", label, image_id, METADATA, REQUEST, az, LOG))
         launch.advance()
         return launch
 
-    def launched(self, **more: Any) -> OpenStackInstance:
+    def launched(self, **more: Any) -> CloudInstance:
         """What becomes of a launch whose server is active at once."""
         launch = self.creation()
         self.show(server(status="ACTIVE", **more))
         instance = launch.advance() or launch.advance()
         assert launch.complete
-        assert isinstance(instance, OpenStackInstance)
+        assert isinstance(instance, CloudInstance)
         return instance
 
 

@@ -52,7 +52,7 @@ OTHER = {**METADATA, "nodepool_provider_name": "other"}
 
 def looked(sweep: Leaks) -> list[tuple[str, str]]:
     """What a look finds: kinds and ids."""
-    return [(found.type, found.id) for found in sweep.resources()]
+    return [(found.type, found.id) for found in sweep.kinds.all()]
 
 
 def test_ports(make_cloud: MakeCloud) -> None:
@@ -96,12 +96,12 @@ def test_resources(make_cloud: MakeCloud) -> None:
     unfinished = {"status": "saving", "visibility": "private"}
     cloud.stub.answers["GET", "/images"] = lambda body, query: images if query == unfinished else {"images": []}
     sweep = Leaks(cloud)
-    volume, image = sweep.resources()
+    volume, image = sweep.kinds.all()
     assert ((volume.id, volume.usable), (image.id, image.usable)) == (("v1", True), ("i1", False))
     cloud.stub.answers |= {("DELETE", path): {} for path in ("/volumes/v1", "/images/i1")}
     for found in (volume, image):
         assert found.metadata.items() >= METADATA.items()
-        sweep.delete(found)
+        sweep.kinds.delete(found)
     assert cloud.stub.sent("DELETE") == ["/volumes/v1", "/images/i1"]
 
 
@@ -150,7 +150,7 @@ def test_the_search_marks_what_was_not_marked(cloud: StubCloud, shown: dict[str,
     """O-6, D-4"""
     cloud.stub.answers[LIST] = {"volumes": [{"id": one, "attachments": [{"id": "a"}]} for one in ("v1", "v2")]}
     cloud.show(shown)
-    list(Leaks(cloud).resources())
+    list(Leaks(cloud).kinds.all())
     cloud.delete_instance("s1")
     assert len(cloud.stub.sent("POST")) == marks
 
@@ -162,7 +162,7 @@ def test_volumes_of_earlier_labels(make_cloud: MakeCloud, answer: Any, ours: boo
     cloud.stub.answers[LIST] = answer_of(answer)
     sweep = Leaks(cloud)
     for _ in range(3):
-        list(sweep.resources())
+        list(sweep.kinds.all())
     cloud.clock.now += OLD_VOLUMES_SECONDS
     assert (("volume", "v1") in looked(sweep)) is ours
     assert cloud.stub.count(*LIST) == lists
