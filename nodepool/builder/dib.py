@@ -38,8 +38,6 @@ TRAP_SECONDS: Final = 20.0
 DRAIN_SECONDS: Final = 2.0
 #: Images are for others to read, whatever the daemon's own files are.
 UMASK: Final = 0o022
-#: diskimage-builder writes through this program. Without it its traps could not write, and would end.
-OUTPUT_FILTER: Final = b"outfilter.py"
 #: A line without an end is not kept beyond this.
 _LONGEST_LINE: Final = 65536
 _BLOCK: Final = 65536
@@ -170,7 +168,7 @@ class DibRun:
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> None:
         """SIGTERM, time for traps, whose output is read; then SIGKILL."""
         session = process.pid
-        told = terminate(session, spared=_filters_output)
+        told = terminate(session)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
             if not members_going_on(session) and events.ended:
@@ -185,11 +183,6 @@ class DibRun:
         kill(process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)
-
-
-def _filters_output(one: Process) -> bool:
-    """Is its program `OUTPUT_FILTER`? A shell that only has the name in its script is to end like all others."""
-    return any(os.path.basename(word) == OUTPUT_FILTER for word in one.command_line().split(b"\0"))
 
 
 class _Output:
@@ -267,9 +260,6 @@ class _Events:
 PROC: Final = Path("/proc")
 #: So often it looks whether processes have ended, in seconds. Only while a build is being ended.
 LOOK_SECONDS: Final = 0.1
-#: So long SIGTERM waits for a quiet moment, and so often it looks for one, in seconds.
-QUIET_SECONDS: Final = 0.5
-QUIET_LOOK_SECONDS: Final = 0.02
 #: Ids in one call of kill(1).
 _IDS_A_CALL: Final = 1000
 #: So often it looks for processes that were made while others were being stopped.
@@ -281,14 +271,13 @@ class Process:
     """One that has not ended.
 
     :param started: clock ticks from the machine's start to its own.
-    :param stopped: is it stopped by a signal? :param waits: does it wait for something?
+    :param stopped: is it stopped by a signal?
     """
 
     pid: int
     session: int
     started: int
     stopped: bool = field(default=False, compare=False)
-    waits: bool = field(default=False, compare=False)
 
     def command_line(self) -> bytes:
         """Its arguments, each with a zero byte behind it; empty = it is gone, or may not be looked at."""
@@ -313,7 +302,7 @@ def process_of(pid: int) -> Process | None:
     fields = rest.split()
     if not bracket or len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T", fields[0] in (b"S", b"D"))
+    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T")
 
 
 def members(session: int) -> list[Process]:
@@ -354,17 +343,14 @@ def _send_to(one: Process, number: signal.Signals) -> None:
 Told = dict[Process, bytes]
 
 
-def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> Told:
-    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo and `QUIET_SECONDS`.
+def terminate(session: int) -> Told:
+    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo.
 
     They are stopped for that moment. Else one that is being made just then would miss it, and a shell waits for its
-    child before it does what it wanted to do at its end. A shell that is just about to start a child does so first, and
-    then waits for it: so all should be waiting for something when they get it.
+    child before it does what it wanted to do at its end.
 
-    :param spared: gets none.
     :returns: those that got it, for `terminate_again`.
     """
-    _wait_quiet(session)
     stopped: dict[int, Process] = {}
     for _ in range(_ROUNDS):
         new = [one for one in members(session) if one.pid not in stopped]
@@ -372,21 +358,10 @@ def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False)
             break
         send(signal.SIGSTOP, new)
         stopped.update((one.pid, one) for one in new)
-    told = {one: one.command_line() for one in stopped.values() if not spared(one)}
+    told = {one: one.command_line() for one in stopped.values()}
     send(signal.SIGTERM, told)
     send(signal.SIGCONT, stopped.values())
     return told
-
-
-def _wait_quiet(session: int) -> None:
-    """Until all processes of a session wait for something, the same ones in the same programs as shortly before."""
-    deadline = monotonic() + QUIET_SECONDS
-    before: Told = {}
-    while now := {one: one.command_line() for one in members(session)}:
-        if (now == before and all(one.waits for one in now)) or monotonic() >= deadline:
-            return
-        before = now
-        sleep(QUIET_LOOK_SECONDS)
 
 
 def terminate_again(told: Told) -> None:

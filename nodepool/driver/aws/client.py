@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in, instance_of_fleet, meaning
 from nodepool.driver.aws.types import (
+    COMPLETED,
+    PENDING,
     AccountQuota,
     AwsHost,
     AwsImage,
@@ -37,6 +40,11 @@ A_PAGE: Final = {"DescribeHosts": 500, "DescribeVolumes": 500, "DescribeLaunchTe
 OTHERS_A_PAGE: Final = 1000
 QUOTAS_A_PAGE: Final = 100
 TASKS_A_PAGE: Final = 100
+log = logging.getLogger("nodepool.driver.aws.images")
+
+#: An AMI is made of the snapshot.
+_IN_USE: Final = "InvalidSnapshot.InUse"
+_GONE: Final = "InvalidAMIID.Unavailable"
 _TEMPLATE_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 
 
@@ -307,9 +315,6 @@ class Ec2:
         """Make an AMI of snapshots; returns its id."""
         return str(self._change("RegisterImage", **arguments)["ImageId"])
 
-    def deregister(self, image_id: str) -> None:
-        self._change("DeregisterImage", ImageId=image_id)
-
     # -- uploaded images: snapshots, and their blocks --
 
     def snapshots(self, tags: Mapping[str, str]) -> list[AwsSnapshot]:
@@ -323,9 +328,6 @@ class Ec2:
     def _snapshots(self, **wanted: Any) -> list[AwsSnapshot]:
         found = self._list("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
         return [AwsSnapshot.of(data) for data in found]
-
-    def delete_snapshot(self, snapshot_id: str) -> None:
-        self._change("DeleteSnapshot", SnapshotId=snapshot_id)
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
         """Begin one that is written block by block; returns its id."""
@@ -372,9 +374,56 @@ class Ec2:
         _, operation, key, make = _IMPORTS[whole]
         return list(map(make, self.transport.pages("ec2", t.READ, operation, wanted, key)))
 
-    def cancel_import(self, task_id: str) -> None:
-        """Order the end of a task that runs."""
-        self._change("CancelImportTask", ImportTaskId=task_id)
+    # -- uploaded images: deletions (AW-18, AW-19). What does not exist any more is no error. --
+
+    def discard_image(self, image_id: str) -> None:
+        """Delete an AMI, and the snapshots of its volumes (AW-19)."""
+        try:
+            image = self.image(image_id)
+        except AwsNotFound:
+            return
+        try:
+            self._change("DeregisterImage", ImageId=image_id)
+        except CloudRefused as error:
+            if not isinstance(error, AwsNotFound) and error.code != _GONE:
+                raise
+        for _, volume in image.devices:
+            if volume.get("SnapshotId"):
+                self.discard_snapshot(volume["SnapshotId"])
+
+    def discard_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot. One that is in use by another AMI stays. One that gets its blocks from outside may have to
+        be completed first.
+        """
+        try:
+            self._change("DeleteSnapshot", SnapshotId=snapshot_id)
+        except AwsNotFound:
+            return
+        except CloudRefused as error:
+            if error.code == _IN_USE:
+                log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
+                return
+            snapshot = self.snapshot(snapshot_id)
+            if snapshot is None or snapshot.status != PENDING:
+                raise
+            self.complete_snapshot(snapshot_id, 0, None)
+            self._change("DeleteSnapshot", SnapshotId=snapshot_id)
+
+    def discard_import(self, task_id: str) -> None:
+        """End an import, and delete what it has made."""
+        try:
+            self._change("CancelImportTask", ImportTaskId=task_id)
+        except AwsNotFound:
+            return
+        except CloudRefused as error:
+            # It has ended by itself.
+            log.debug("Import %s: %s", task_id, error)
+        task = self.import_task(task_id)
+        if task.status == COMPLETED:
+            if task.image_id:
+                self.discard_image(task.image_id)
+            for snapshot_id in task.snapshot_ids:
+                self.discard_snapshot(snapshot_id)
 
     # -- inside --
 

@@ -11,9 +11,10 @@ ROOT = Path(__file__).parents[4]
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "doc/source/drivers/aws").glob("*.rst")}
 #: The code of the driver.
 CODE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "nodepool/driver/aws").rglob("*.py"))
-#: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; most of those of EC2 without the first two, imports in a table.
+#: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; most of those of EC2 without these; imports in a table.
 CALL = re.compile(
-    r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|(?:_(?:list|read|change)\(\s*|(?:True|False): \()"(\w+)"|"(Describe\w+)", "Import'
+    r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|(?:_(?:list|read|change)\(\s*|(?:True|False): \()"(\w+)"'
+    r'|"(Describe\w+)", "Import'
 )
 #: Calls of S3: ``_call("HeadObject"``.
 OBJECT_CALL = re.compile(r'_(?:call|pages)\("(\w+)"')
