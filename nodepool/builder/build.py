@@ -12,12 +12,11 @@ import logging
 import os
 import shlex
 import shutil
-import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,14 +25,13 @@ from nodepool import log_names
 from nodepool.builder import fake_build, image_files
 from nodepool.builder.dib import DibRun, RunResult, WorkDir
 from nodepool.builder.image_files import BuildLog, ImageFiles
-from nodepool.builder.progress import BuildProgress, RunningBuilds
+from nodepool.builder.progress import BuildKey, BuildProgress, Shared
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
 from nodepool.metrics import reports as build_metrics
-from nodepool.metrics.registry import Registry
 from nodepool.metrics.reports import build_gauges, running_gauges
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImagesView, ImageView
@@ -53,18 +51,24 @@ from nodepool.tracing import spans
 if TYPE_CHECKING:
     from nodepool.config.objects import Config, DiskImage
     from nodepool.driver.config import ImageConversion
-    from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.images import ImageStore
     from nodepool.zk.locks import ZkLock
 
-# Failed builds of each image, as this builder has seen them: its own, and those of others (rule B-13).
+#: Longest time between two looks; changes come as events.
+IDLE_SECONDS: Final = 60.0
+#: The disk is looked at again after so long when there was no room for a build.
+SPACE_SECONDS: Final = 60.0
+#: A reason that lasts is logged again after so long.
+REMIND_SECONDS: Final = 3600.0
+
+
+# What the build workers of a builder share: which images they build, and which of their builds have failed.
 
 #: Own failed builds of an image that are remembered by their ids. Their records are gone long before.
 _REMEMBERED: Final = 100
 
 
-class BuildHistories:
-    """Shared by the build workers. Any thread, nothing blocks. ``_lock`` guards the rest.
+class BuildQueue:
+    """Any thread, nothing blocks. ``_lock`` guards the tables.
 
     :param clock: seconds since the epoch.
     """
@@ -72,9 +76,26 @@ class BuildHistories:
     def __init__(self, clock: Callable[[], float] = wall_time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        #: Images that a worker builds or is about to build: the others do not build them.
+        self._taken: set[str] = set()
+        #: Failed builds of each image, as this builder has seen them: its own, and those of others (rule B-13).
         self._histories: dict[str, BuildHistory] = {}
         #: Own failed builds: their records may be removed before, or after, they are seen as failed.
         self._own: dict[str, deque[str]] = {}
+        #: Images without room for a build.
+        self.without_room = Repeats(REMIND_SECONDS)
+
+    def take(self, image: str) -> bool:
+        """True: it is this caller's until `give_back`."""
+        with self._lock:
+            if image in self._taken:
+                return False
+            self._taken.add(image)
+            return True
+
+    def give_back(self, image: str) -> None:
+        with self._lock:
+            self._taken.discard(image)
 
     def look(self, view: ImageView, settings: Hashable) -> BuildHistory:
         """What is known of an image after a look at it.
@@ -96,7 +117,7 @@ class BuildHistories:
         with self._lock:
             own = self._own.setdefault(image, deque(maxlen=_REMEMBERED))
             before = self._histories.get(image, BuildHistory())
-            # Somebody may have looked while its end was being stored.
+            # Another worker may have looked while its end was being stored.
             more = 0 if build_id in before.counted else 1
             own.append(build_id)
             self._histories[image] = replace(
@@ -106,52 +127,6 @@ class BuildHistories:
                 last_begun_zxid=max(before.last_begun_zxid, created_zxid),
                 settings=settings,
             )
-
-
-#: Longest time between two looks; changes come as events.
-IDLE_SECONDS: Final = 60.0
-#: The disk is looked at again after so long when there was no room for a build.
-SPACE_SECONDS: Final = 60.0
-#: A reason that lasts is logged again after so long.
-REMIND_SECONDS: Final = 3600.0
-
-
-class BuildClaims:
-    """Images that a worker of this process builds or is about to build.
-
-    The other workers do not build them. ``_lock`` guards.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._images: set[str] = set()
-
-    def take(self, image: str) -> bool:
-        """True: it is this caller's until `give_back`."""
-        with self._lock:
-            if image in self._images:
-                return False
-            self._images.add(image)
-            return True
-
-    def give_back(self, image: str) -> None:
-        with self._lock:
-            self._images.discard(image)
-
-
-@dataclass(frozen=True)
-class BuildPlan:
-    """What the build workers of a builder share.
-
-    :param images: all images as they are known; None = not all of them are known yet.
-    """
-
-    services: BuildServices
-    images: Callable[[], ImagesView | None]
-    config: Callable[[], Config]
-    histories: BuildHistories = field(default_factory=BuildHistories)
-    claims: BuildClaims = field(default_factory=BuildClaims)
-    told: Repeats = field(default_factory=lambda: Repeats(REMIND_SECONDS))
 
 
 class BuildWorker(Worker):
@@ -164,13 +139,14 @@ class BuildWorker(Worker):
 
     error_text = "Error in a build worker, going on"
 
-    def __init__(self, number: int, plan: BuildPlan) -> None:
+    def __init__(self, number: int, shared: Shared, queue: BuildQueue) -> None:
         log = logging.getLogger(log_names.build_worker(number))
-        super().__init__(f"BuildWorker-{number}", plan.services.client, log, IDLE_SECONDS)
-        self._plan = plan
+        super().__init__(f"BuildWorker-{number}", shared.client, log, IDLE_SECONDS)
+        self._shared = shared
+        self._queue = queue
         self._attempt: BuildAttempt | None = None
         self._end_reason = ""
-        plan.services.client.add_session_listener(self._on_session)
+        shared.client.add_session_listener(self._on_session)
 
     def end_build(self, reason: str) -> None:
         """End the build that runs, and begin no other. Any thread; does not block."""
@@ -189,33 +165,31 @@ class BuildWorker(Worker):
 
         :return: seconds until something may be due without a change; 0 after a build: others may be due.
         """
-        view = self._plan.images()
+        shared = self._shared
+        view = shared.images()
         if view is None:
             return None
-        wanted = wanted_images(self._plan.config())
-        services = self._plan.services
-        own = OwnBuilds(services.builder_id, services.files.formats_of_builds())
+        wanted = wanted_images(shared.config())
+        own = OwnBuilds(shared.builder_id, shared.files.formats_of_builds())
         waits = []
         for image in _in_order(wanted, view):
-            verdict = self._verdict(image, wanted, view.image(image.name), own)
+            known = view.image(image.name)
+            history = self._queue.look(known, image.settings)
+            verdict = build_due(image, known, history, wall_time(), wanted.users(image.name), own)
             if isinstance(verdict, NotDue):
                 if verdict.look_again_at is not None:
                     waits.append(verdict.look_again_at - wall_time())
                 continue
             if self.stopping or self._end_reason:
                 return None
-            wait_seconds = self._build_alone(image, wanted, view.image(image.name), verdict)
+            wait_seconds = self._build_alone(image, known, verdict)
             if wait_seconds is not None:
                 waits.append(wait_seconds)
             if wait_seconds == 0:
                 break
         return min(waits, default=None)
 
-    def _verdict(self, image: WantedImage, wanted: WantedImages, view: ImageView, own: OwnBuilds) -> Due | NotDue:
-        history = self._plan.histories.look(view, image.settings)
-        return build_due(image, view, history, wall_time(), wanted.users(image.name), own)
-
-    def _build_alone(self, image: WantedImage, wanted: WantedImages, view: ImageView, due: Due) -> float | None:
+    def _build_alone(self, image: WantedImage, view: ImageView, due: Due) -> float | None:
         """Build an image if nobody else does (B-3, B-11).
 
         :return: 0 = it was built, or has changed; None = only a change makes it worth another look.
@@ -223,12 +197,11 @@ class BuildWorker(Worker):
         # Before the lock: to take and to release it is a change, which makes everybody look again.
         if not self._has_room(view, due):
             return SPACE_SECONDS
-        claims = self._plan.claims
-        if not claims.take(image.name):
+        if not self._queue.take(image.name):
             return None
         try:
-            with self._plan.services.store.build_lock(image.name) as lock:
-                return self._build(image, wanted, view, due, lock)
+            with self._shared.store.build_lock(image.name) as lock:
+                return self._build(image, view, due, lock)
         except ZKLockException:
             # Its release is a change.
             return None
@@ -237,35 +210,24 @@ class BuildWorker(Worker):
             self.log.warning("Image %s is not built: %s", image.name, reason)
             return self.error_wait_seconds
         finally:
-            claims.give_back(image.name)
+            self._queue.give_back(image.name)
 
     def _has_room(self, view: ImageView, due: Due) -> bool:
         """Is there space for another build? If not, that is logged now and then."""
-        problem = lacking_space(view, self._plan.services.files)
+        problem = lacking_space(view, self._shared.files)
         if not problem:
-            self._plan.told.over(view.name)
-        elif self._plan.told.worth_saying(view.name):
+            self._queue.without_room.over(view.name)
+        elif self._queue.without_room.worth_saying(view.name):
             self.log.error("Image %s cannot be built, though %s: %s", view.name, due.reason, problem)
         return not problem
 
-    def _build(self, image: WantedImage, wanted: WantedImages, view: ImageView, due: Due, lock: ZkLock) -> float | None:
-        if not self._still_as(view):
+    def _build(self, image: WantedImage, view: ImageView, due: Due, lock: ZkLock) -> float | None:
+        config = self._shared.config()
+        if not self._still_as(view) or image.name not in config.diskimages:
             # What the decision was made on is old: the change is on its way to us.
             return None
-        config = self._plan.config()
-        diskimage = config.diskimages.get(image.name)
-        if diskimage is None:
-            # It went from the configuration meanwhile.
-            return None
         self.log.info("Image %s is to be built: %s", image.name, due.reason)
-        settings = BuildSettings(
-            diskimage,
-            image.formats,
-            config.build_log_dir,
-            config.build_log_retention,
-            config.elements_dir,
-        )
-        attempt = BuildAttempt(self._plan.services, settings, estimate(view), self.log)
+        attempt = BuildAttempt(self._shared, config, image, estimate(view), self.log)
         self._attempt = attempt
         try:
             if self._end_reason:
@@ -279,7 +241,7 @@ class BuildWorker(Worker):
 
     def _still_as(self, view: ImageView) -> bool:
         """Under the lock: is what ZooKeeper has what the decision was made on?"""
-        store = self._plan.services.store
+        store = self._shared.store
         known = {build.id: build.state for build in view.builds.values() if build.record is not None}
         found = {build.key: build.state for build in store.builds(view.name)}
         request = store.build_request(view.name)
@@ -288,11 +250,11 @@ class BuildWorker(Worker):
 
     def _note_failure(self, image: WantedImage, view: ImageView, attempt: BuildAttempt) -> None:
         build_id = attempt.record.key
-        current = (self._plan.images() or ImagesView()).image(image.name)
+        current = (self._shared.images() or ImagesView()).image(image.name)
         build = current.builds.get(build_id)
         # Unknown, it is as late as the request that it served.
         created = view.request_zxid if build is None else build.created_zxid
-        self._plan.histories.failed(image.name, build_id, created, image.settings)
+        self._queue.failed(image.name, build_id, created, image.settings)
 
 
 def _in_order(wanted: WantedImages, view: ImagesView) -> Iterator[WantedImage]:
@@ -344,39 +306,18 @@ GROUP: Final = "builds"
 RUNNING_GROUP: Final = "running builds"
 
 
-class BuildMetrics:
-    """:param images: all images as they are known.
+def publish_builds(shared: Shared, now: float) -> None:
+    """What is now. Any thread; does not block.
 
-    :param workers: threads that build.
-    :param clock: seconds since the epoch.
+    :param now: seconds since the epoch.
     """
-
-    def __init__(
-        self,
-        registry: Registry,
-        images: Callable[[], ImagesView],
-        config: Callable[[], Config],
-        running: RunningBuilds,
-        workers: int,
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
-        self._registry = registry
-        self._images = images
-        self._config = config
-        self._running = running
-        self._workers = workers
-        self._clock = clock
-        self._builder = socket.getfqdn()
-
-    def publish(self) -> None:
-        """What is now. Any thread; does not block."""
-        paused = {name: image.paused for name, image in wanted_images(self._config()).images.items()}
-        builds = self._running.current()
-        building = [build.image for build in builds]
-        self._registry.replace(GROUP, build_gauges(self._builder, self._workers, self._images(), paused, building))
-        now = self._clock()
-        running = {build.image: (max(0.0, now - build.since), build.estimate) for build in builds}
-        self._registry.replace(RUNNING_GROUP, running_gauges(self._builder, running))
+    paused = {name: image.paused for name, image in wanted_images(shared.config()).images.items()}
+    builds, view = shared.builds.current(), shared.images() or ImagesView()
+    building = [key.image for key in builds]
+    gauges = build_gauges(shared.host, shared.options.build_workers, view, paused, building)
+    shared.registry.replace(GROUP, gauges)
+    running = {key.image: (max(0.0, now - progress.begun), progress.estimate) for key, progress in builds.items()}
+    shared.registry.replace(RUNNING_GROUP, running_gauges(shared.host, running))
 
 
 # `BuildAttempt`: one build of an image, under the lock of its builds, from the record ``building`` to its end.
@@ -391,51 +332,25 @@ UNFORESEEN: Final = "an error that nobody foresaw, see above"
 SESSION_LOST: Final = "the session with ZooKeeper was lost"
 
 
-@dataclass(frozen=True)
-class BuildServices:
-    """What builds use.
-
-    :param builder: FQDN of this host.
-    :param builder_id: of this builder.
-    :param fake: build without diskimage-builder.
-    """
-
-    client: ZooKeeperClient
-    store: ImageStore
-    files: ImageFiles
-    running: RunningBuilds
-    builder: str
-    builder_id: str
-    fake: bool = False
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """What the configuration says of a build."""
-
-    image: DiskImage
-    formats: frozenset[str]
-    log_dir: str
-    log_retention: int
-    elements_dir: str | None
-
-
 class BuildAttempt:
     """For the thread of a build worker; `stop` may be called by any.
 
+    :param config: has the image.
     :param estimate: how long the build may take, in seconds; None = not known.
     """
 
     def __init__(
-        self, services: BuildServices, settings: BuildSettings, estimate: float | None, log: logging.Logger
+        self, shared: Shared, config: Config, wanted: WantedImage, estimate: float | None, log: logging.Logger
     ) -> None:
         self.log = log
-        self._services = services
-        self._settings = settings
+        self._shared = shared
+        self._config = config
+        self._image = config.diskimages[wanted.name]
+        self._formats = wanted.formats
         self._estimate = estimate
         self._run: DibRun | None = None
         self._stop_reason = ""
-        self.record = ImageBuild(settings.image.name)
+        self.record = ImageBuild(wanted.name)
 
     def stop(self, reason: str) -> None:
         """End the build, if it runs; the first reason counts. Does not block."""
@@ -445,7 +360,7 @@ class BuildAttempt:
             run.stop(self._stop_reason)
 
     def session_lost(self) -> None:
-        """The lock is somebody else's, perhaps: the build is worth nothing any more (B-8). Does not block."""
+        """Another builder may have the lock: the build is worth nothing any more (B-8). Does not block."""
         run = self._run
         if run is not None:
             run.stop(SESSION_LOST)
@@ -456,15 +371,14 @@ class BuildAttempt:
         :param lock: of the image's builds.
         :raises ZKException: the build could not be begun.
         """
-        services, record = self._services, self.record
+        shared, record = self._shared, self.record
         record.state = states.BUILDING
-        record.builder, record.builder_id = services.builder, services.builder_id
-        record.formats = sorted(self._settings.formats)
-        services.store.new_build(record, under=lock)
+        record.builder, record.builder_id = shared.host, shared.builder_id
+        record.formats = sorted(self._formats)
+        shared.store.new_build(record, under=lock)
         self.log.info("Building image %s, build %s", record.image_name, record.key)
-        progress = BuildProgress(wall_time())
-        begun = monotonic()
-        with services.running.running(record.image_name, record.key, progress, self._estimate):
+        progress, begun = BuildProgress(wall_time(), self._estimate), monotonic()
+        with shared.builds.running(BuildKey(record.image_name, record.key), progress):
             problem = UNFORESEEN
             # B-14: an error that nobody foresaw keeps the formats, and must not keep the lock.
             with Guard(self.log, "Error in build %s of image %s", record.key, record.image_name):
@@ -480,7 +394,7 @@ class BuildAttempt:
                 self._serve_request(asked)
             else:
                 # B-9: what no record will ever name must not stay, and what failed is of no use.
-                services.files.remove(record.image_name, record.key)
+                shared.files.remove(record.image_name, record.key)
         if problem:
             self.log.error("Build %s of image %s failed: %s", record.key, record.image_name, problem)
         elif stored:
@@ -489,13 +403,12 @@ class BuildAttempt:
 
     def _build(self, progress: BuildProgress, lock: ZkLock) -> str:
         """Run diskimage-builder; returns why that failed, or nothing."""
-        record, settings, begun = self.record, self._settings, monotonic()
-        output = self._services.files.base(record.image_name, record.key)
-        conversions = {} if self._services.fake else settings.image.conversions
-        job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir, conversions)
-        log_path = image_files.log_path(settings.log_dir, record.image_name, record.key)
+        record, config, shared, begun = self.record, self._config, self._shared, monotonic()
+        output = shared.files.base(record.image_name, record.key)
+        job = BuildJob(self._image, record.key, self._formats, output, config.elements_dir, shared.options.fake)
+        log_path = image_files.log_path(config.build_log_dir, record.image_name, record.key)
         try:
-            image_files.prune(settings.log_dir, record.image_name, settings.log_retention)
+            image_files.prune(config.build_log_dir, record.image_name, config.build_log_retention)
             build_log = BuildLog(log_path)
         except OSError as error:
             return f"its log cannot be written: {error}"
@@ -517,26 +430,24 @@ class BuildAttempt:
 
     def _run_command(self, job: BuildJob, build_log: BuildLog, progress: BuildProgress, lock: ZkLock) -> RunResult:
         """:raises OSError, ValueError: it cannot be started."""
-        services = self._services
-        prefix: Sequence[str] | None = [sys.executable, "-I", fake_build.__file__] if services.fake else None
-        command = command_line(job, prefix)
-        searched = str(job.variables.get("PATH") or os.environ.get("PATH") or os.defpath)
+        shared, command = self._shared, command_line(job)
+        searched = str(job.image.env_vars.get("PATH") or os.environ.get("PATH") or os.defpath)
         if job.conversions and shutil.which(CONVERTER, path=searched) is None:
             made = ", ".join(job.conversions)
             reason = f"qemu-img is missing, which makes {made}; install qemu-utils, or correct PATH: {searched}"
             build_log.write_line(reason)
             return RunResult(None, reason)
-        work = WorkDir(services.files.directory.absolute(), temporary_directory(job, os.environ), job.name)
+        work = WorkDir(shared.files.directory.absolute(), temporary_directory(job, os.environ), job.name)
         begun, started = progress.since, monotonic()
         variables = environment(job, os.environ, work.path)
 
         def on_line(line: str) -> None:
             if progress.read(line, wall_time()):
-                services.running.step(job.build_id, progress)
+                shared.builds.on_change()
 
         try:
             run = DibRun(command, variables, build_log, on_line, work.started)
-            result = self._run_one(run, job.timeout, 0.0, lock)
+            result = self._run_one(run, job.image.build_timeout, 0.0, lock)
             if result.succeeded:
                 result = self._convert(job, variables, build_log, started, lock)
             progress.end(wall_time())
@@ -553,7 +464,7 @@ class BuildAttempt:
         self._run = run
         try:
             # Who stops it from now on finds it; who did before, or lost the session, has notified this object only.
-            if lock.epoch != self._services.client.session_epoch:
+            if lock.epoch != self._shared.client.session_epoch:
                 self.session_lost()
             if self._stop_reason:
                 run.stop(self._stop_reason)
@@ -569,7 +480,7 @@ class BuildAttempt:
         :param started: when the build began, on the monotonic clock.
         """
         result = RunResult(0)
-        files, build = self._services.files, (job.image, job.build_id)
+        files, build = self._shared.files, (job.image.name, job.build_id)
         for name, conversion in job.conversions.items():
             source = files.path(*build, conversion.source)
             if not source.exists():
@@ -578,24 +489,24 @@ class BuildAttempt:
             for words in conversion_commands(conversion, source, files.path(*build, name), size):
                 build_log.write_line(f"Making {name} of {conversion.source}: {shlex.join(words)}")
                 run = DibRun(words, variables, build_log)
-                result = self._run_one(run, job.timeout, monotonic() - started, lock)
+                result = self._run_one(run, job.image.build_timeout, monotonic() - started, lock)
                 if not result.succeeded:
                     return dataclasses.replace(result, reason=f"{' '.join(words[:2])}: {result.reason}")
-        unwanted = set(job.formats) - self._settings.formats
+        unwanted = set(job.formats) - job.wanted
         if unwanted:
             files.remove(*build, unwanted)
         return result
 
     def _missing(self, output: Path) -> str:
         """A build that says that it is complete must have made what was wanted."""
-        there = self._services.files.formats(self.record.image_name, self.record.key)
-        missing = sorted(self._settings.formats - there - _WITHOUT_FILE)
+        there = self._shared.files.formats(self.record.image_name, self.record.key)
+        missing = sorted(self._formats - there - _WITHOUT_FILE)
         return f"there is no {output}.{missing[0]}, though the build succeeded" if missing else ""
 
     def _complete(self, seconds: float) -> None:
         """Fill in the record of a build that succeeded."""
-        record, image = self.record, self._settings.image
-        sizes = self._services.files.sizes(record.image_name, record.key)
+        record, image = self.record, self._image
+        sizes = self._shared.files.sizes(record.image_name, record.key)
         build_metrics.report_sizes(record.image_name, sizes)
         record.state = states.READY
         record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
@@ -604,7 +515,7 @@ class BuildAttempt:
     def _request_time(self) -> float | None:
         """When somebody asked for a build, in seconds since the epoch; None: nobody did, or it is not known."""
         with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
-            request = self._services.store.build_request(self.record.image_name)
+            request = self._shared.store.build_request(self.record.image_name)
             return None if request is None else request.state_time
         return None
 
@@ -615,19 +526,19 @@ class BuildAttempt:
         """
         if asked is not None and self._request_time() == asked:
             with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
-                self._services.store.remove_build_request(self.record.image_name)
+                self._shared.store.remove_build_request(self.record.image_name)
 
     def _store(self, lock: ZkLock) -> bool:
         """Store how it ended; False = that cannot be done (B-9)."""
-        services, record = self._services, self.record
+        shared, record = self._shared, self.record
         deadline = monotonic() + STORE_SECONDS
         while True:
-            lost = services.client.session_epoch != lock.epoch
+            lost = shared.client.session_epoch != lock.epoch
             if lost and record.state == states.READY:
                 # B-8: somebody else may be building the image by now.
                 record.state, record.formats = states.FAILED, []
             try:
-                services.store.store_build(record, under=None if lost else lock)
+                shared.store.store_build(record, under=None if lost else lock)
                 return True
             except ZKConflict as conflict:
                 self.log.error("The end of build %s is not stored: %s", record.key, conflict)
@@ -636,7 +547,7 @@ class BuildAttempt:
                 if self._stop_reason or monotonic() >= deadline:
                     self.log.error("The end of build %s is not stored: %s", record.key, error)
                     return False
-                services.client.wait_connected(1.0)
+                shared.client.wait_connected(1.0)
 
 
 # Command line and environment of a build (rules B-5, B-6, B-15). Pure functions, but for the search for the command.
@@ -655,71 +566,48 @@ _NOT_INHERITED: Final = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 @dataclass(frozen=True)
 class BuildJob:
-    """What is to be built. Times are in seconds.
+    """What is to be built.
 
-    :param formats: all that diskimage-builder is to make: one build makes them.
-    :param conversions: formats that are made of these afterwards.
+    :param wanted: formats that there are to be in the end.
     :param output: path of the image files without what follows the build's id.
-    :param command: ``dib-cmd``.
+    :param fake: build without diskimage-builder, which makes all formats itself.
     """
 
-    image: str
+    image: DiskImage
     build_id: str
-    formats: Sequence[str]
+    wanted: frozenset[str]
     output: Path
-    command: str = COMMAND
-    release: str = ""
-    elements: Sequence[str] = ()
     elements_dir: str | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
-    timeout: float = 28800
-    conversions: Mapping[str, ImageConversion] = field(default_factory=dict)
+    fake: bool = False
 
     @property
     def name(self) -> str:
         """``<image>-<build id>``, as in paths."""
-        return f"{self.image}-{self.build_id}"
+        return f"{self.image.name}-{self.build_id}"
+
+    @property
+    def conversions(self) -> dict[str, ImageConversion]:
+        """Formats that are made of others afterwards."""
+        known = {} if self.fake else self.image.conversions
+        return {name: known[name] for name in sorted(self.wanted) if name in known}
+
+    @property
+    def formats(self) -> list[str]:
+        """All that diskimage-builder is to make: one build makes them."""
+        conversions = self.conversions
+        return sorted({*self.wanted, *(one.source for one in conversions.values())} - conversions.keys())
 
 
-def make_job(
-    image: DiskImage,
-    build_id: str,
-    formats: Iterable[str],
-    output: Path,
-    elements_dir: str | None,
-    conversions: Mapping[str, ImageConversion],
-) -> BuildJob:
-    """The job for an image of the configuration.
-
-    :param conversions: how some formats are made of others.
-    """
-    needed = {name: conversions[name] for name in sorted(formats) if name in conversions}
-    return BuildJob(
-        image.name,
-        build_id,
-        sorted({*formats, *(one.source for one in needed.values())} - needed.keys()),
-        output,
-        image.dib_cmd,
-        image.release,
-        tuple(image.elements),
-        elements_dir,
-        dict(image.env_vars),
-        image.build_timeout,
-        needed,
-    )
-
-
-def command_line(job: BuildJob, prefix: Sequence[str] | None = None) -> list[str]:
+def command_line(job: BuildJob) -> list[str]:
     """The words of the command.
 
-    :param prefix: instead of ``dib-cmd``.
     :raises ValueError: ``dib-cmd`` or an element has a quote that is not closed.
     """
-    words = list(prefix) if prefix is not None else _program(job.command)
+    words = [sys.executable, "-I", fake_build.__file__] if job.fake else _program(job.image.dib_cmd)
     words += ["-x", "-t", ",".join(job.formats), "--checksum", "--no-tmpfs"]
     if "qcow2" in job.formats:
         words += ["--qemu-img-options", "compat=0.10"]
-    return [*words, "-o", str(job.output), *shlex.split(" ".join(job.elements))]
+    return [*words, "-o", str(job.output), *shlex.split(" ".join(job.image.elements))]
 
 
 def conversion_commands(conversion: ImageConversion, source: Path, target: Path, size: int) -> list[list[str]]:
@@ -755,19 +643,19 @@ def environment(job: BuildJob, base: Mapping[str, str], work_dir: Path) -> dict[
     :param work_dir: where temporary files go; see `temporary_directory`.
     """
     variables = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
-    variables["DIB_RELEASE"] = job.release
-    variables["DIB_IMAGE_NAME"] = job.image
+    variables["DIB_RELEASE"] = job.image.release
+    variables["DIB_IMAGE_NAME"] = job.image.name
     variables["DIB_IMAGE_FILENAME"] = str(job.output)
     if job.elements_dir:
         variables["ELEMENTS_PATH"] = job.elements_dir
-    variables.update(job.variables)
+    variables.update(job.image.env_vars)
     variables.update(dict.fromkeys(TEMPORARY, str(work_dir)))
     return variables
 
 
 def temporary_directory(job: BuildJob, base: Mapping[str, str]) -> Path:
     """Below which directory the temporary files of a build are to be, as diskimage-builder chooses it."""
-    for variables in (job.variables, base):
+    for variables in (job.image.env_vars, base):
         for name in TEMPORARY:
             if variables.get(name):
                 return Path(variables[name])

@@ -20,8 +20,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -38,8 +38,6 @@ TRAP_SECONDS: Final = 20.0
 DRAIN_SECONDS: Final = 2.0
 #: Images are for others to read, whatever the daemon's own files are.
 UMASK: Final = 0o022
-#: diskimage-builder writes through this program. Without it its traps could not write, and would end.
-OUTPUT_FILTER: Final = b"outfilter.py"
 #: A line without an end is not kept beyond this.
 _LONGEST_LINE: Final = 65536
 _BLOCK: Final = 65536
@@ -51,14 +49,10 @@ class RunResult:
 
     :param status: exit code of the command; negative: the signal that ended it; None: it never ran, or was stopped.
     :param reason: why it is no success; empty = it is one.
-    :param timed_out: its time was over.
-    :param left: processes of it that could not be ended.
     """
 
     status: int | None
     reason: str = ""
-    timed_out: bool = False
-    left: list[Process] = field(default_factory=list)
 
     @property
     def succeeded(self) -> bool:
@@ -146,9 +140,8 @@ class DibRun:
             if events.ended:
                 result = self._complete(process, events)
             else:
-                reason = self._stop_reason or f"it took longer than build-timeout, {timeout:g} s"
-                left = self._end(process, events)
-                result = RunResult(None, reason, timed_out=not self._stop_reason, left=left)
+                result = RunResult(None, self._stop_reason or f"it took longer than build-timeout, {timeout:g} s")
+                self._end(process, events)
         self._output.end()
         self._write_end(result)
         return result
@@ -167,35 +160,29 @@ class DibRun:
         left = members(process.pid)
         if left:
             log.warning("Ending what a build left behind: processes %s", ", ".join(str(one.pid) for one in left))
-            left = end(process.pid, DRAIN_SECONDS)
+            end(process.pid, DRAIN_SECONDS)
         # Only now: once it was asked how it ended, its number may be that of somebody else's session.
         status = process.wait()
-        return RunResult(status, f"exit code {status}" if status else "", left=left)
+        return RunResult(status, f"exit code {status}" if status else "")
 
-    def _end(self, process: subprocess.Popen[bytes], events: _Events) -> list[Process]:
-        """SIGTERM, time for traps, whose output is read; then SIGKILL. Returns who is there even then."""
+    def _end(self, process: subprocess.Popen[bytes], events: _Events) -> None:
+        """SIGTERM, time for traps, whose output is read; then SIGKILL."""
         session = process.pid
-        told = terminate(session, spared=_filters_output)
+        told = terminate(session)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
             if not members_going_on(session) and events.ended:
                 process.wait()
-                return []
+                return
             terminate_again(told)
             events.wait(min(LOOK_SECONDS, deadline - monotonic()))
-        return self._kill(process)
+        self._kill(process)
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> list[Process]:
-        """SIGKILL to all; returns who is there even then."""
-        left = kill(process.pid)
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGKILL to all."""
+        kill(process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)
-        return left
-
-
-def _filters_output(one: Process) -> bool:
-    """Is its program `OUTPUT_FILTER`? A shell that only has the name in its script is to end like all others."""
-    return any(os.path.basename(word) == OUTPUT_FILTER for word in one.command_line().split(b"\0"))
 
 
 class _Output:
@@ -273,9 +260,6 @@ class _Events:
 PROC: Final = Path("/proc")
 #: So often it looks whether processes have ended, in seconds. Only while a build is being ended.
 LOOK_SECONDS: Final = 0.1
-#: So long SIGTERM waits for a quiet moment, and so often it looks for one, in seconds.
-QUIET_SECONDS: Final = 0.5
-QUIET_LOOK_SECONDS: Final = 0.02
 #: Ids in one call of kill(1).
 _IDS_A_CALL: Final = 1000
 #: So often it looks for processes that were made while others were being stopped.
@@ -287,14 +271,13 @@ class Process:
     """One that has not ended.
 
     :param started: clock ticks from the machine's start to its own.
-    :param stopped: is it stopped by a signal? :param waits: does it wait for something?
+    :param stopped: is it stopped by a signal?
     """
 
     pid: int
     session: int
     started: int
     stopped: bool = field(default=False, compare=False)
-    waits: bool = field(default=False, compare=False)
 
     def command_line(self) -> bytes:
         """Its arguments, each with a zero byte behind it; empty = it is gone, or may not be looked at."""
@@ -319,7 +302,7 @@ def process_of(pid: int) -> Process | None:
     fields = rest.split()
     if not bracket or len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T", fields[0] in (b"S", b"D"))
+    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T")
 
 
 def members(session: int) -> list[Process]:
@@ -360,17 +343,14 @@ def _send_to(one: Process, number: signal.Signals) -> None:
 Told = dict[Process, bytes]
 
 
-def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> Told:
-    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo and `QUIET_SECONDS`.
+def terminate(session: int) -> Told:
+    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo.
 
     They are stopped for that moment. Else one that is being made just then would miss it, and a shell waits for its
-    child before it does what it wanted to do at its end. A shell that is just about to start a child does so first, and
-    then waits for it: so all should be waiting for something when they get it.
+    child before it does what it wanted to do at its end.
 
-    :param spared: gets none.
     :returns: those that got it, for `terminate_again`.
     """
-    _wait_quiet(session)
     stopped: dict[int, Process] = {}
     for _ in range(_ROUNDS):
         new = [one for one in members(session) if one.pid not in stopped]
@@ -378,21 +358,10 @@ def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False)
             break
         send(signal.SIGSTOP, new)
         stopped.update((one.pid, one) for one in new)
-    told = {one: one.command_line() for one in stopped.values() if not spared(one)}
+    told = {one: one.command_line() for one in stopped.values()}
     send(signal.SIGTERM, told)
     send(signal.SIGCONT, stopped.values())
     return told
-
-
-def _wait_quiet(session: int) -> None:
-    """Until all processes of a session wait for something, the same ones in the same programs as shortly before."""
-    deadline = monotonic() + QUIET_SECONDS
-    before: Told = {}
-    while now := {one: one.command_line() for one in members(session)}:
-        if (now == before and all(one.waits for one in now)) or monotonic() >= deadline:
-            return
-        before = now
-        sleep(QUIET_LOOK_SECONDS)
 
 
 def terminate_again(told: Told) -> None:
@@ -418,27 +387,18 @@ def members_going_on(session: int) -> list[Process]:
     return found
 
 
-def wait_empty(session: int, seconds: float, told: Told | None = None) -> list[Process]:
-    """Wait until nobody is in a session any more; returns who still is after so many seconds.
-
-    :param told: what `terminate` returned.
-    """
-    deadline = monotonic() + seconds
-    while left := members_going_on(session):
-        terminate_again(told or {})
-        if monotonic() >= deadline:
-            return left
-        sleep(LOOK_SECONDS)
-    return []
-
-
 def end(session: int, patience_seconds: float) -> list[Process]:
     """End a session: SIGTERM once, then SIGKILL to who is still there. Blocks; returns who is left even then.
 
     :param patience_seconds: between the two; a build unmounts what it mounted meanwhile.
     """
-    if wait_empty(session, patience_seconds, terminate(session)):
-        return kill(session)
+    told = terminate(session)
+    deadline = monotonic() + patience_seconds
+    while members_going_on(session):
+        terminate_again(told)
+        if monotonic() >= deadline:
+            return kill(session)
+        sleep(LOOK_SECONDS)
     return []
 
 
@@ -607,17 +567,17 @@ class WorkDir:
         self._file = _open_note(self._note_path, create=True)
         if self._file is None:
             raise FileExistsError(f"another builder works on {name}")
-        with OnError(lambda _: self._forget()):
-            self._write()
-            # Nobody else may look at what is in the making, or put something there before.
+        with OnError(lambda _: self._end(forget=True)):
+            _write_note(self._file, self._note)
+            # Only this user may look at what is in the making, and nothing may be there before.
             self.path.mkdir(mode=0o700, parents=True)
 
     def started(self, pid: int) -> None:
         """The build runs, in the session of this process. Raises OSError."""
         process = process_of(pid)
-        if process is not None:
-            self._note = Note(self._note.directory, self._note.output, pid, process.started, this_machine())
-            self._write()
+        if process is not None and self._file is not None:
+            note = replace(self._note, session=pid, started=process.started, machine=this_machine())
+            _write_note(self._file, note)
 
     def remove(self) -> list[str]:
         """Unmount and remove everything, after the end of the processes. Blocks.
@@ -625,28 +585,23 @@ class WorkDir:
         :return: what could not be done, in words; then the note stays for the next start.
         """
         problems = remove(self.path)
-        if not problems:
-            self._note_path.unlink(missing_ok=True)
-        self._unlock()
+        self._end(forget=not problems)
         return problems
 
-    def _forget(self) -> None:
-        self._note_path.unlink(missing_ok=True)
-        self._unlock()
-
-    def _unlock(self) -> None:
+    def _end(self, forget: bool) -> None:
+        if forget:
+            self._note_path.unlink(missing_ok=True)
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _write(self) -> None:
-        assert self._file is not None
-        _write_note(self._file, self._note)
-
 
 def _open_note(path: Path, create: bool = False) -> IO[str] | None:
-    """The note, locked; None: its builder works. Raises OSError."""
-    file = open(path, "a+" if create else "r+", encoding="utf-8")  # noqa: SIM115 - it is closed with the lock
+    """The note, locked; None: its builder works, or has just removed it. Raises OSError."""
+    try:
+        file = open(path, "a+" if create else "r+", encoding="utf-8")  # noqa: SIM115 - it is closed with the lock
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -676,9 +631,10 @@ def clean_interrupted(images_dir: Path) -> list[str]:
 
 
 def _clean(path: Path) -> list[str]:
-    with _locked(path) as file:
-        if file is None:
-            return []
+    file = _open_note(path)
+    if file is None:
+        return []
+    with file:
         note = _read_note(file)
         if note is None:
             log.error("%s cannot be understood, it is removed", path)
@@ -692,19 +648,6 @@ def _clean(path: Path) -> list[str]:
         return problems
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[IO[str] | None]:
-    try:
-        file = _open_note(path)
-    except FileNotFoundError:
-        file = None
-    if file is None:
-        yield None
-        return
-    with file:
-        yield file
-
-
 def _read_note(file: IO[str]) -> Note | None:
     """None: it was not written to its end, or by somebody else."""
     file.seek(0)
@@ -714,17 +657,12 @@ def _read_note(file: IO[str]) -> Note | None:
         return None
     directory = Path(note.directory)
     # What is removed as root is only what this program has named.
-    return (
-        note
-        if directory.is_absolute() and directory.name.startswith("nodepool-") and ".." not in directory.parts
-        else None
-    )
+    ours = directory.is_absolute() and directory.name.startswith("nodepool-") and ".." not in directory.parts
+    return note if ours else None
 
 
 def _end_processes(note: Note) -> None:
-    if not note.session or note.machine != this_machine():
-        return
-    if _is_ours(note):
+    if note.session and note.machine == this_machine() and _is_ours(note):
         left = end(note.session, LEFTOVER_SECONDS)
         if left:
             log.error("Processes %s of an interrupted build do not end", ", ".join(str(one.pid) for one in left))

@@ -12,11 +12,11 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
-from nodepool.builder.image_files import BuildFile, ImageFiles
+from nodepool.builder.image_files import BuildFile
+from nodepool.builder.progress import Shared
 from nodepool.builder.uploads import is_of_upload, tell_error
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
@@ -29,8 +29,6 @@ from nodepool.exceptions import BuilderError, ZKConflict, ZKConnectionError, ZKL
 from nodepool.guard import Guard, settle
 from nodepool.metrics import reports
 from nodepool.metrics.catalog import UNKNOWN_IMAGES
-from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.model.image import ImagesView
 from nodepool.plan.images import (
@@ -47,13 +45,9 @@ from nodepool.plan.images import (
 )
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.runtime.worker import Worker
-from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.images import ImageStore
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
-    from nodepool.runtime.providers import Providers
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -61,55 +55,32 @@ IDLE_SECONDS: Final = 60.0
 WARN_SECONDS: Final = 3600.0
 
 
-def _nothing() -> None:
-    """Stands for who publishes."""
-
-
-@dataclass(frozen=True)
-class CleanupServices:
-    """What the clean-up uses.
-
-    :param images: all images as they are known; None = not all of them are known yet.
-    :param building: ids of the builds that this builder makes now.
-    :param uploading: uploads that this builder makes now.
-    :param builder_id: of this builder.
-    :param clean_orphans: the operator said that files without a record may go.
-    :param publish: called after each look, for gauges; must not block.
-    """
-
-    store: ImageStore
-    images: Callable[[], ImagesView | None]
-    config: Callable[[], Config]
-    providers: Providers
-    files: ImageFiles
-    building: Callable[[], Collection[str]]
-    uploading: Callable[[], Iterable[UploadJob]]
-    builder_id: str
-    clean_orphans: bool = False
-    publish: Callable[[], None] = _nothing
-    registry: Registry = REGISTRY
-
-
 class ImageCleanupWorker(Worker):
     """Wake it when something of an image or the configuration has changed.
 
+    :param uploading: uploads that this builder makes now.
+    :param publish: called after each look, for gauges; must not block.
     :param clock: seconds since the epoch.
     """
 
     error_text = "Error in the clean-up of images, going on"
 
     def __init__(
-        self, client: ZooKeeperClient, services: CleanupServices, clock: Callable[[], float] = wall_time
+        self,
+        shared: Shared,
+        uploading: Callable[[], Iterable[UploadJob]],
+        publish: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = wall_time,
     ) -> None:
         log = logging.getLogger(log_names.image_cleanup_worker(0))
-        super().__init__("CleanupWorker-0", client, log, IDLE_SECONDS)
-        self._services = services
+        super().__init__("CleanupWorker-0", shared.client, log, IDLE_SECONDS)
+        self._shared = shared
+        self._uploading = uploading
+        self._publish = publish
         self._clock = clock
         self._threads = ProviderThreads("delete")
-        self.deletions = CloudDeletions(services.store, services.providers, self._threads, log, self.wake)
-        self.unknown = UnknownImages(
-            services.store, services.providers, self._threads, services.registry, log, self.wake
-        )
+        self.deletions = CloudDeletions(shared, self._threads, log, self.wake)
+        self.unknown = UnknownImages(shared, self._threads, log, self.wake)
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
         #: Image and build -> when its record, which kept its files, was last seen; of builds with files here.
@@ -118,15 +89,15 @@ class ImageCleanupWorker(Worker):
         self._orphan_since: dict[tuple[str, str], float] = {}
 
     def on_stop(self) -> None:
-        """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
+        """Deletions in clouds that run are left to themselves: the next builder takes them up."""
         self._threads.close()
 
     def run_once(self) -> float | None:
         """Look once at everything. Blocks for ZooKeeper and the disk, never for a cloud."""
-        view = self._services.images()
+        view = self._shared.images()
         if view is None:
             return None
-        wanted = wanted_images(self._services.config())
+        wanted = wanted_images(self._shared.config())
         self._ever_wanted.update(wanted.images)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
@@ -134,7 +105,7 @@ class ImageCleanupWorker(Worker):
         # Only of what is to be deleted now: what somebody else has locked, or was kept after all, must not wake us.
         later = [self.deletions.begin(upload) for upload in uploads]
         # Before the records of builds: without them files would stay for an hour.
-        with Guard(self.log, "Files in %s are not cleaned", self._services.files.directory):
+        with Guard(self.log, "Files in %s are not cleaned", self._shared.files.directory):
             self._clean_files(wanted)
         waits: list[float] = []
         for verdict in verdicts:
@@ -145,7 +116,7 @@ class ImageCleanupWorker(Worker):
             # R-17: one that cannot be carried out stops no other.
             with Guard(self.log, "%s of image %s", type(verdict).__name__, verdict.image, but=ZKConnectionError):
                 self._carry_out(verdict)
-        self._services.publish()
+        self._publish()
         later.append(self.unknown.begin(wanted.providers))
         return min([*waits, *(seconds for seconds in later if seconds is not None)], default=None)
 
@@ -156,7 +127,7 @@ class ImageCleanupWorker(Worker):
         if not isinstance(verdict, RemoveBuild):
             return 0.0
         build = view.image(verdict.image).builds.get(verdict.build_id)
-        return left_to_its_builder(build, self._services.builder_id, self._clock())
+        return left_to_its_builder(build, self._shared.builder_id, self._clock())
 
     def _carry_out(self, verdict: Verdict) -> None:
         try:
@@ -171,7 +142,7 @@ class ImageCleanupWorker(Worker):
         """R-6, R-14."""
         if verdict.warning and self._repeats.worth_saying((verdict.image, verdict.build_id)):
             self.log.warning("%s", verdict.warning)
-        store, image, build_id = self._services.store, verdict.image, verdict.build_id
+        store, image, build_id = self._shared.store, verdict.image, verdict.build_id
         with store.build_id_lock(image, build_id) as lock:
             if verdict.record is None:
                 store.replace_bad_build(image, build_id, lock)
@@ -182,14 +153,14 @@ class ImageCleanupWorker(Worker):
         self.log.info("Build %s of image %s is being deleted: %s", build_id, image, verdict.reason)
 
     def _remove(self, verdict: RemoveBuild) -> None:
-        store = self._services.store
+        store = self._shared.store
         with store.build_id_lock(verdict.image, verdict.build_id) as lock:
             if store.delete_build(verdict.image, verdict.build_id, under=lock):
                 self.log.info("Build %s of image %s is removed", verdict.build_id, verdict.image)
 
     def _has_own_record(self, view: ImagesView) -> bool:
         return any(
-            build.record is not None and build.record.builder_id == self._services.builder_id
+            build.record is not None and build.record.builder_id == self._shared.builder_id
             for image in view.images.values()
             for build in image.builds.values()
         )
@@ -198,25 +169,25 @@ class ImageCleanupWorker(Worker):
 
     def _clean_files(self, wanted: WantedImages) -> None:
         """R-9, R-10, R-15."""
-        services = self._services
+        shared = self._shared
         # What is being built and uploaded, and the records, are looked at after the files were listed: nothing that was
         # built meanwhile is taken for abandoned.
-        found = list(services.files.builds().items())
-        building, uploading = set(services.building()), list(services.uploading())
-        view = services.images()
+        found = shared.files.builds()
+        building, uploading = shared.builds.ids(), list(self._uploading())
+        view = shared.images()
         if view is None:
             return
         self._note_records(found, view)
         local = [
-            _local(
-                (image, build_id),
-                files,
-                self._recorded.get((image, build_id), 0.0),
-                self._orphan_since.get((image, build_id), math.inf),
-                building,
-                uploading,
+            LocalBuild(
+                *key,
+                formats=frozenset(file.format for file in files if file.format is not None),
+                newest=max(self._recorded.get(key, 0.0), *(_changed(file) for file in files)),
+                orphan_since=self._orphan_since.get(key, math.inf),
+                running=key[1] in building,
+                reading=frozenset(job.format for job in uploading if job.build_id == key[1]),
             )
-            for (image, build_id), files in found
+            for key, files in found.items()
         ]
         verdicts = judge_files(
             local,
@@ -225,16 +196,16 @@ class ImageCleanupWorker(Worker):
             self._clock(),
             # Now, not ever: ZooKeeper may have been emptied since.
             knows_own_records=self._has_own_record(view),
-            clean_orphans=services.clean_orphans,
+            clean_orphans=shared.options.clean_orphans,
         )
         for verdict in verdicts:
             self.log.info("Removing files of build %s of image %s: %s", verdict.build_id, verdict.image, verdict.reason)
-            services.files.remove(verdict.image, verdict.build_id, verdict.formats)
+            shared.files.remove(verdict.image, verdict.build_id, verdict.formats)
 
-    def _note_records(self, found: Iterable[tuple[tuple[str, str], list[BuildFile]]], view: ImagesView) -> None:
+    def _note_records(self, found: Iterable[tuple[str, str]], view: ImagesView) -> None:
         """R-15: files whose record vanished without being `deleting` are kept as long as new ones: it may come back."""
         now, recorded, orphan_since = self._clock(), {}, {}
-        for key, _ in found:
+        for key in found:
             build = view.image(key[0]).builds.get(key[1])
             seen = now if build is not None else self._recorded.get(key)
             if seen is not None and (build is None or build.state != states.DELETING):
@@ -253,32 +224,6 @@ def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
         for provider, uploads in build.uploads.items()
         for upload in uploads
     }
-
-
-def _local(
-    build: tuple[str, str],
-    files: Iterable[BuildFile],
-    recorded: float,
-    orphan_since: float,
-    building: Collection[str],
-    uploading: Iterable[UploadJob],
-) -> LocalBuild:
-    """A build with files, by image and id.
-
-    :param recorded: when it was last seen to have a record, in seconds since the epoch.
-    :param orphan_since: see `LocalBuild`.
-    """
-    found = list(files)
-    image, build_id = build
-    return LocalBuild(
-        image,
-        build_id,
-        formats=frozenset(file.format for file in found if file.format is not None),
-        newest=max(recorded, *(_changed(file) for file in found)),
-        orphan_since=orphan_since,
-        running=build_id in building,
-        reading=frozenset(job.format for job in uploading if job.build_id == build_id),
-    )
 
 
 def _changed(file: BuildFile) -> float:
@@ -308,20 +253,18 @@ class CloudDeletions:
 
     def __init__(
         self,
-        store: ImageStore,
-        providers: Providers,
+        shared: Shared,
         threads: ProviderThreads,
         log: logging.Logger,
         on_end: Callable[[], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._store = store
-        self._providers = providers
         self.log = log
+        self._shared = shared
+        self._threads = threads
         self._on_end = on_end
         self._clock = clock
         self._lock = threading.Lock()
-        self._threads = threads
         self._running: set[_Key] = set()
         #: Deletions that come later: how many failed in a row, and not before when.
         self._later: dict[_Key, tuple[int, float]] = {}
@@ -396,17 +339,17 @@ class CloudDeletions:
         :return: seconds for which the record stays; 0 = it is gone.
         """
         place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
-        with self._store.upload_id_lock(*place) as lock:
+        with self._shared.store.upload_id_lock(*place) as lock:
             record = None if verdict.record is None else verdict.record.copy()
-            if record is not None and not self._store.upload_has_data(*place):
+            if record is not None and not self._shared.store.upload_has_data(*place):
                 # Another builder has just removed it.
-                self._store.delete_upload(*place, under=lock)
+                self._shared.store.delete_upload(*place, under=lock)
                 return 0.0
             if record is not None and record.state != states.DELETING:
                 # Written with the version that was seen: what has changed since is judged again.
                 record.state = states.DELETING
-                self._store.store_upload(record)
-            provider = self._providers.get(verdict.provider)
+                self._shared.store.store_upload(record)
+            provider = self._shared.providers.get(verdict.provider)
             if provider is None:
                 raise BuilderError(f"provider {verdict.provider} does not run")
             self.log.info("Deleting %s: %s", _shown(verdict), verdict.reason)
@@ -415,7 +358,7 @@ class CloudDeletions:
             elif record is not None:
                 gateway.delete_image(provider, record.external_name or "", record.external_id)
             if verdict.stays_seconds <= 0:
-                self._store.delete_upload(*place, under=lock)
+                self._shared.store.delete_upload(*place, under=lock)
             return verdict.stays_seconds
 
     def _delete_found(self, provider: Provider, verdict: DeleteUpload) -> None:
@@ -469,19 +412,15 @@ class UnknownImages:
 
     def __init__(
         self,
-        store: ImageStore,
-        providers: Providers,
+        shared: Shared,
         threads: ProviderThreads,
-        registry: Registry,
         log: logging.Logger,
         on_end: Callable[[], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._store = store
-        self._providers = providers
-        self._threads = threads
-        self._registry = registry
         self.log = log
+        self._shared = shared
+        self._threads = threads
         self._on_end = on_end
         self._clock = clock
         self._lock = threading.Lock()
@@ -501,7 +440,7 @@ class UnknownImages:
         """
         waits = []
         for name in names:
-            provider, now = self._providers.get(name), self._clock()
+            provider, now = self._shared.providers.get(name), self._clock()
             if provider is None:
                 continue
             with self._lock:
@@ -530,9 +469,9 @@ class UnknownImages:
     def _look_once(self, looks: _LooksAt, provider: Provider) -> None:
         # First the cloud, then ZooKeeper: a record is there before its image.
         ours = {found.shown_id: found for found in gateway.list_images(provider) if _upload(found, provider)}
-        known = self._store.upload_ids(provider.name)
+        known = self._shared.store.upload_ids(provider.name)
         unknown = {shown for shown, found in ours.items() if _upload(found, provider) not in known}
-        self._registry.set(UNKNOWN_IMAGES.series(provider.name), len(unknown))
+        self._shared.registry.set(UNKNOWN_IMAGES.series(provider.name), len(unknown))
         certain = looks.seen.look(unknown)
         section: Any = provider.provider
         for shown in sorted(certain):
@@ -569,12 +508,8 @@ class ProviderThreads:
         self._kind = kind
         self._lock = threading.Lock()
         self._shares: dict[str, ThreadShare] = {}
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """Was it closed? What runs may fail then because providers are stopped, too."""
-        return self._closed
+        #: Was it closed? What runs may fail then because providers are stopped, too.
+        self.closed = False
 
     def submit(self, provider: str, call: Callable[[], None]) -> bool:
         """Make a call in a thread of the provider, as soon as one is free. It must not raise.
@@ -582,7 +517,7 @@ class ProviderThreads:
         :return: False = after `close`: it is not made.
         """
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return False
             share = self._shares.get(provider)
             if share is None:
@@ -594,7 +529,6 @@ class ProviderThreads:
     def close(self) -> None:
         """Begin nothing more, and forget what waits. What runs ends in the background."""
         with self._lock:
-            self._closed = True
-            shares = list(self._shares.values())
-        for share in shares:
+            self.closed = True
+        for share in self._shares.values():
             share.shutdown(wait=False, cancel_futures=True)

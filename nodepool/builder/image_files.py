@@ -3,14 +3,15 @@
 
 ``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it, and with ``.<provider>.upload``
 for each upload that can be taken up again; in the directory ``<image>-<build id>.d`` diskimage-builder describes what
-it built. Only the name of a file says which image and build it belongs to. After the images come the logs of builds,
-commands that only root may run, and checksums.
+it built. Only the name of a file says which image and build it belongs to. Then come the logs of builds, and commands
+that only root may run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import re
 import shutil
@@ -18,14 +19,13 @@ import stat
 import subprocess
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.images import SUFFIX as UPLOAD_STATE
-from nodepool.guard import settle
 
 log = logging.getLogger("nodepool.builder.image_files")
 
@@ -38,6 +38,11 @@ CHECKSUMS: Final = {"md5": 32, "sha256": 64}
 _NAME: Final = re.compile(r"(?P<image>.+)-(?P<build_id>[0-9a-f]{32}|[0-9]{10})\.(?P<extension>[^/]+)")
 #: A block in the answer of stat(2), whatever the file system's are.
 _BLOCK_BYTES: Final = 512
+_CHUNK_BYTES: Final = 1024 * 1024
+#: Files of which computed checksums are remembered.
+_MAX_KNOWN: Final = 200
+#: A file as it was: path, size, time of its last change.
+_File = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -71,20 +76,24 @@ class BuildFile:
 
 @dataclass(frozen=True)
 class Checksums:
-    """Of an image file; None: not there, or not whole (rule U-5)."""
+    """Of an image file."""
 
-    md5: str | None
-    sha256: str | None
+    md5: str
+    sha256: str
 
 
 class ImageFiles:
     """The files in ``images-dir``. Everything blocks for the file system; any thread.
+
+    ``_lock`` guards ``_computed``; it is not held while a file is read.
 
     :param directory: ``images-dir``.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+        self._lock = threading.Lock()
+        self._computed: dict[_File, Fact[Checksums]] = {}
 
     def base(self, image: str, build_id: str) -> Path:
         """Path of all files of a build, without what follows the id."""
@@ -100,15 +109,16 @@ class ImageFiles:
             names = sorted(os.listdir(self.directory))
         except FileNotFoundError:
             return []
-        return list(self._files(names))
+        found = ((name, _NAME.fullmatch(name)) for name in names)
+        return [BuildFile(self.directory / name, *match.groups()) for name, match in found if match is not None]
 
     def of_build(self, image: str, build_id: str) -> list[BuildFile]:
         """Whatever belongs to one build, by name."""
-        return [file for file in self.all() if (file.image, file.build_id) == (image, build_id)]
+        return self.builds().get((image, build_id), [])
 
     def formats(self, image: str, build_id: str) -> set[str]:
         """Formats of a build that are on this disk."""
-        return {file.format for file in self.of_build(image, build_id) if file.format is not None}
+        return self.formats_of_builds().get((image, build_id), set())
 
     def builds(self) -> dict[tuple[str, str], list[BuildFile]]:
         """Image and id of each build with files -> its files."""
@@ -125,11 +135,6 @@ class ImageFiles:
         return {
             build: {file.format for file in files if file.format is not None} for build, files in self.builds().items()
         }
-
-    def checksums(self, image: str, build_id: str, image_format: str) -> Checksums:
-        """What the files beside an image say of it."""
-        path = self.path(image, build_id, image_format)
-        return Checksums(_read_checksum(path, "md5"), _read_checksum(path, "sha256"))
 
     def sizes(self, image: str, build_id: str) -> dict[str, int]:
         """Format -> bytes that its image takes on the disk."""
@@ -169,11 +174,30 @@ class ImageFiles:
         partial.replace(path)
         return made
 
-    def _files(self, names: Iterable[str]) -> Iterator[BuildFile]:
-        for name in names:
-            match = _NAME.fullmatch(name)
-            if match is not None:
-                yield BuildFile(self.directory / name, match["image"], match["build_id"], match["extension"])
+    # -- checksums: those that diskimage-builder wrote, or computed once for each file (rule U-5) --
+
+    def checksums(self, image: str, build_id: str, image_format: str) -> Checksums:
+        """Both checksums of an image file. Blocks as long as the file is read, if it has to be. Raises OSError.
+
+        If one file is uploaded to several clouds at once, it is read once for them.
+        """
+        path = self.path(image, build_id, image_format)
+        md5, sha256 = (_read_checksum(path, kind) for kind in CHECKSUMS)
+        if md5 and sha256:
+            return Checksums(md5, sha256)
+        computed = self._compute_once(path)
+        return Checksums(md5 or computed.md5, sha256 or computed.sha256)
+
+    def _compute_once(self, path: Path) -> Checksums:
+        found = path.stat()
+        file = (os.fspath(path), found.st_size, found.st_mtime_ns)
+        with self._lock:
+            fact = self._computed.get(file)
+            if fact is None:
+                if len(self._computed) >= _MAX_KNOWN:
+                    del self._computed[next(iter(self._computed))]
+                fact = self._computed[file] = Fact(lambda: _compute(path))
+        return fact.get(math.inf)
 
 
 def allocated_bytes(path: Path) -> int:
@@ -185,13 +209,22 @@ def allocated_bytes(path: Path) -> int:
 
 
 def _read_checksum(path: Path, kind: str) -> str | None:
-    digits = CHECKSUMS[kind]
+    """None: it is not there, or not whole."""
     try:
         text = path.with_name(f"{path.name}.{kind}").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    first = text.split(maxsplit=1)[0].lower() if text.strip() else ""
-    return first if re.fullmatch(f"[0-9a-f]{{{digits}}}", first) else None
+    found = re.match(rf"\s*([0-9a-f]{{{CHECKSUMS[kind]}}})(?!\S)", text, re.IGNORECASE)
+    return None if found is None else found[1].lower()
+
+
+def _compute(path: Path) -> Checksums:
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            md5.update(chunk)
+            sha256.update(chunk)
+    return Checksums(md5.hexdigest(), sha256.hexdigest())
 
 
 def _remove(path: Path) -> bool:
@@ -213,32 +246,13 @@ def _remove(path: Path) -> bool:
 # Logs of builds: ``<build-log-dir>/<image>-<build id>.log`` (rule B-7, ``build-log-retention``).
 
 
-#: What follows the image's name in the name of a log.
-_REST: Final = re.compile(r"-(?:[0-9a-f]{32}|[0-9]{10})\.log")
 _SUFFIX: Final = ".log"
-#: The whole name of a log. Names of images have no ``/``.
-_LOG: Final = re.compile(rf"[^/\0]+{_REST.pattern}")
+#: The whole name of a log, and which image it is of. Names of images have no ``/``.
+_LOG: Final = re.compile(r"([^/\0]+)-(?:[0-9a-f]{32}|[0-9]{10})\.log")
 
 
 def log_path(directory: str | os.PathLike[str], image: str, build_id: str) -> Path:
     return Path(directory) / f"{image}-{build_id}.log"
-
-
-def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
-    """The logs of exactly this image, the newest first. Blocks for the file system."""
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    found = []
-    for name in names:
-        if name.startswith(image) and _REST.fullmatch(name[len(image) :]):
-            path = Path(directory) / name
-            try:
-                found.append((path.stat().st_mtime, path))
-            except FileNotFoundError:
-                continue
-    return [path for _, path in sorted(found, reverse=True)]
 
 
 @dataclass(frozen=True)
@@ -266,6 +280,12 @@ def all_logs(directory: str | os.PathLike[str]) -> list[LogFile]:
             if stat.S_ISREG(status.st_mode):
                 found.append(LogFile(entry.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size))
     return sorted(found, key=lambda log: (log.modified, log.name), reverse=True)
+
+
+def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
+    """The logs of exactly this image, the newest first. Blocks for the file system."""
+    found = (f"{log.name}{_SUFFIX}" for log in all_logs(directory))
+    return [Path(directory, name) for name in found if (match := _LOG.fullmatch(name)) and match[1] == image]
 
 
 def open_log(directory: str | os.PathLike[str], name: str) -> BinaryIO:
@@ -366,61 +386,3 @@ def run_as_root(*command: str, timeout: float = COMMAND_SECONDS) -> str:
     if problem:
         log.debug("%s: %s", " ".join(full), problem)
     return problem
-
-
-# Checksums of image files: those that diskimage-builder wrote, or computed once for each file (rule U-5).
-
-_CHUNK_BYTES: Final = 1024 * 1024
-#: Files of which the checksums are remembered.
-_MAX_KNOWN: Final = 200
-
-#: A file as it was: path, size, time of its last change.
-_File = tuple[str, int, int]
-
-
-class FileChecksums:
-    """Any thread. If one file is uploaded to several clouds at once, it is read once for its checksums.
-
-    ``_lock`` guards ``_computed``; it is not held while a file is read.
-    """
-
-    def __init__(self, files: ImageFiles) -> None:
-        self._files = files
-        self._lock = threading.Lock()
-        self._computed: dict[_File, Future[Checksums]] = {}
-
-    def of(self, image: str, build_id: str, image_format: str) -> Checksums:
-        """Both checksums of an image file. Blocks as long as the file is read, if it has to be. Raises OSError."""
-        told = self._files.checksums(image, build_id, image_format)
-        if told.md5 is not None and told.sha256 is not None:
-            return told
-        path = self._files.path(image, build_id, image_format)
-        computed = self._compute_once(path)
-        return Checksums(told.md5 or computed.md5, told.sha256 or computed.sha256)
-
-    def _compute_once(self, path: Path) -> Checksums:
-        found = path.stat()
-        file = (os.fspath(path), found.st_size, found.st_mtime_ns)
-        with self._lock:
-            known = self._computed.get(file)
-            future = known or Future()
-            if known is None:
-                if len(self._computed) >= _MAX_KNOWN:
-                    del self._computed[next(iter(self._computed))]
-                self._computed[file] = future
-        if known is None:
-            settle([future], lambda: _compute(path))
-            if future.exception() is not None:
-                # The next one tries again.
-                with self._lock:
-                    self._computed.pop(file, None)
-        return future.result()
-
-
-def _compute(path: Path) -> Checksums:
-    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            md5.update(chunk)
-            sha256.update(chunk)
-    return Checksums(md5.hexdigest(), sha256.hexdigest())

@@ -1,103 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far running builds and uploads are, for status records, commands and metrics.
+"""What the parts of a builder share: first what all of them use, then the builds and uploads that run.
 
-First the builds, then the uploads with their speed, then the steps of a build as its output shows them.
+How far these are is for status records, commands and metrics: first builds, by the steps that their output shows, then
+uploads with their speed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from nodepool.builder.image_files import ImageFiles
 from nodepool.clock import monotonic
+from nodepool.metrics.registry import Registry
+from nodepool.metrics.statsd import REGISTRY
+from nodepool.model.image import ImagesView
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.images import ImageStore
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.runtime.providers import Providers
+
+#: Default of ``--stop-timeout``: how long builds may go on after SIGINT, in seconds.
+STOP_TIMEOUT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class BuildState:
-    """One build that runs. Times are seconds since the epoch.
+class BuilderOptions:
+    """What the command line says.
 
-    :param since: when it began.
-    :param step: what it does now.
-    :param step_since: when that began.
-    :param estimate: how long all of it may take, in seconds; None = nobody knows.
+    :param build_workers: builds at a time.
+    :param upload_workers: uploads at a time.
+    :param fake: build small files, without diskimage-builder.
+    :param stop_timeout: how long builds may go on after SIGINT, in seconds.
+    :param clean_orphans: remove files of builds that have no record at once.
     """
+
+    build_workers: int = 1
+    upload_workers: int = 4
+    fake: bool = False
+    stop_timeout: float = STOP_TIMEOUT_SECONDS
+    clean_orphans: bool = False
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all parts of a builder use.
+
+    :param images: all images as they are known; None = not all of them are known yet.
+    :param host: FQDN of this host.
+    """
+
+    client: ZooKeeperClient
+    store: ImageStore
+    images: Callable[[], ImagesView | None]
+    config: Callable[[], Config]
+    providers: Providers
+    files: ImageFiles
+    builder_id: str
+    options: BuilderOptions = BuilderOptions()
+    registry: Registry = REGISTRY
+    builds: Running[BuildKey, BuildProgress] = field(default_factory=lambda: Running())
+    uploads: Running[UploadKey, Meter] = field(default_factory=lambda: Running())
+    host: str = field(default_factory=socket.getfqdn)
+
+
+class BuildKey(NamedTuple):
+    """One build that runs."""
 
     image: str
     build_id: str
-    since: float
-    estimate: float | None
-    step: str
-    step_since: float
 
 
-class RunningBuilds:
-    """Those of this builder. Any thread, nothing blocks. ``_lock`` guards ``_builds``."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._builds: dict[str, BuildState] = {}
-        #: Called, in any thread, when a build begins, ends, or another step of it begins; must neither block nor raise.
-        self.on_change: Callable[[], None] = lambda: None
-
-    @contextlib.contextmanager
-    def running(self, image: str, build_id: str, progress: BuildProgress, estimate: float | None) -> Iterator[None]:
-        """Inside, the build runs."""
-        build = BuildState(image, build_id, progress.since, estimate, progress.step, progress.since)
-        with self._lock:
-            self._builds[build_id] = build
-        self.on_change()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._builds.pop(build_id, None)
-            self.on_change()
-
-    def step(self, build_id: str, progress: BuildProgress) -> None:
-        """Another step of a build has begun."""
-        with self._lock:
-            build = self._builds[build_id]
-            self._builds[build_id] = replace(build, step=progress.step, step_since=progress.since)
-        self.on_change()
-
-    def current(self) -> list[BuildState]:
-        """All that run, the oldest first."""
-        with self._lock:
-            return list(self._builds.values())
-
-    def ids(self) -> set[str]:
-        """Ids of all that run."""
-        with self._lock:
-            return set(self._builds)
-
-    def as_status(self) -> dict[str, dict[str, object]]:
-        """For the status record of the builder, in the form that commands read."""
-        return {
-            f"{build.image}/{build.build_id}": {
-                "step": build.step,
-                "since": build.since,
-                "step_since": build.step_since,
-                "estimate": build.estimate,
-            }
-            for build in self.current()
-        }
-
-
-# Running uploads, with their progress and speed, for status records, commands and metrics.
-
-#: The speed is that of so many seconds.
-WINDOW_SECONDS: Final = 10.0
-#: Between two notes for the speed, and between two calls of a listener.
-NOTE_SECONDS: Final = 0.5
-
-
-@dataclass(frozen=True)
-class UploadKey:
+class UploadKey(NamedTuple):
     """One upload that runs, e.g. in status records ``fedora/<build id>/cloud/0000000001``."""
 
     image: str
@@ -105,112 +87,48 @@ class UploadKey:
     provider: str
     upload_id: str
 
-    def __str__(self) -> str:
-        return f"{self.image}/{self.build_id}/{self.provider}/{self.upload_id}"
+
+class Work(Protocol):
+    """How far a build or an upload is."""
+
+    def as_status(self) -> dict[str, object]:
+        """For the status record of the builder, in the form that commands read."""
 
 
-@dataclass(frozen=True)
-class UploadState:
-    """How far an upload is.
-
-    :param size: of the file, in bytes.
-    """
-
-    done: int
-    size: int
-    bytes_per_second: float
-
-    @property
-    def percent(self) -> float:
-        return 100.0 * self.done / self.size if self.size > 0 else 0.0
+K = TypeVar("K", BuildKey, UploadKey)
+W = TypeVar("W", bound=Work)
 
 
-class Meter:
-    """How far one upload is. ``_lock`` guards everything in it.
-
-    :param changed: notified of progress, now and then. Must neither block nor raise.
-    """
-
-    def __init__(self, size: int, changed: Callable[[], None], clock: Callable[[], float] = monotonic) -> None:
-        self._size = size
-        self._changed = changed
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._done = 0
-        #: Times, and what was uploaded by then; not more often than `NOTE_SECONDS`.
-        self._notes: deque[tuple[float, int]] = deque([(clock(), 0)])
-
-    def report(self, done: int, total: int) -> None:
-        """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Any thread; does not block."""
-        now = self._clock()
-        with self._lock:
-            begins_again = done < self._done
-            self._done, self._size = done, total
-            due = begins_again or now - self._notes[-1][0] >= NOTE_SECONDS
-            if begins_again:
-                self._notes.clear()
-            if due:
-                self._notes.append((now, done))
-            while len(self._notes) > 1 and now - self._notes[1][0] >= WINDOW_SECONDS:
-                self._notes.popleft()
-        if due:
-            self._changed()
-
-    def state(self) -> UploadState:
-        """Does not block."""
-        now = self._clock()
-        with self._lock:
-            begun, before = self._notes[0]
-            speed = (self._done - before) / (now - begun) if now > begun else 0.0
-            return UploadState(self._done, self._size, max(0.0, speed))
-
-
-class RunningUploads:
-    """Those of this builder. Any thread, nothing blocks. ``_lock`` guards ``_meters``."""
+class Running(Generic[K, W]):
+    """Builds or uploads of this builder. Any thread, nothing blocks: each change is one operation on a dictionary."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._meters: dict[UploadKey, Meter] = {}
-        #: Called, in any thread, when an upload begins, ends or gets on; must neither block nor raise.
-        self.on_change: Callable[[], None] = _nothing
+        self._work: dict[K, W] = {}
+        #: Called, in any thread, when one begins, ends or gets on; must neither block nor raise.
+        self.on_change: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager
-    def running(self, key: UploadKey, size: int) -> Iterator[Meter]:
-        """Inside, the upload runs.
-
-        :param size: of the file, in bytes.
-        """
-        meter = Meter(size, lambda: self.on_change())
-        with self._lock:
-            self._meters[key] = meter
+    def running(self, key: K, work: W) -> Iterator[W]:
+        """Inside, it runs."""
+        self._work[key] = work
         self.on_change()
         try:
-            yield meter
+            yield work
         finally:
-            with self._lock:
-                self._meters.pop(key, None)
+            del self._work[key]
             self.on_change()
 
-    def states(self) -> dict[UploadKey, UploadState]:
-        """All that run, with how far they are."""
-        with self._lock:
-            meters = dict(self._meters)
-        return {key: meter.state() for key, meter in meters.items()}
+    def current(self) -> dict[K, W]:
+        """All that run, the oldest first."""
+        return dict(self._work)
 
-    def as_status(self) -> dict[str, dict[str, float]]:
+    def ids(self) -> set[str]:
+        """Ids of the builds that they are about."""
+        return {key.build_id for key in self.current()}
+
+    def as_status(self) -> dict[str, dict[str, object]]:
         """For the status record of the builder, in the form that commands read."""
-        return {
-            str(key): {
-                "percent": round(state.percent, 1),
-                "bytes_per_second": round(state.bytes_per_second),
-                "size": state.size,
-            }
-            for key, state in self.states().items()
-        }
-
-
-def _nothing() -> None:
-    """Stands for a listener."""
+        return {"/".join(key): work.as_status() for key, work in self.current().items()}
 
 
 # The progress of a build, from the output of diskimage-builder. It is pure: time is an argument.
@@ -254,12 +172,15 @@ def step_of(line: str) -> str | None:
 
 
 class BuildProgress:
-    """The steps of one build. For one thread.
+    """The steps of one build. Any thread may look at it.
 
-    :param now: seconds since the epoch.
+    :param now: when it begins, in seconds since the epoch.
+    :param estimate: how long all of it may take, in seconds; None = not known.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, estimate: float | None = None) -> None:
+        self.begun = now
+        self.estimate = estimate
         #: What is being done.
         self.step = STARTING
         #: Since when, in seconds since the epoch.
@@ -278,3 +199,76 @@ class BuildProgress:
     def end(self, now: float) -> None:
         """The present step has ended."""
         self.ended.append(Step(self.step, max(0.0, now - self.since)))
+
+    def as_status(self) -> dict[str, object]:
+        return {"step": self.step, "since": self.begun, "step_since": self.since, "estimate": self.estimate}
+
+
+# Running uploads, with their progress and speed.
+
+#: The speed is that of so many seconds.
+WINDOW_SECONDS: Final = 10.0
+#: Between two notes for the speed, and between two looks of others, in seconds.
+NOTE_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True)
+class UploadState:
+    """How far an upload is.
+
+    :param size: of the file, in bytes.
+    """
+
+    done: int
+    size: int
+    bytes_per_second: float
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.done / self.size if self.size > 0 else 0.0
+
+
+class Meter:
+    """How far one upload is. ``_lock`` guards everything in it."""
+
+    def __init__(self, size: int, clock: Callable[[], float] = monotonic) -> None:
+        self._size = size
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._done = 0
+        #: Times, and what was uploaded by then; not more often than `NOTE_SECONDS`.
+        self._notes: deque[tuple[float, int]] = deque([(clock(), 0)])
+
+    def report(self, done: int, total: int) -> bool:
+        """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Any thread; does not block.
+
+        :return: True now and then: it is worth to be shown.
+        """
+        now = self._clock()
+        with self._lock:
+            begins_again = done < self._done
+            self._done, self._size = done, total
+            due = begins_again or now - self._notes[-1][0] >= NOTE_SECONDS
+            if begins_again:
+                self._notes.clear()
+            if due:
+                self._notes.append((now, done))
+            while len(self._notes) > 1 and now - self._notes[1][0] >= WINDOW_SECONDS:
+                self._notes.popleft()
+        return due
+
+    def state(self) -> UploadState:
+        """Does not block."""
+        now = self._clock()
+        with self._lock:
+            begun, before = self._notes[0]
+            speed = (self._done - before) / (now - begun) if now > begun else 0.0
+            return UploadState(self._done, self._size, max(0.0, speed))
+
+    def as_status(self) -> dict[str, object]:
+        state = self.state()
+        return {
+            "percent": round(state.percent, 1),
+            "bytes_per_second": round(state.bytes_per_second),
+            "size": state.size,
+        }

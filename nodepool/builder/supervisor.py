@@ -8,18 +8,17 @@ import os
 import signal
 import socket
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder import dib
-from nodepool.builder.build import BuildMetrics, BuildPlan, BuildServices, BuildWorker
+from nodepool.builder.build import BuildQueue, BuildWorker, publish_builds
 from nodepool.builder.dib import TRAP_SECONDS, OwnDirectory
-from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
-from nodepool.builder.image_files import FileChecksums, ImageFiles
-from nodepool.builder.progress import RunningBuilds, RunningUploads
-from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadServices, UploadWorker
-from nodepool.clock import monotonic
+from nodepool.builder.image_cleanup import ImageCleanupWorker
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.progress import BuilderOptions, Shared
+from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadWorker
+from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.component import RUNNING, BuilderComponent
@@ -39,35 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nodepool.config.objects import Config
-    from nodepool.model.image import ImagesView
     from nodepool.zk.client import ZooKeeperClient
 
-#: Default of ``--stop-timeout``: how long builds may go on after SIGINT.
-STOP_TIMEOUT_SECONDS: Final = 60.0
 #: Longest time that builds which are being ended may take: their traps, SIGKILL, what they mounted, their records.
 END_BUILDS_SECONDS: Final = TRAP_SECONDS + 30.0
 #: Threads and providers get so long each.
 THREADS_STOP_SECONDS: Final = 10.0
 #: So often it looks whether the builds have ended, while it stops.
 _LOOK_SECONDS: Final = 0.1
-
-
-@dataclass(frozen=True)
-class BuilderOptions:
-    """What the command line says.
-
-    :param build_workers: builds at a time.
-    :param upload_workers: uploads at a time.
-    :param fake: build small files, without diskimage-builder.
-    :param stop_timeout: how long builds may go on after SIGINT, in seconds.
-    :param clean_orphans: remove files of builds that have no record at once.
-    """
-
-    build_workers: int = 1
-    upload_workers: int = 4
-    fake: bool = False
-    stop_timeout: float = STOP_TIMEOUT_SECONDS
-    clean_orphans: bool = False
 
 
 class ImageBuilder(ConnectedDaemon):
@@ -124,87 +102,50 @@ class ImageBuilder(ConnectedDaemon):
         self.client = client
         self.files = ImageFiles(str(config.images_dir))
         self.builder_id = self.files.builder_id()
-        self.fqdn = socket.getfqdn()
         self.cache = ImageCache(client)
-        self.store = ImageStore(client)
         self.providers = Providers(ZooKeeper(client, None))
-        self.running_builds = RunningBuilds()
-        self.running_uploads = RunningUploads()
         self.status = StatusWriter(client)
         self._registration = Registration(client, BuilderComponent(socket.gethostname(), release_string()))
-        self._make_parts()
-        self.cache.add_listener(self._image_changed)
-        self.running_builds.on_change = self.running_uploads.on_change = self._work_changed
-
-    def _make_parts(self) -> None:
-        """The table of threads."""
-        options = self.options
-        self.build_workers = self._make_build_workers()
-        self.upload_workers = self._make_upload_workers()
-        built = BuildMetrics(REGISTRY, self.cache.snapshot, self._config, self.running_builds, options.build_workers)
-        uploaded = self.upload_metrics = UploadMetrics(
-            REGISTRY, self._config, self.running_uploads, options.upload_workers
-        )
-
-        def publish() -> None:
-            built.publish()
-            uploaded.publish()
-
-        services = CleanupServices(
-            self.store,
-            self._images,
+        self.shared = Shared(
+            client,
+            ImageStore(client),
+            lambda: self.cache.snapshot() if self.cache.ready.is_set() else None,
             self._config,
             self.providers,
             self.files,
-            building=self.running_builds.ids,
-            uploading=lambda: self.upload_queue.running,
-            builder_id=self.builder_id,
-            clean_orphans=options.clean_orphans,
-            publish=publish,
+            self.builder_id,
+            self.options,
         )
-        self.cleanup = Part("CleanupWorker-0", lambda: ImageCleanupWorker(self.client, services))
+        self._make_parts()
+        self.cache.add_listener(self._image_changed)
+        self.shared.builds.on_change = self.shared.uploads.on_change = self._work_changed
+
+    def _make_parts(self) -> None:
+        """The table of threads."""
+        shared, options = self.shared, self.options
+        builds, self.upload_queue = BuildQueue(), UploadQueue(shared)
+        self.upload_metrics = UploadMetrics(shared)
+
+        def build_worker(number: int) -> Part[BuildWorker]:
+            return Part(f"BuildWorker-{number}", lambda: BuildWorker(number, shared, builds))
+
+        def upload_worker(number: int) -> Part[UploadWorker]:
+            return Part(f"UploadWorker-{number}", lambda: UploadWorker(number, shared, self.upload_queue))
+
+        def publish() -> None:
+            publish_builds(shared, wall_time())
+            self.upload_metrics.publish()
+
+        def cleanup() -> ImageCleanupWorker:
+            return ImageCleanupWorker(shared, lambda: self.upload_queue.running, publish)
+
+        self.build_workers = [build_worker(number) for number in range(options.build_workers)]
+        self.upload_workers = [upload_worker(number) for number in range(options.upload_workers)]
+        self.cleanup = Part("CleanupWorker-0", cleanup)
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
         table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
         more = (make(self, self._config()) for make in self._more_parts)
         self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
-
-    def _make_build_workers(self) -> list[Part[BuildWorker]]:
-        services = BuildServices(
-            self.client,
-            self.store,
-            self.files,
-            self.running_builds,
-            self.fqdn,
-            self.builder_id,
-            self.options.fake,
-        )
-        plan = BuildPlan(services, self._images, self._config)
-
-        def part(number: int) -> Part[BuildWorker]:
-            return Part(f"BuildWorker-{number}", lambda: BuildWorker(number, plan))
-
-        return [part(number) for number in range(self.options.build_workers)]
-
-    def _make_upload_workers(self) -> list[Part[UploadWorker]]:
-        workers = self.options.upload_workers
-        self.upload_queue = UploadQueue(self._images, self._config, lambda: self.providers.running, self.files, workers)
-        services = UploadServices(
-            self.store,
-            self.cache.snapshot,
-            self._config,
-            self.providers,
-            self.files,
-            FileChecksums(self.files),
-            self.running_uploads,
-            REGISTRY,
-        )
-
-        def part(number: int) -> Part[UploadWorker]:
-            return Part(
-                f"UploadWorker-{number}", lambda: UploadWorker(number, self.client, self.upload_queue, services)
-            )
-
-        return [part(number) for number in range(workers)]
 
     def begin(self) -> None:
         """Start everything. The connection is there; blocks for what interrupted builds left, and for ZooKeeper."""
@@ -267,9 +208,6 @@ class ImageBuilder(ConnectedDaemon):
 
     # -- what parts are told --
 
-    def _images(self) -> ImagesView | None:
-        return self.cache.snapshot() if self.cache.ready.is_set() else None
-
     def _image_changed(self, image: str) -> None:
         """An image, the configuration or the providers have changed. Any thread; does not block."""
         workers: list[Part[Any]] = [*self.build_workers, *self.upload_workers, self.cleanup]
@@ -288,11 +226,11 @@ class ImageBuilder(ConnectedDaemon):
             BUILDER,
             f"{socket.gethostname()}-{os.getpid()}",
             {
-                "builder": self.fqdn,
+                "builder": self.shared.host,
                 "host": socket.gethostname(),
                 "providers": sorted(name for name, made in config.providers.items() if made.manage_images),
-                "builds": self.running_builds.as_status(),
-                "uploads": self.running_uploads.as_status(),
+                "builds": self.shared.builds.as_status(),
+                "uploads": self.shared.uploads.as_status(),
             },
         )
 

@@ -14,19 +14,17 @@ import math
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import log_names
-from nodepool.builder.image_files import FileChecksums, ImageFiles
-from nodepool.builder.progress import Meter, RunningUploads, UploadKey
+from nodepool.builder.progress import Meter, Shared, UploadKey
 from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
@@ -36,10 +34,9 @@ from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.metrics.catalog import IMAGE_UPDATE
-from nodepool.metrics.registry import Registry
 from nodepool.metrics.reports import progress_gauges, upload_gauges
 from nodepool.model import states
-from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImageUpload, ImageView, UploadView
 from nodepool.plan.images import (
     UploadHistory,
     UploadJob,
@@ -52,13 +49,9 @@ from nodepool.plan.images import (
 from nodepool.plan.launch import meaning
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
-from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.images import ImageStore
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
-    from nodepool.runtime.providers import Providers
     from nodepool.zk.locks import ZkLock
 
 #: Longest time between two looks; changes come as events.
@@ -76,11 +69,11 @@ class UploadWorker(Worker):
 
     error_text = "Error in an upload worker, going on"
 
-    def __init__(self, number: int, client: ZooKeeperClient, queue: UploadQueue, services: UploadServices) -> None:
+    def __init__(self, number: int, shared: Shared, queue: UploadQueue) -> None:
         log = logging.getLogger(log_names.upload_worker(number))
-        super().__init__(f"UploadWorker-{number}", client, log, IDLE_SECONDS)
+        super().__init__(f"UploadWorker-{number}", shared.client, log, IDLE_SECONDS)
+        self._shared = shared
         self._queue = queue
-        self._services = services
 
     def run_once(self) -> float | None:
         """Make the upload whose turn it is; blocks as long as it takes.
@@ -90,7 +83,7 @@ class UploadWorker(Worker):
         job, wait_seconds = self._queue.take()
         if job is None:
             return wait_seconds
-        run = UploadRun(self._services, job, lambda: self.stopping, self.log)
+        run = UploadRun(self._shared, job, lambda: self.stopping, self.log)
         outcome: Outcome | None = None
         try:
             outcome = run.run()
@@ -124,26 +117,11 @@ class UploadQueue:
 
     ``_lock`` guards what runs and what has failed; it is not held over I/O.
 
-    :param images: all images as they are known; None = not all of them are known yet.
-    :param running_providers: those that can be asked.
-    :param workers: how many there are.
     :param clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        images: Callable[[], ImagesView | None],
-        config: Callable[[], Config],
-        running_providers: Callable[[], Mapping[str, Provider]],
-        files: ImageFiles,
-        workers: int,
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
-        self.workers = workers
-        self._images = images
-        self._config = config
-        self._running_providers = running_providers
-        self._files = files
+    def __init__(self, shared: Shared, clock: Callable[[], float] = wall_time) -> None:
+        self._shared = shared
         self._clock = clock
         self._lock = threading.Lock()
         self._running: set[UploadJob] = set()
@@ -159,17 +137,18 @@ class UploadQueue:
 
     def take(self) -> Taken:
         """The next upload for a free worker, which calls `ended` after it. Looks at the disk; else does not block."""
-        view, now = self._images(), self._clock()
+        view, now = self._shared.images(), self._clock()
         if view is None:
             return Taken(None)
-        wanted = self._served(wanted_images(self._config()))
-        formats = self._files.formats_of_builds()
+        wanted = self._served(wanted_images(self._shared.config()))
+        formats = self._shared.files.formats_of_builds()
         with self._lock:
             self._history = observe_uploads(self._history, view, now)
             due = uploads_due(wanted, view, formats, self._history, now)
             self._put_off = {key: until for key, until in self._put_off.items() if until > now}
             jobs = [job for job in due.jobs if job.key not in self._put_off]
-            job = next_upload(jobs, self._running, self.workers, len(wanted.providers))
+            workers = self._shared.options.upload_workers
+            job = next_upload(jobs, self._running, workers, len(wanted.providers))
             if job is not None:
                 self._running.add(job)
                 return Taken(job)
@@ -209,7 +188,7 @@ class UploadQueue:
 
     def _served(self, wanted: WantedImages) -> WantedImages:
         """Without providers that cannot be asked now."""
-        running = self._running_providers()
+        running = self._shared.providers.running
         providers = {name: images for name, images in wanted.providers.items() if images and name in running}
         return WantedImages(wanted.images, providers)
 
@@ -226,44 +205,34 @@ PROGRESS_SECONDS: Final = 5.0
 class UploadMetrics:
     """Any thread; does not block. ``_lock`` guards ``_told_at``.
 
-    :param workers: threads that upload.
     :param clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        config: Callable[[], Config],
-        running: RunningUploads,
-        workers: int,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._registry = registry
-        self._config = config
-        self._running = running
-        self._workers = workers
+    def __init__(self, shared: Shared, clock: Callable[[], float] = monotonic) -> None:
+        self._shared = shared
         self._clock = clock
-        self._builder = socket.getfqdn()
         self._lock = threading.Lock()
         self._told_at = -math.inf
 
     def publish(self) -> None:
         """What is now."""
-        providers = wanted_images(self._config()).providers
+        shared = self._shared
+        providers = wanted_images(shared.config()).providers
         paused = {(image, name): use.paused for name, images in providers.items() for image, use in images.items()}
-        running = {(key.image, key.provider) for key in self._running.states()}
-        self._registry.replace(GROUP, upload_gauges(self._builder, paused, running, self._workers))
+        running = {(key.image, key.provider) for key in shared.uploads.current()}
+        gauges = upload_gauges(shared.host, paused, running, shared.options.upload_workers)
+        shared.registry.replace(GROUP, gauges)
 
     def progress(self) -> None:
         """An upload has begun, ended or got on: how far all are, but not as often as that."""
-        states = self._running.states()
-        now = self._clock()
+        meters, now = self._shared.uploads.current(), self._clock()
         with self._lock:
-            if states and now - self._told_at < PROGRESS_SECONDS:
+            if meters and now - self._told_at < PROGRESS_SECONDS:
                 return
             self._told_at = now
-        running = {(key.image, key.provider): (state.percent, state.bytes_per_second) for key, state in states.items()}
-        self._registry.replace(PROGRESS_GROUP, progress_gauges(self._builder, running))
+        states = {(key.image, key.provider): meter.state() for key, meter in meters.items()}
+        running = {place: (state.percent, state.bytes_per_second) for place, state in states.items()}
+        self._shared.registry.replace(PROGRESS_GROUP, progress_gauges(self._shared.host, running))
 
 
 # One upload of a build to a provider, from its lock to its record (rules U-2 to U-9, U-12 to U-14).
@@ -289,33 +258,14 @@ class Outcome(enum.Enum):
     NOT_DUE = "not due"
 
 
-@dataclass(frozen=True)
-class UploadServices:
-    """What uploads use, the same for all.
-
-    :param images: all images as they are known.
-    """
-
-    store: ImageStore
-    images: Callable[[], ImagesView]
-    config: Callable[[], Config]
-    providers: Providers
-    files: ImageFiles
-    checksums: FileChecksums
-    running: RunningUploads
-    registry: Registry
-
-
 class UploadRun:
     """For one thread.
 
     :param stopping: does the builder stop? Does not block.
     """
 
-    def __init__(
-        self, services: UploadServices, job: UploadJob, stopping: Callable[[], bool], log: logging.Logger
-    ) -> None:
-        self._services = services
+    def __init__(self, shared: Shared, job: UploadJob, stopping: Callable[[], bool], log: logging.Logger) -> None:
+        self._shared = shared
         self._job = job
         self._stopping = stopping
         self.log = log
@@ -329,7 +279,7 @@ class UploadRun:
         :raises ZKConnectionError: whether the record tells the result is not known; it is found as abandoned, if not.
         """
         try:
-            with self._services.store.upload_lock(*self._job.key) as lock:
+            with self._shared.store.upload_lock(*self._job.key) as lock:
                 return self._under_lock(lock)
         except ZKLockException as reason:
             self.log.debug("Not uploading %s: %s", self, reason)
@@ -346,14 +296,14 @@ class UploadRun:
     # -- is it due? --
 
     def _under_lock(self, lock: ZkLock) -> Outcome:
-        services, job = self._services, self._job
-        config = services.config()
+        shared, job = self._shared, self._job
+        config = shared.config()
         section: Any = config.providers.get(job.provider)
         diskimage = config.diskimages.get(job.image)
         provider_image = getattr(section, "diskimages", {}).get(job.image)
-        provider = services.providers.get(job.provider)
-        build = services.store.build(job.image, job.build_id)
-        path = services.files.path(job.image, job.build_id, job.format)
+        provider = shared.providers.get(job.provider)
+        build = shared.store.build(job.image, job.build_id)
+        path = shared.files.path(job.image, job.build_id, job.format)
         if diskimage is None or provider_image is None or provider is None or getattr(provider_image, "pause", False):
             return Outcome.NOT_DUE
         # Also the size: somebody may remove the file at any time.
@@ -362,15 +312,15 @@ class UploadRun:
             return Outcome.NOT_DUE
         upload = ImageUpload(job.image, job.build_id, job.provider)
         upload.state = states.UPLOADING
-        self.upload_id = services.store.new_upload(upload, under=lock)
+        self.upload_id = shared.store.new_upload(upload, under=lock)
         target = _Target(section, provider, provider_image, diskimage.metadata, path)
         key = UploadKey(job.image, job.build_id, job.provider, upload.key)
-        with services.running.running(key, size) as meter:
+        with shared.uploads.running(key, Meter(size)) as meter:
             return self._upload(target, build, upload, lock, meter)
 
     def _is_there(self) -> bool:
         """Has the build a ready upload there?"""
-        found = self._services.store.uploads(*self._job.key)
+        found = self._shared.store.uploads(*self._job.key)
         return any(upload.state == states.READY for upload in found)
 
     # -- the upload --
@@ -399,7 +349,7 @@ class UploadRun:
         seconds = monotonic() - begun
         self._trace(upload, seconds, outcome.value, "")
         if outcome is Outcome.READY:
-            self._services.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
+            self._shared.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
             self.log.info("Image %s (%s) is ready in %s", upload.external_name, upload.external_id, self._job.provider)
         return outcome
 
@@ -409,12 +359,12 @@ class UploadRun:
 
     def _transfer(self, target: _Target, upload: ImageUpload, lock: ZkLock, meter: Meter) -> None:
         """Send the file, and ask the hook. Sets id and name of the image; raises whatever the driver raises."""
-        job, services = self._job, self._services
+        job, shared = self._job, self._shared
         name = external_name(target.section.image_name_format, job.image, upload.key, int(wall_time()))
         # Should this builder die, the name helps to find what it left.
         upload.external_name = name
-        services.store.store_upload(upload, under=lock)
-        checksums = services.checksums.of(job.image, job.build_id, job.format)
+        shared.store.store_upload(upload, under=lock)
+        checksums = shared.files.checksums(job.image, job.build_id, job.format)
         meta = properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
         with watched(lambda done, total: self._report(meter, lock, done, total), lambda: self._check(lock)):
             external_id = gateway.upload_image(
@@ -438,12 +388,14 @@ class UploadRun:
 
     def _report(self, meter: Meter, lock: ZkLock, done: int, total: int) -> None:
         """The driver says how far it is. Raises UploadGivenUp: nobody wants it any more."""
-        meter.report(done, total)
+        if meter.report(done, total):
+            self._shared.uploads.on_change()
         self._check_possible(lock)
         now = monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
-            reason = self._overtaken(self._services.images().image(self._job.image))
+            view = self._shared.images()
+            reason = None if view is None else self._overtaken(view.image(self._job.image))
             if reason is not None:
                 raise UploadGivenUp(reason)
 
@@ -451,7 +403,7 @@ class UploadRun:
         """Raises UploadInterrupted: this builder cannot go on with it. Does not block."""
         if self._stopping():
             raise UploadInterrupted("the builder stops")
-        if self._services.store.is_lost(lock):
+        if self._shared.store.is_lost(lock):
             raise UploadInterrupted("the session with ZooKeeper was lost, and the lock with it")
 
     def _check(self, lock: ZkLock) -> None:
@@ -460,7 +412,7 @@ class UploadRun:
         Who finds the lock free deletes what the upload has made so far: nothing may be made after that.
         """
         self._check_possible(lock)
-        while not self._services.store.is_certain(lock):
+        while not self._shared.store.is_certain(lock):
             sleep(CERTAIN_LOOK_SECONDS)
             self._check_possible(lock)
 
@@ -480,7 +432,7 @@ class UploadRun:
             # As in 11.0.0: it has nothing but its state.
             upload.external_name = None
         upload.state = states.FAILED
-        self._services.store.store_upload(upload, under=lock)
+        self._shared.store.store_upload(upload, under=lock)
         return Outcome.GIVEN_UP if given_up else Outcome.FAILED
 
     def _store(self, upload: ImageUpload, lock: ZkLock) -> Outcome:
@@ -492,7 +444,7 @@ class UploadRun:
         if self._is_given_up(upload, lock):
             return Outcome.GIVEN_UP
         upload.state = states.READY
-        self._services.store.store_upload(upload, under=lock)
+        self._shared.store.store_upload(upload, under=lock)
         return Outcome.GIVEN_UP if self._is_given_up(upload, lock) else Outcome.READY
 
     def _is_given_up(self, upload: ImageUpload, lock: ZkLock) -> bool:
@@ -502,12 +454,12 @@ class UploadRun:
             return False
         self.log.info("Upload of %s is abandoned: %s", self, reason)
         upload.state = states.DELETING
-        self._services.store.store_upload(upload, under=lock)
+        self._shared.store.store_upload(upload, under=lock)
         return True
 
     def _view_now(self) -> ImageView:
         """What ZooKeeper has of the image and the provider: a cache may be late."""
-        store, image, provider = self._services.store, self._job.image, self._job.provider
+        store, image, provider = self._shared.store, self._job.image, self._job.provider
         views: dict[str, BuildView] = {}
         for record in store.builds(image):
             uploads = tuple(UploadView(one.key, one) for one in store.uploads(image, record.key, provider))
@@ -520,7 +472,7 @@ class UploadRun:
         The provider may be another one by then: a configuration that changes replaces it.
         """
         for pause_seconds in (*DELETE_PAUSES, 0.0):
-            provider = self._services.providers.get(self._job.provider)
+            provider = self._shared.providers.get(self._job.provider)
             if provider is not None:
                 self._delete(provider, upload)
             deadline = monotonic() + pause_seconds
@@ -596,7 +548,7 @@ def run_hook(program: str, provider: str, external_id: str, filename: str, secon
         raise PostUploadHookFailed(f"{program} does not accept image {external_id}: {problem}")
 
 
-def _wait(command: Sequence[str], output: int, seconds: float) -> int:
+def _wait(command: list[str], output: int, seconds: float) -> int:
     """Run a command in a session of its own. Returns its exit code."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

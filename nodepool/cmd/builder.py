@@ -74,7 +74,8 @@ def check_configuration(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> int:
     """Run the builder until a signal ends it; returns the exit status. Raises ConfigError."""
-    from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
+    from nodepool.builder.progress import BuilderOptions
+    from nodepool.builder.supervisor import ImageBuilder
     from nodepool.cmd.daemon import run_service
     from nodepool.web.parts import builder_part
 

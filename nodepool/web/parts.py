@@ -71,10 +71,10 @@ def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | Non
         routes = [
             *served.health(builder, version),
             *metrics.routes(builder, version, None, None),
-            *served.build_logs(str(config.build_log_dir), builder.running_builds.ids),
+            *served.build_logs(str(config.build_log_dir), builder.shared.builds.ids),
         ]
         # Links of the pages lead to the builder by its own name.
-        return _guarded(served.make_app(routes), config, builder.fqdn)
+        return _guarded(served.make_app(routes), config, builder.shared.host)
 
     address = _address(config, config.webapp_builder_port, "webapp.builder-port")
     return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))

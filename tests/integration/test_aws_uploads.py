@@ -8,21 +8,74 @@ import os
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework import images
+from nodepool.driver.framework import uploads as framework_uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from nodepool.plan.retries import Backoff
 from simulators.aws import AwsSimulator
-from tests.unit.driver.aws.support import PROVIDER
-from tests.unit.driver.aws.upload_rig import Uploads, ids
+from simulators.aws.cloud import Region
+from tests.unit.driver.aws.support import PROVIDER, load, section
 
-OTHER = "c" * 32
-#: Blocks that are written of `DATA`.
+BUILD = "b" * 32
+#: Of the file: blocks of two kinds, others that are empty, and one that is short.
+DATA = b"".join(bytes([number % 3]) * BLOCK_BYTES for number in range(7)) + b"end"
+#: Blocks that are written of it.
 WRITTEN = 5
+OTHER = "c" * 32
+
+
+def ids(upload: int = 1, provider: str = PROVIDER, build: str = BUILD) -> dict[str, str]:
+    """What the image of an upload carries."""
+    return {"nodepool_provider_name": provider, "nodepool_build_id": build, "nodepool_upload_id": f"{upload:010}"}
+
+
+class Uploads:
+    """A provider, its region, and a file to upload.
+
+    :param method: of the import.
+    """
+
+    def __init__(self, simulator: AwsSimulator, directory: Path, method: str) -> None:
+        self.simulator = simulator
+        self.method = method
+        self.file = directory / "image.raw"
+        self.file.write_bytes(DATA)
+        self.adapter = self.new_adapter()
+
+    def new_adapter(self, **more: Any) -> AwsAdapter:
+        """As after a restart."""
+        image = {"name": "debian", "import-method": self.method, "tags": {"team": "ci"}}
+        given = {"region-name": "us-east-1", "object-storage": {"bucket-name": "images"}, "diskimages": [image]}
+        return AwsAdapter(load(section(**{**given, **more})))
+
+    def upload(
+        self, upload: int = 1, report: Callable[[int, int], None] = lambda *_: None, sha256: str | None = None
+    ) -> str:
+        image = self.adapter.config.diskimages["debian"]
+        with framework_uploads.watched(report):
+            return self.adapter.uploadImage(
+                image, f"debian-{upload}", str(self.file), "raw", ids(upload), sha256=sha256
+            )
+
+    def events(self, name: str) -> int:
+        with self.simulator.cloud() as cloud:
+            return cloud.core.events[name]
+
+    def look(self, ask: Callable[[Region], Any]) -> Any:
+        with self.simulator.cloud() as cloud:
+            return ask(cloud)
+
+    def left(self) -> dict[str, int]:
+        """What no image needs."""
+        found: dict[str, int] = self.look(lambda cloud: cloud.left_of_uploads())
+        return {kind: number for kind, number in found.items() if number}
 
 
 @pytest.fixture
@@ -109,31 +162,6 @@ def test_parts_that_outlive_the_builder(uploads: Uploads) -> None:
     assert uploads.events("objects stored") == uploads.events("imports begun") == 1
     assert f"{1:010}" in key, "the key stays that of the first upload"
     assert uploads.look(lambda cloud: cloud.images.get(image_id).tags) == {"team": "ci", **ids(2)}
-    assert uploads.left() == {}
-
-
-@by_import
-@pytest.mark.parametrize("same", [True, False])
-def test_object_that_outlives_the_builder(uploads: Uploads, same: bool) -> None:
-    """AW-17: a file that was sent before its import began is not sent again, if it is the file."""
-    uploads.file.write_bytes(os.urandom(1024) * (20 * 1024))
-    uploads.simulator.change(errors=[{"operation": "ec2.Import*", "kind": "503", "count": 100}])
-
-    def report(done: int, total: int) -> None:
-        if uploads.events("objects stored"):
-            raise UploadInterrupted("the builder stops")
-
-    with pytest.raises(UploadInterrupted):
-        uploads.upload(1, report)
-    assert uploads.left() == {"objects": 1}
-    uploads.adapter.stop()
-    uploads.adapter = uploads.new_adapter()
-    uploads.simulator.change(errors=[])
-    if not same:
-        uploads.file.write_bytes(os.urandom(1024) * (20 * 1024))
-    uploads.upload(2)
-    assert uploads.events("objects stored") == (1 if same else 2)
-    assert uploads.events("imports begun") == 1
     assert uploads.left() == {}
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.builder.dib import RunResult
 from nodepool.builder.image_files import BuildLog
-from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
+from nodepool.builder.progress import BuilderOptions
+from nodepool.builder.supervisor import ImageBuilder
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk import caches

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodepool.builder import fake_build
-from nodepool.builder.build import BuildPlan, BuildServices, BuildWorker
+from nodepool.builder.build import BuildQueue, BuildWorker
 from nodepool.builder.dib import NOTES
-from nodepool.builder.progress import RunningBuilds
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import IMAGE, ImageSite
 
@@ -25,14 +24,10 @@ class BuildSite:
     def __init__(self, site: ImageSite, directory: Path) -> None:
         self.site = site
         self.directory = directory
-        self.running = RunningBuilds()
+        self.running = site.shared.builds
         site.config.build_log_dir = str(directory / "logs")
-        services = BuildServices(
-            site.client, site.store, site.files, self.running, "builder.example.com", site.builder_id
-        )
-        self.plan = BuildPlan(services, site.known, lambda: site.config)
         self.command(FAKE)
-        self.worker = BuildWorker(0, self.plan)
+        self.worker = BuildWorker(0, site.shared, BuildQueue())
 
     def command(self, command: str) -> None:
         """What builds the image."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import uuid
@@ -10,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
-from nodepool.builder.image_files import FileChecksums, ImageFiles
-from nodepool.builder.progress import RunningUploads
-from nodepool.builder.uploads import UploadQueue, UploadServices, UploadWorker
+from nodepool.builder.image_cleanup import ImageCleanupWorker
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.progress import BuilderOptions, Shared
+from nodepool.builder.uploads import UploadQueue, UploadWorker
 from nodepool.clock import wall_time
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver
@@ -63,24 +64,24 @@ class ImageSite:
         self.cache = ImageCache(client)
         assert self.cache.wait_ready(DEADLINE_SECONDS)
         self.files = ImageFiles(directory)
-        self.running = RunningUploads()
         self.registry = Registry()
-        self.building: set[str] = set()
         self._markers = itertools.count()
         self.threads: list[Worker] = []
         self.providers: dict[str, FakeProvider] = {}
         self.configure(providers)
-        self.queue = UploadQueue(self.known, lambda: self.config, lambda: self.providers, self.files, workers)
-        self.services = UploadServices(
+        self.shared = Shared(
+            client,
             self.store,
-            self.cache.snapshot,
+            self.known,
             lambda: self.config,
             cast(Providers, self),
             self.files,
-            FileChecksums(self.files),
-            self.running,
+            self.builder_id,
+            BuilderOptions(upload_workers=workers),
             self.registry,
+            host="builder.example.com",
         )
+        self.queue = UploadQueue(self.shared)
         self._cleanups: list[ImageCleanupWorker] = []
         self.cleanup = self.make_cleanup()
 
@@ -115,23 +116,17 @@ class ImageSite:
         """As `Providers`."""
         return self.providers.get(name or "")
 
+    @property
+    def running(self) -> dict[str, FakeProvider]:
+        """As `Providers`."""
+        return self.providers
+
     def known(self) -> ImagesView | None:
         return self.cache.snapshot() if self.cache.ready.is_set() else None
 
     def make_cleanup(self, clock: Callable[[], float] = wall_time, **services: Any) -> ImageCleanupWorker:
-        made = CleanupServices(
-            self.store,
-            self.known,
-            lambda: self.config,
-            cast(Providers, self),
-            self.files,
-            lambda: self.building,
-            lambda: self.queue.running,
-            self.builder_id,
-            registry=self.registry,
-            **services,
-        )
-        self._cleanups.append(ImageCleanupWorker(self.client, made, clock))
+        shared = dataclasses.replace(self.shared, **services)
+        self._cleanups.append(ImageCleanupWorker(shared, lambda: self.queue.running, clock=clock))
         return self._cleanups[-1]
 
     # -- what is there --
@@ -213,7 +208,7 @@ class ImageSite:
     # -- work --
 
     def worker(self, number: int = 0) -> UploadWorker:
-        return UploadWorker(number, self.client, self.queue, self.services)
+        return UploadWorker(number, self.shared, self.queue)
 
     def pass_once(self, number: int = 0) -> float | None:
         """One pass of an upload worker on what is known now."""

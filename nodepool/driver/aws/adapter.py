@@ -16,7 +16,7 @@ from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.image_store import PREFIX
-from nodepool.driver.aws.images import AMI, AwsImages, AwsResource
+from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import (
     AwsCreation,
     AwsInstances,
@@ -26,7 +26,7 @@ from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
@@ -72,7 +72,7 @@ class AwsAdapter(CloudAdapter):
 
     # -- what may be left over --
 
-    def _kinds(self) -> Iterator[ResourceKind[AwsResource]]:
+    def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
         client = self.client
         yield ResourceKind(
             INSTANCE, self._found_instances, lambda found: self.instances.delete_instance(found.id), vital=True
@@ -84,22 +84,22 @@ class AwsAdapter(CloudAdapter):
         yield ResourceKind(TEMPLATE, self._no_templates, lambda _: None, LOOK_SECONDS)
         yield from self.images.kinds()
 
-    def _found_instances(self) -> Iterator[AwsResource]:
+    def _found_instances(self) -> Iterator[CloudResource]:
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield AwsResource(record.metadata, INSTANCE, record.id)
+            yield CloudResource(record.metadata, INSTANCE, record.id)
 
-    def _found_volumes(self) -> Iterator[AwsResource]:
+    def _found_volumes(self) -> Iterator[CloudResource]:
         for volume in self.client.volumes():
             if volume.status in _FREE:
-                yield AwsResource(volume.metadata, VOLUME, volume.id)
+                yield CloudResource(volume.metadata, VOLUME, volume.id)
 
-    def _found_hosts(self) -> Iterator[AwsResource]:
+    def _found_hosts(self) -> Iterator[CloudResource]:
         now = datetime.fromtimestamp(wall_time(), UTC)
         for host in self.client.hosts():
             if host.may_be_released(now):
-                yield AwsResource(host.metadata, HOST, host.id)
+                yield CloudResource(host.metadata, HOST, host.id)
 
-    def _no_templates(self) -> list[AwsResource]:
+    def _no_templates(self) -> list[CloudResource]:
         """Templates belong to no node: those that no label uses are removed here."""
         self.instances.templates.remove_unused()
         return []
@@ -120,7 +120,7 @@ class AwsAdapter(CloudAdapter):
         return self.images.upload(provider_image, image_name, filename, wanted, metadata or {}, sha256)
 
     def deleteImage(self, external_id: str) -> None:
-        self.images.delete(AMI, external_id)
+        self.client.discard_image(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
         return self.images.listed()

@@ -9,6 +9,7 @@ it reads instances.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -55,7 +56,24 @@ class AnswerParsers(ResponseParserFactory):  # type: ignore[misc,unused-ignore]
 #
 # What it makes is a part of what botocore makes of the same answer; see `nodepool.driver.aws.types.AwsRecord.of`.
 
-_Element = ElementTree.Element
+#: Name in the answer -> its name for botocore, and how its content is read: None = as text, a mapping = as such a
+#: structure, a list = as a list of such structures.
+_Fields = Mapping[str, tuple[str, Any]]
+_IPV6: Final[_Fields] = {"ipv6Address": ("Ipv6Address", None)}
+_INSTANCE: Final[_Fields] = {
+    "instanceId": ("InstanceId", None),
+    "instanceType": ("InstanceType", None),
+    "instanceLifecycle": ("InstanceLifecycle", None),
+    "ipAddress": ("PublicIpAddress", None),
+    "privateIpAddress": ("PrivateIpAddress", None),
+    "amiLaunchIndex": ("AmiLaunchIndex", None),
+    "instanceState": ("State", {"name": ("Name", None)}),
+    "stateReason": ("StateReason", {"code": ("Code", None), "message": ("Message", None)}),
+    "placement": ("Placement", {"availabilityZone": ("AvailabilityZone", None), "hostId": ("HostId", None)}),
+    "tagSet": ("Tags", [{"key": ("Key", None), "value": ("Value", None)}]),
+    "blockDeviceMapping": ("BlockDeviceMappings", [{"ebs": ("Ebs", {"volumeId": ("VolumeId", None)})}]),
+    "networkInterfaceSet": ("NetworkInterfaces", [{"ipv6AddressesSet": ("Ipv6Addresses", [_IPV6])}]),
+}
 
 
 def instances_in(body: bytes) -> tuple[list[dict[str, Any]], str]:
@@ -70,86 +88,21 @@ def instances_in(body: bytes) -> tuple[list[dict[str, Any]], str]:
     if root.tag != f"{space}DescribeInstancesResponse":
         raise ValueError(f"it is a {root.tag[len(space) :]}")
     found = root.iterfind(f"{space}reservationSet/{space}item/{space}instancesSet/{space}item")
-    return [_instance(item, len(space)) for item in found], root.findtext(f"{space}nextToken") or ""
+    return [_read(item, _INSTANCE, len(space)) for item in found], root.findtext(f"{space}nextToken") or ""
 
 
-def _instance(item: _Element, cut: int) -> dict[str, Any]:
+def _read(element: ElementTree.Element, fields: _Fields, cut: int) -> dict[str, Any]:
     """:param cut: characters of the namespace."""
     data: dict[str, Any] = {}
-    for child in item:
-        name = child.tag[cut:]
-        plain = _PLAIN.get(name)
-        if plain is not None:
-            if child.text:
-                data[plain] = child.text
-        elif name in _READERS:
-            key, read = _READERS[name]
-            data[key] = read(child, cut)
+    for child in element:
+        field = fields.get(child.tag[cut:])
+        if field is None:
+            continue
+        name, inner = field
+        if inner is None:
+            data[name] = child.text or ""
+        elif isinstance(inner, list):
+            data[name] = [_read(item, inner[0], cut) for item in child]
+        else:
+            data[name] = _read(child, inner, cut)
     return data
-
-
-def _texts(element: _Element, cut: int) -> dict[str, str]:
-    return {child.tag[cut:]: child.text or "" for child in element}
-
-
-def _state(element: _Element, cut: int) -> dict[str, str]:
-    return {"Name": _texts(element, cut).get("name", "")}
-
-
-def _reason(element: _Element, cut: int) -> dict[str, str]:
-    told = _texts(element, cut)
-    return {"Code": told.get("code", ""), "Message": told.get("message", "")}
-
-
-def _placement(element: _Element, cut: int) -> dict[str, str]:
-    told = _texts(element, cut)
-    return {"AvailabilityZone": told.get("availabilityZone", ""), "HostId": told.get("hostId", "")}
-
-
-def _tags(element: _Element, cut: int) -> list[dict[str, str]]:
-    told = (_texts(item, cut) for item in element)
-    return [{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in told]
-
-
-def _devices(element: _Element, cut: int) -> list[dict[str, Any]]:
-    found = []
-    for item in element:
-        for child in item:
-            if child.tag[cut:] == "ebs":
-                found.append({"Ebs": {"VolumeId": _texts(child, cut).get("volumeId", "")}})
-    return found
-
-
-def _interfaces(element: _Element, cut: int) -> list[dict[str, Any]]:
-    found = []
-    for item in element:
-        addresses = [
-            {"Ipv6Address": _texts(address, cut).get("ipv6Address", "")}
-            for child in item
-            if child.tag[cut:] == "ipv6AddressesSet"
-            for address in child
-        ]
-        found.append({"Ipv6Addresses": addresses})
-    return found
-
-
-def _number(element: _Element, cut: int) -> int:
-    return int(element.text or 0)
-
-
-_PLAIN = {
-    "instanceId": "InstanceId",
-    "instanceType": "InstanceType",
-    "instanceLifecycle": "InstanceLifecycle",
-    "ipAddress": "PublicIpAddress",
-    "privateIpAddress": "PrivateIpAddress",
-}
-_READERS = {
-    "amiLaunchIndex": ("AmiLaunchIndex", _number),
-    "instanceState": ("State", _state),
-    "stateReason": ("StateReason", _reason),
-    "placement": ("Placement", _placement),
-    "tagSet": ("Tags", _tags),
-    "blockDeviceMapping": ("BlockDeviceMappings", _devices),
-    "networkInterfaceSet": ("NetworkInterfaces", _interfaces),
-}

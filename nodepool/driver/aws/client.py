@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in, instance_of_fleet, meaning
 from nodepool.driver.aws.types import (
+    COMPLETED,
+    PENDING,
     AccountQuota,
     AwsHost,
     AwsImage,
@@ -32,13 +35,16 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, foreign
 
-#: Longest pages; those of kinds that are not named.
-A_PAGE: Final = 1000
-HOSTS_A_PAGE: Final = 500
-VOLUMES_A_PAGE: Final = 500
-TEMPLATES_A_PAGE: Final = 200
+#: Longest pages of lists: 1000 entries, but for these.
+A_PAGE: Final = {"DescribeHosts": 500, "DescribeVolumes": 500, "DescribeLaunchTemplates": 200}
+OTHERS_A_PAGE: Final = 1000
 QUOTAS_A_PAGE: Final = 100
 TASKS_A_PAGE: Final = 100
+log = logging.getLogger("nodepool.driver.aws.images")
+
+#: An AMI is made of the snapshot.
+_IN_USE: Final = "InvalidSnapshot.InUse"
+_GONE: Final = "InvalidAMIID.Unavailable"
 _TEMPLATE_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 
 
@@ -52,22 +58,22 @@ class Ec2:
 
     def instances(self) -> list[AwsRecord]:
         """All of the region."""
-        return self._instances({})
+        return self._instances()
 
     def instance(self, instance_id: str) -> AwsRecord:
         """One instance, as it is now; raises AwsNotFound."""
         # An id that is not known (yet) is an error in a list of ids, but not in a filter.
-        found = self._instances(_where("instance-id", instance_id))
+        found = self._instances(**_where("instance-id", instance_id))
         if not found:
             raise AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
         return found[0]
 
     def instances_of_token(self, token: str) -> list[AwsRecord]:
         """What a creation with this client token made."""
-        return self._instances(_where("client-token", token))
+        return self._instances(**_where("client-token", token))
 
-    def _instances(self, wanted: dict[str, Any]) -> list[AwsRecord]:
-        found = self._list("DescribeInstances", wanted, "Reservations")
+    def _instances(self, **wanted: Any) -> list[AwsRecord]:
+        found = self._list("DescribeInstances", "Reservations", **wanted)
         return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
 
     def wait_to_run(self) -> Call:
@@ -119,41 +125,39 @@ class Ec2:
     def console(self, instance_id: str) -> str | None:
         """What an instance wrote to its console; None = nothing so far, or it does not exist."""
         with contextlib.suppress(AwsNotFound):
-            return self._read("GetConsoleOutput", {"InstanceId": instance_id}).get("Output") or None
+            return self._read("GetConsoleOutput", InstanceId=instance_id).get("Output") or None
         return None
 
     # -- fleets and their launch templates --
 
     def create_fleet(self, arguments: dict[str, Any], permit: Callable[[], None]) -> str:
         """Make a fleet of one instance; returns the id of the instance."""
-        return instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", arguments, permit))
+        return instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", permit, **arguments))
 
     def create_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Make a launch template, unless there is one of the name."""
-        arguments = {
-            "ClientToken": name[-64:],
-            "LaunchTemplateName": name,
-            "LaunchTemplateData": data,
-            "TagSpecifications": tag_specifications(tags, "launch-template"),
-        }
         try:
-            self._change("CreateLaunchTemplate", arguments)
+            self._change(
+                "CreateLaunchTemplate",
+                ClientToken=name[-64:],
+                LaunchTemplateName=name,
+                LaunchTemplateData=data,
+                TagSpecifications=tag_specifications(tags, "launch-template"),
+            )
         except CloudRefused as error:
             if error.code != _TEMPLATE_EXISTS:
                 raise
 
     def templates(self, tags: Mapping[str, str]) -> list[LaunchTemplate]:
         """Those that have these tags, but for those of another installation (D-10)."""
-        wanted = {**_tagged(tags), "MaxResults": TEMPLATES_A_PAGE}
-        found = self._list("DescribeLaunchTemplates", wanted, "LaunchTemplates")
         return [
             LaunchTemplate(data["LaunchTemplateId"], data.get("LaunchTemplateName", ""), data.get("CreateTime"))
-            for data in found
+            for data in self._list("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
             if foreign(tags_of(data)) is None
         ]
 
     def delete_template(self, template_id: str) -> None:
-        self._change("DeleteLaunchTemplate", {"LaunchTemplateId": template_id})
+        self._change("DeleteLaunchTemplate", LaunchTemplateId=template_id)
 
     # -- dedicated hosts (AW-6) --
 
@@ -164,17 +168,16 @@ class Ec2:
 
         :param token: what AWS knows the call by when it is sent again.
         """
-        arguments = {
-            "ClientToken": token,
-            "InstanceType": instance_type,
-            "AvailabilityZone": zone,
-            "Quantity": 1,
-            "AutoPlacement": "off",
-            "HostRecovery": "off",
-            "HostMaintenance": "off",
-            "TagSpecifications": tag_specifications(tags, "dedicated-host"),
-        }
-        answer = self._change("AllocateHosts", arguments, permit)
+        answer = self._change(
+            "AllocateHosts",
+            permit,
+            ClientToken=token,
+            InstanceType=instance_type,
+            AvailabilityZone=zone,
+            Quantity=1,
+            **dict.fromkeys(("AutoPlacement", "HostRecovery", "HostMaintenance"), "off"),
+            TagSpecifications=tag_specifications(tags, "dedicated-host"),
+        )
         if not answer.get("HostIds"):
             # What became of it, lists will show.
             raise CloudAway(f"{self._head('AllocateHosts')}: the answer has no host")
@@ -182,19 +185,19 @@ class Ec2:
 
     def host(self, host_id: str) -> AwsHost:
         """One host, as it is now; raises AwsNotFound."""
-        answer = self._read("DescribeHosts", {"HostIds": [host_id]})
+        answer = self._read("DescribeHosts", HostIds=[host_id])
         if not answer.get("Hosts"):
             raise AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
         return AwsHost.of(answer["Hosts"][0])
 
     def hosts(self) -> list[AwsHost]:
         """All that have the tag of a launcher."""
-        wanted = {"Filter": [{"Name": "tag-key", "Values": [PROVIDER_KEY]}], "MaxResults": HOSTS_A_PAGE}
-        return [AwsHost.of(data) for data in self._list("DescribeHosts", wanted, "Hosts")]
+        wanted = [{"Name": "tag-key", "Values": [PROVIDER_KEY]}]
+        return [AwsHost.of(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
 
     def release_host(self, host_id: str) -> None:
         """Give a host back. AWS reports a failure in an answer that looks like a success."""
-        answer = self._change("ReleaseHosts", {"HostIds": [host_id]})
+        answer = self._change("ReleaseHosts", HostIds=[host_id])
         for failed in answer.get("Unsuccessful") or ():
             error = failed.get("Error") or {}
             head = f"{self._head('ReleaseHosts')} for {failed.get('ResourceId')}"
@@ -204,10 +207,10 @@ class Ec2:
 
     def volumes(self) -> list[AwsVolume]:
         """All of the region."""
-        return [AwsVolume.of(data) for data in self._list("DescribeVolumes", {"MaxResults": VOLUMES_A_PAGE}, "Volumes")]
+        return [AwsVolume.of(data) for data in self._list("DescribeVolumes", "Volumes")]
 
     def delete_volume(self, volume_id: str) -> None:
-        self._change("DeleteVolume", {"VolumeId": volume_id})
+        self._change("DeleteVolume", VolumeId=volume_id)
 
     def tag_now(self, ids: Iterable[str], tags: Mapping[str, str]) -> None:
         """Set tags of things of any kind."""
@@ -245,92 +248,86 @@ class Ec2:
 
     def image(self, image_id: str) -> AwsImage:
         """One AMI; raises AwsNotFound."""
-        answer = self._read("DescribeImages", {"ImageIds": [image_id]})
+        answer = self._read("DescribeImages", ImageIds=[image_id])
         if not answer.get("Images"):
             raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
         return AwsImage.of(answer["Images"][0])
 
     def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
         """AMIs of anybody for which all filters hold."""
-        return self._images({"Filters": filters})
+        return self._images(Filters=filters)
 
     def instance_type(self, name: str) -> InstanceType:
         """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
-        answer = self._read("DescribeInstanceTypes", {"InstanceTypes": [name]})
+        answer = self._read("DescribeInstanceTypes", InstanceTypes=[name])
         if not answer.get("InstanceTypes"):
             raise CloudRefused(f"there is no instance type {name}", code="InvalidInstanceType")
         return InstanceType.of(answer["InstanceTypes"][0])
 
     def subnets(self, ids: Iterable[str]) -> dict[str, Subnet]:
         """Subnets, by id; what does not exist is missing."""
-        return self._subnets(_where("subnet-id", *ids))
+        return self._subnets(**_where("subnet-id", *ids))
 
     def default_subnets(self) -> dict[str, Subnet]:
         """Those of the default VPC, which instances get that name none."""
-        return self._subnets(_where("default-for-az", "true"))
+        return self._subnets(**_where("default-for-az", "true"))
 
-    def _subnets(self, wanted: dict[str, Any]) -> dict[str, Subnet]:
-        found = self._list("DescribeSubnets", wanted, "Subnets")
+    def _subnets(self, **wanted: Any) -> dict[str, Subnet]:
+        found = self._list("DescribeSubnets", "Subnets", **wanted)
         return {subnet.id: subnet for subnet in map(Subnet.of, found)}
 
     # -- only for ``nodepool check`` --
 
     def zones(self) -> dict[str, str]:
         """States of the zones of the region, by name."""
-        answer = self._read("DescribeAvailabilityZones", {})
+        answer = self._read("DescribeAvailabilityZones")
         return {zone["ZoneName"]: zone.get("State", "") for zone in answer.get("AvailabilityZones") or ()}
 
     def vpc_of_group(self, group_id: str) -> str | None:
         """The VPC of a security group; None = there is no such group."""
-        answer = self._read("DescribeSecurityGroups", _where("group-id", group_id))
+        answer = self._read("DescribeSecurityGroups", **_where("group-id", group_id))
         return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
 
     def has_key_pair(self, name: str) -> bool:
         """Is there a key pair of the name?"""
-        return bool(self._read("DescribeKeyPairs", _where("key-name", name)).get("KeyPairs"))
+        return bool(self._read("DescribeKeyPairs", **_where("key-name", name)).get("KeyPairs"))
 
     def zones_with(self, instance_type: str) -> set[str]:
         """Zones that have instances of a type."""
         wanted = {"LocationType": "availability-zone", **_where("instance-type", instance_type)}
-        found = self.transport.pages("ec2", t.READ, "DescribeInstanceTypeOfferings", wanted, "InstanceTypeOfferings")
+        found = self._list("DescribeInstanceTypeOfferings", "InstanceTypeOfferings", **wanted)
         return {str(data["Location"]) for data in found}
 
     # -- uploaded images: AMIs --
 
     def own_images(self, tags: Mapping[str, str]) -> list[AwsImage]:
         """Those of the account that have these tags."""
-        return self._images({"Owners": ["self"], **_tagged(tags)})
+        return self._images(Owners=["self"], **_tagged(tags))
 
     def image_named(self, name: str) -> AwsImage | None:
         """The one of the account with a name; there is at most one."""
-        return next(iter(self._images({"Owners": ["self"], **_where("name", name)})), None)
+        return next(iter(self._images(Owners=["self"], **_where("name", name))), None)
 
-    def _images(self, wanted: dict[str, Any]) -> list[AwsImage]:
-        return [AwsImage.of(data) for data in self._list("DescribeImages", wanted, "Images")]
+    def _images(self, **wanted: Any) -> list[AwsImage]:
+        return [AwsImage.of(data) for data in self._list("DescribeImages", "Images", **wanted)]
 
     def register(self, arguments: dict[str, Any]) -> str:
         """Make an AMI of snapshots; returns its id."""
-        return str(self._change("RegisterImage", arguments)["ImageId"])
-
-    def deregister(self, image_id: str) -> None:
-        self._change("DeregisterImage", {"ImageId": image_id})
+        return str(self._change("RegisterImage", **arguments)["ImageId"])
 
     # -- uploaded images: snapshots, and their blocks --
 
     def snapshots(self, tags: Mapping[str, str]) -> list[AwsSnapshot]:
         """Those of the account that have these tags."""
-        return self._snapshots(_tagged(tags))
+        return self._snapshots(**_tagged(tags))
 
     def snapshot(self, snapshot_id: str) -> AwsSnapshot | None:
         """One; None = it is not there, or not yet."""
-        return next(iter(self._snapshots(_where("snapshot-id", snapshot_id))), None)
+        return next(iter(self._snapshots(**_where("snapshot-id", snapshot_id))), None)
 
-    def _snapshots(self, wanted: dict[str, Any]) -> list[AwsSnapshot]:
-        found = self._list("DescribeSnapshots", {"OwnerIds": ["self"], **wanted}, "Snapshots")
+    def _snapshots(self, **wanted: Any) -> list[AwsSnapshot]:
+        found = self._list("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
         return [AwsSnapshot.of(data) for data in found]
-
-    def delete_snapshot(self, snapshot_id: str) -> None:
-        self._change("DeleteSnapshot", {"SnapshotId": snapshot_id})
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
         """Begin one that is written block by block; returns its id."""
@@ -341,14 +338,8 @@ class Ec2:
 
         :param digest: its SHA-256. AWS refuses data that have another one.
         """
-        arguments = {
-            "SnapshotId": snapshot_id,
-            "BlockIndex": index,
-            "BlockData": data,
-            "DataLength": len(data),
-            "Checksum": base64.b64encode(digest).decode(),
-            "ChecksumAlgorithm": "SHA256",
-        }
+        block = {"SnapshotId": snapshot_id, "BlockIndex": index, "BlockData": data, "DataLength": len(data)}
+        arguments = {**block, **_sha256(digest)}
         self.transport.call("ebs", t.STORE, "PutSnapshotBlock", arguments)
 
     def complete_snapshot(self, snapshot_id: str, blocks: int, digest: bytes | None) -> None:
@@ -359,57 +350,106 @@ class Ec2:
         """
         arguments: dict[str, Any] = {"SnapshotId": snapshot_id, "ChangedBlocksCount": blocks}
         if digest is not None:
-            arguments |= {
-                "Checksum": base64.b64encode(digest).decode(),
-                "ChecksumAlgorithm": "SHA256",
-                "ChecksumAggregationMethod": "LINEAR",
-            }
+            arguments |= {**_sha256(digest), "ChecksumAggregationMethod": "LINEAR"}
         self.transport.call("ebs", t.CHANGE, "CompleteSnapshot", arguments)
 
     # -- uploaded images: imports out of S3, of a whole AMI or of a snapshot --
 
     def begin_import(self, arguments: dict[str, Any], *, whole: bool) -> ImportTask:
-        if whole:
-            return ImportTask.of_image(self._change("ImportImage", arguments))
-        return ImportTask.of_snapshot(self._change("ImportSnapshot", arguments))
+        operation, _, _, make = _IMPORTS[whole]
+        return make(self._change(operation, **arguments))
 
     def import_tasks(self, *, whole: bool) -> list[ImportTask]:
         """All of the region, also those that have ended some days ago."""
-        return self._tasks(whole, {"MaxResults": TASKS_A_PAGE})
+        return self._tasks(whole, MaxResults=TASKS_A_PAGE)
 
     def import_task(self, task_id: str) -> ImportTask:
         """One; raises AwsNotFound."""
-        found = self._tasks(task_id.startswith("import-ami"), {"ImportTaskIds": [task_id]})
+        found = self._tasks(task_id.startswith("import-ami"), ImportTaskIds=[task_id])
         if not found:
             raise AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
         return found[0]
 
-    def _tasks(self, whole: bool, wanted: dict[str, Any]) -> list[ImportTask]:
-        if whole:
-            pages = self.transport.pages("ec2", t.READ, "DescribeImportImageTasks", wanted, "ImportImageTasks")
-            return list(map(ImportTask.of_image, pages))
-        pages = self.transport.pages("ec2", t.READ, "DescribeImportSnapshotTasks", wanted, "ImportSnapshotTasks")
-        return list(map(ImportTask.of_snapshot, pages))
+    def _tasks(self, whole: bool, **wanted: Any) -> list[ImportTask]:
+        _, operation, key, make = _IMPORTS[whole]
+        return list(map(make, self.transport.pages("ec2", t.READ, operation, wanted, key)))
 
-    def cancel_import(self, task_id: str) -> None:
-        """Order the end of a task that runs."""
-        self._change("CancelImportTask", {"ImportTaskId": task_id})
+    # -- uploaded images: deletions (AW-18, AW-19). What does not exist any more is no error. --
+
+    def discard_image(self, image_id: str) -> None:
+        """Delete an AMI, and the snapshots of its volumes (AW-19)."""
+        try:
+            image = self.image(image_id)
+        except AwsNotFound:
+            return
+        try:
+            self._change("DeregisterImage", ImageId=image_id)
+        except CloudRefused as error:
+            if not isinstance(error, AwsNotFound) and error.code != _GONE:
+                raise
+        for _, volume in image.devices:
+            if volume.get("SnapshotId"):
+                self.discard_snapshot(volume["SnapshotId"])
+
+    def discard_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot. One that is in use by another AMI stays. One that gets its blocks from outside may have to
+        be completed first.
+        """
+        try:
+            self._change("DeleteSnapshot", SnapshotId=snapshot_id)
+        except AwsNotFound:
+            return
+        except CloudRefused as error:
+            if error.code == _IN_USE:
+                log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
+                return
+            snapshot = self.snapshot(snapshot_id)
+            if snapshot is None or snapshot.status != PENDING:
+                raise
+            self.complete_snapshot(snapshot_id, 0, None)
+            self._change("DeleteSnapshot", SnapshotId=snapshot_id)
+
+    def discard_import(self, task_id: str) -> None:
+        """End an import, and delete what it has made."""
+        try:
+            self._change("CancelImportTask", ImportTaskId=task_id)
+        except AwsNotFound:
+            return
+        except CloudRefused as error:
+            # It has ended by itself.
+            log.debug("Import %s: %s", task_id, error)
+        task = self.import_task(task_id)
+        if task.status == COMPLETED:
+            if task.image_id:
+                self.discard_image(task.image_id)
+            for snapshot_id in task.snapshot_ids:
+                self.discard_snapshot(snapshot_id)
 
     # -- inside --
 
-    def _list(self, operation: str, wanted: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        return list(self.transport.pages("ec2", t.READ, operation, {"MaxResults": A_PAGE, **wanted}, key))
+    def _list(self, operation: str, key: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+        given = {"MaxResults": A_PAGE.get(operation, OTHERS_A_PAGE), **wanted}
+        return self.transport.pages("ec2", t.READ, operation, given, key)
 
-    def _read(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return self.transport.call("ec2", t.READ, operation, arguments)
 
-    def _change(
-        self, operation: str, arguments: dict[str, Any], permit: Callable[[], None] = lambda: None
-    ) -> dict[str, Any]:
+    def _change(self, operation: str, permit: Callable[[], None] = lambda: None, **arguments: Any) -> dict[str, Any]:
         return self.transport.call("ec2", t.CHANGE, operation, arguments, permit)
 
     def _head(self, operation: str) -> str:
         return f"Provider {self.transport.provider}: {operation} failed"
+
+
+#: Of a whole AMI, and of a snapshot: how an import is begun, and listed, and how a task is read.
+_IMPORTS: Final = {
+    True: ("ImportImage", "DescribeImportImageTasks", "ImportImageTasks", ImportTask.of_image),
+    False: ("ImportSnapshot", "DescribeImportSnapshotTasks", "ImportSnapshotTasks", ImportTask.of_snapshot),
+}
+
+
+def _sha256(digest: bytes) -> dict[str, str]:
+    return {"Checksum": base64.b64encode(digest).decode(), "ChecksumAlgorithm": "SHA256"}
 
 
 def _where(name: str, *values: str) -> dict[str, Any]:

@@ -7,26 +7,23 @@ arguments of the calls, then how AMIs, snapshots and imports are deleted.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import logging
 import math
 import re
 import threading
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound
-from nodepool.driver.aws.transport import MOST_PAGES
-from nodepool.driver.aws.types import COMPLETED, PENDING, ROOT_DEVICE, filled, tag_list, tag_specifications
+from nodepool.driver.aws.types import ROOT_DEVICE, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota
 from nodepool.driver.framework.images import ImageTime, wait_wanted
 from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
@@ -34,22 +31,8 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2
     from nodepool.driver.aws.config import AwsDiskImage
     from nodepool.driver.framework.uploads import Segment
-
-
-class S3Object(NamedTuple):
-    """An object.
-
-    :param tag: its entity tag.
-    :param crc32: over the checksums of its parts; "" = S3 does not say.
-    """
-
-    key: str
-    size: int
-    tag: str
-    crc32: str
 
 
 class ObjectStore:
@@ -78,12 +61,12 @@ class ObjectStore:
         return StoredPart(number, _plain(answer["ETag"]), len(data), checksum)
 
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
-        found = {}
-        for answer in self._pages("ListParts", _named(upload), {"PartNumberMarker": "NextPartNumberMarker"}):
-            for part in answer.get("Parts") or ():
-                number, checksum = part["PartNumber"], part.get("ChecksumCRC32", "")
-                found[number] = StoredPart(number, _plain(part["ETag"]), part["Size"], checksum)
-        return found
+        found = self._pages("ListParts", _named(upload), "Parts", PartNumberMarker="NextPartNumberMarker")
+        parts = (
+            StoredPart(part["PartNumber"], _plain(part["ETag"]), part["Size"], part.get("ChecksumCRC32", ""))
+            for part in found
+        )
+        return {part.number: part for part in parts}
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
         told = [
@@ -98,15 +81,15 @@ class ObjectStore:
 
     def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
         marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
-        for answer in self._pages("ListMultipartUploads", {"Prefix": prefix}, marks):
-            yield from (PartsUpload(found["Key"], found["UploadId"]) for found in answer.get("Uploads") or ())
+        for found in self._pages("ListMultipartUploads", {"Prefix": prefix}, "Uploads", **marks):
+            yield PartsUpload(found["Key"], found["UploadId"])
 
     # -- objects --
 
-    def stored(self, key: str) -> S3Object:
-        """An object; raises `CloudRefused` if there is none."""
-        answer = self._call("HeadObject", {"Key": key, "ChecksumMode": "ENABLED"})
-        return S3Object(key, answer["ContentLength"], _plain(answer["ETag"]), answer.get("ChecksumCRC32", ""))
+    def size_of(self, key: str) -> int:
+        """Of an object, in bytes; raises `CloudRefused` if there is none."""
+        size: int = self._call("HeadObject", {"Key": key})["ContentLength"]
+        return size
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is gone already is no error."""
@@ -115,22 +98,12 @@ class ObjectStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Of all objects whose keys begin so."""
-        for answer in self._pages("ListObjectsV2", {"Prefix": prefix}, {"ContinuationToken": "NextContinuationToken"}):
-            yield from (found["Key"] for found in answer.get("Contents") or ())
+        found = self._pages("ListObjectsV2", {"Prefix": prefix}, "Contents", ContinuationToken="NextContinuationToken")
+        return (entry["Key"] for entry in found)
 
-    def _pages(self, operation: str, arguments: dict[str, Any], marks: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """The pages of a list; each is a call.
-
-        :param marks: arguments for the next page, and where a page has them.
-        """
-        given = dict(arguments)
-        for _ in range(MOST_PAGES):
-            answer = self._call(operation, given)
-            yield answer
-            if not answer.get("IsTruncated"):
-                return
-            given |= {name: answer[told] for name, told in marks.items() if told in answer}
-        raise CloudAway(f"Provider {self._transport.provider}: {operation} failed: the list does not end")
+    def _pages(self, operation: str, arguments: dict[str, Any], key: str, **marks: str) -> Iterator[dict[str, Any]]:
+        """See `AwsTransport.pages`."""
+        return self._transport.pages("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments}, key, marks)
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._transport.call("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments})
@@ -144,7 +117,7 @@ def _plain(tag: str) -> str:
     return tag.strip('"')
 
 
-# `S3Upload`: sends a file to S3, or finds out that an interrupted upload of the build has sent it (AW-17).
+# `S3Upload`: sends a file to S3 (AW-17).
 
 log = logging.getLogger("nodepool.driver.aws.images")
 
@@ -169,10 +142,7 @@ def send_file(store: ObjectStore, job: ImageJob, wait: UploadWait) -> str:
     :raises LaunchError: AWS refused it, or is away.
     :raises OSError: the file cannot be read.
     """
-    upload = S3Upload(store, job, wait)
-    key = upload.sent_before()
-    if key is None:
-        key = str(upload.upload())
+    key = str(S3Upload(store, job, wait).upload())
     wait.sent(job.size)
     return key
 
@@ -193,31 +163,6 @@ class S3Upload(PartsUploader):
         self._digest = hashlib.sha256()
         self._read = 0
 
-    # -- what an interrupted upload has sent --
-
-    def sent_before(self) -> str | None:
-        """The key of an object of the build that has the whole file; None = there is none. Blocks.
-
-        The file is read: AWS has made checksums of the parts when they came.
-        """
-        content: FileContent | None = None
-        with self.unless_refused("an object of an interrupted upload"):
-            for key in self.retry(lambda: list(self._store.keys(self._job.build_prefix))):
-                if not key.endswith(f".{self._job.format}"):
-                    continue
-                stored = self.retry(self._store.stored, key)
-                if stored.size == self._job.size:
-                    content = content or read_file(self._job, self.segment_size, self._wait)
-                    self._check_file(content.size, content.sha256)
-                    if content.is_in(stored):
-                        log.info("%s: the file is in the bucket already, as %s", self.head, key)
-                        return key
-                log.info("%s: object %s is not the file, it is deleted", self.head, key)
-                self.retry(self._store.delete, key)
-        return None
-
-    # -- hooks --
-
     def startUpload(self) -> None:
         self._wait.check()
         self.begin_parts(self._job.build_prefix, f".{self._job.format}")
@@ -230,13 +175,14 @@ class S3Upload(PartsUploader):
         self._read += len(segment.data)
 
     def finishUpload(self) -> str:
-        self._check_file(self._read, self._digest.hexdigest())
-        self.complete_parts()
-        stored = self.retry(self._store.stored, self.key)
-        if stored.size != self._job.size:
-            text = f"{stored.size} of {self._job.size} bytes are in the bucket"
-            raise ImageCreateException(f"{self.head} did not arrive as it was built: {text}")
-        return self.key
+        problem = file_problem(self._job, self._read, self._digest.hexdigest())
+        if problem is None:
+            self.complete_parts()
+            stored = self.retry(self._store.size_of, self.key)
+            if stored == self._job.size:
+                return self.key
+            problem = f"{stored} of {self._job.size} bytes are in the bucket"
+        raise ImageCreateException(f"{self.head} did not arrive as it was built: {problem}")
 
     def abortUpload(self) -> None:
         if isinstance(self.error, UploadInterrupted) or self.stopped:
@@ -246,52 +192,6 @@ class S3Upload(PartsUploader):
             if self.key != self._job.key:
                 # Of the interrupted upload; that of this one the caller deletes.
                 self._store.delete(self.key)
-
-    def _check_file(self, size: int, sha256: str) -> None:
-        problem = file_problem(self._job, size, sha256)
-        if problem is not None:
-            raise ImageCreateException(f"{self.head} did not arrive as it was built: {problem}")
-
-
-class FileContent(NamedTuple):
-    """A file that was read.
-
-    :param tag: as S3 makes the entity tag of an object of such parts, unless it encrypts.
-    :param crc32: as S3 makes the checksum of the checksums.
-    """
-
-    size: int
-    sha256: str
-    tag: str
-    crc32: str
-
-    def is_in(self, stored: S3Object) -> bool:
-        """Is it what an object has? If S3 does not say, the answer is no."""
-        if stored.size != self.size:
-            return False
-        if stored.crc32:
-            # After it stands the number of parts.
-            return stored.crc32.partition("-")[0] == self.crc32
-        return stored.tag == self.tag
-
-
-def read_file(job: ImageJob, piece_bytes: int, wait: UploadWait) -> FileContent:
-    """Read the file of an upload. Blocks; raises UploadGivenUp, OSError.
-
-    :param piece_bytes: of each part.
-    """
-    whole, size, count = hashlib.sha256(), 0, 0
-    tags, checksums = hashlib.md5(usedforsecurity=False), 0
-    with open(job.path, "rb") as file:
-        while data := file.read(piece_bytes):
-            wait.go_on()
-            whole.update(data)
-            size += len(data)
-            count += 1
-            tags.update(hashlib.md5(data, usedforsecurity=False).digest())
-            checksums = zlib.crc32(zlib.crc32(data).to_bytes(4, "big"), checksums)
-    crc32 = base64.b64encode(checksums.to_bytes(4, "big")).decode()
-    return FileContent(size, whole.hexdigest(), f"{tags.hexdigest()}-{count}", crc32)
 
 
 # `UploadWait`: what an upload does while it waits: it says how far it is, and hears whether it is still wanted.
@@ -356,6 +256,26 @@ class UploadWait:
         yield from time.looks()
         self.go_on()
         raise time.over()
+
+    def answers(
+        self, what: str, seconds: float, ask: Callable[[], T], passing: tuple[type[Exception], ...] = (CloudAway,)
+    ) -> Iterator[T]:
+        """What is answered at the times of `looks`, whose arguments and errors these are.
+
+        :param passing: errors after which it asks again.
+        """
+        for _ in self.looks(what, seconds):
+            try:
+                answer = ask()
+            except passing as error:
+                log.debug("%s: %s", self.head, error)
+            else:
+                yield answer
+
+    def discard(self, what: str, name: str, delete: Callable[[str], object], level: int = logging.ERROR) -> None:
+        """Delete what is not wanted any more; an error is logged."""
+        with Guard(log, "%s: %s %s may be left over", self.head, what, name, level=level, traceback=False):
+            delete(name)
 
     def pause(self, seconds: float) -> None:
         """Block for a while. Raises UploadGivenUp."""
@@ -544,66 +464,3 @@ def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
             "TagSpecifications": tag_specifications(job.tags, "image"),
         }
     )
-
-
-# How AMIs, snapshots and imports are deleted (AW-18, AW-19). What does not exist any more is no error.
-
-#: An AMI is made of the snapshot.
-IN_USE: Final = "InvalidSnapshot.InUse"
-_GONE: Final = "InvalidAMIID.Unavailable"
-
-
-def discard_image(ec2: Ec2, image_id: str) -> None:
-    """Delete an AMI, and the snapshots of its volumes (AW-19). Blocks; raises what the client raises."""
-    try:
-        image = ec2.image(image_id)
-    except AwsNotFound:
-        return
-    try:
-        ec2.deregister(image_id)
-    except AwsNotFound:
-        log.debug("Image %s is gone already", image_id)
-    except CloudRefused as error:
-        if error.code != _GONE:
-            raise
-    for _, volume in image.devices:
-        if volume.get("SnapshotId"):
-            discard_snapshot(ec2, volume["SnapshotId"])
-
-
-def discard_snapshot(ec2: Ec2, snapshot_id: str) -> None:
-    """Delete a snapshot. Blocks; raises what the client raises.
-
-    One that is in use by another AMI stays. One that gets its blocks from outside may have to be completed first.
-    """
-    try:
-        ec2.delete_snapshot(snapshot_id)
-    except AwsNotFound:
-        return
-    except CloudRefused as error:
-        if error.code == IN_USE:
-            log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
-            return
-        snapshot = ec2.snapshot(snapshot_id)
-        if snapshot is None or snapshot.status != PENDING:
-            raise
-        ec2.complete_snapshot(snapshot_id, 0, None)
-        ec2.delete_snapshot(snapshot_id)
-
-
-def discard_import(ec2: Ec2, task_id: str) -> None:
-    """End an import, and delete what it has made. Blocks; raises what the client raises."""
-    try:
-        ec2.cancel_import(task_id)
-    except AwsNotFound:
-        return
-    except CloudRefused as error:
-        # It has ended by itself.
-        log.debug("Import %s: %s", task_id, error)
-    task = ec2.import_task(task_id)
-    if task.status != COMPLETED:
-        return
-    if task.image_id:
-        discard_image(ec2, task.image_id)
-    for snapshot_id in task.snapshot_ids:
-        discard_snapshot(ec2, snapshot_id)

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
@@ -22,9 +22,6 @@ from nodepool.driver.aws.image_store import (
     ImageJob,
     ObjectStore,
     UploadWait,
-    discard_image,
-    discard_import,
-    discard_snapshot,
     file_problem,
     image_tags,
     import_arguments,
@@ -39,10 +36,10 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.framework.uploads import ImageUploader, PartsUpload, Segment, UploadInterrupted
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
-from nodepool.guard import Guard, OnError
+from nodepool.guard import OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
@@ -67,22 +64,6 @@ OBJECT: Final = "object"
 PARTS: Final = "part"
 #: Between two looks of a provider to which no images are uploaded now.
 IDLE_SECONDS: Final = 600.0
-#: Between id and key of an upload in parts.
-_BETWEEN: Final = " "
-
-
-class AwsResource(Resource):
-    """Something that says whose it is; ``id`` is that of AWS.
-
-    :param name: "" = it has none.
-    :param usable: see `nodepool.driver.statemachine.Resource`.
-    """
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, usable: bool = True) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-        self.name = name
-        self.usable = usable
 
 
 class AwsImages:
@@ -137,7 +118,7 @@ class AwsImages:
 
     def _upload_by_blocks(self, job: ImageJob, wait: UploadWait) -> str:
         snapshot_id = BlockUpload(self._ec2, job, wait, self._config.image_import_timeout).upload()
-        with OnError(lambda _: self._discard_snapshot(wait, snapshot_id)):
+        with OnError(lambda _: wait.discard("snapshot", snapshot_id, self._ec2.discard_snapshot)):
             return self._register(job, wait, snapshot_id)
 
     def _import(self, job: ImageJob, wait: UploadWait) -> str:
@@ -152,106 +133,65 @@ class AwsImages:
                 image_id = task.image_id
             else:
                 (snapshot_id,) = task.snapshot_ids
-                self._check_size(job, wait, snapshot_id)
                 image_id = self._register(job, wait, snapshot_id)
         upload.used_for(image_id)
         return image_id
 
-    def _check_size(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> None:
-        """A raw file becomes a volume that has room for it."""
-        for _ in wait.looks(f"snapshot {snapshot_id}", AVAILABLE_SECONDS):
-            try:
-                snapshot = self._ec2.snapshot(snapshot_id)
-            except CloudAway as error:
-                log.debug("%s: %s", wait.head, error)
-                continue
-            if snapshot is not None:
-                break
-        if job.format == "raw" and snapshot is not None and snapshot.size_gib < job.size_gib:
-            raise ImageCreateException(
-                f"{wait.head} did not arrive as it was sent: the snapshot has {snapshot.size_gib} GiB, "
-                f"the file has {job.size_gib}"
-            )
-
     def _register(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> str:
         """Make an AMI of a snapshot; returns its id when it can be used."""
-        image_id = ""
-        for _ in wait.looks("its registration", AVAILABLE_SECONDS):
-            wait.check()
-            try:
-                image_id = self._ec2.register(registration(job, snapshot_id))
-                break
-            except CloudAway as error:
-                # The name makes it one image.
-                log.debug("%s: %s", wait.head, error)
-            except CloudRefused as error:
-                if error.code != _DUPLICATE:
-                    raise
-                found = self._ec2.image_named(job.name)
-                if found is not None and not job.upload_tags.items() <= dict(found.metadata).items():
-                    raise
-                if found is not None:
-                    # It is ours: the answer was lost.
-                    image_id = found.id
-                    break
-        with OnError(lambda _: self._discard_image(wait, image_id)):
+        looks = wait.answers("its registration", AVAILABLE_SECONDS, lambda: self._registered(job, wait, snapshot_id))
+        image_id = next(filter(None, looks))
+        with OnError(lambda _: wait.discard("image", image_id, self._ec2.discard_image)):
             self._wait_available(image_id, wait)
         return image_id
 
+    def _registered(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> str | None:
+        """The id of the AMI; None = it is not known yet. The name makes it one image."""
+        wait.check()
+        try:
+            return self._ec2.register(registration(job, snapshot_id))
+        except CloudRefused as error:
+            if error.code != _DUPLICATE:
+                raise
+            found = self._ec2.image_named(job.name)
+            if found is not None and not job.upload_tags.items() <= dict(found.metadata).items():
+                raise
+            # It is ours: the answer was lost.
+            return None if found is None else found.id
+
     def _wait_available(self, image_id: str, wait: UploadWait) -> None:
-        for _ in wait.looks(f"image {image_id}", AVAILABLE_SECONDS):
-            try:
-                image = self._ec2.image(image_id)
-            except (CloudAway, CloudRefused) as error:
-                # It may not be known yet.
-                log.debug("%s: %s", wait.head, error)
-                continue
+        # It may not be known yet.
+        passing = (CloudAway, CloudRefused)
+        for image in wait.answers(f"image {image_id}", AVAILABLE_SECONDS, lambda: self._ec2.image(image_id), passing):
             if image.status == AVAILABLE:
                 return
             if image.status in _DEAD_IMAGE:
                 raise ImageCreateException(f"{wait.head}: {image_id} has become {image.status}")
 
-    def _discard_image(self, wait: UploadWait, image_id: str) -> None:
-        with Guard(log, "%s: image %s may be left over", wait.head, image_id, traceback=False):
-            discard_image(self._ec2, image_id)
-
-    def _discard_snapshot(self, wait: UploadWait, snapshot_id: str) -> None:
-        with Guard(log, "%s: snapshot %s may be left over", wait.head, snapshot_id, traceback=False):
-            discard_snapshot(self._ec2, snapshot_id)
-
     # -- lists and deletions --
 
-    def kinds(self, for_builder: bool = False) -> Iterator[ResourceKind[AwsResource]]:
-        """Rows for the table of resources."""
-
-        def row(
-            name: str, found: Callable[[], Iterable[AwsResource]], vital: bool = False
-        ) -> ResourceKind[AwsResource]:
-            idle = 0.0 if for_builder or self._config.diskimages else IDLE_SECONDS
-            return ResourceKind(name, found, lambda one: self.delete(name, one.id), idle, vital and for_builder)
-
-        if self.store is not None:
+    def kinds(self, for_builder: bool = False) -> Iterator[ResourceKind[CloudResource]]:
+        """Rows for the table of resources. Deletions of what does not exist any more are no errors."""
+        ec2, store = self._ec2, self.store
+        vital, idle = for_builder, 0.0 if for_builder or self._config.diskimages else IDLE_SECONDS
+        if store is not None:
             # First, because it gives the results of imports their tags.
-            yield row(IMPORT, self._found_imports)
-        yield row(AMI, self._found_images, True)
-        yield row(SNAPSHOT, self._found_snapshots, True)
-        if self.store is not None:
-            yield row(OBJECT, self._found_objects)
-            yield row(PARTS, self._found_parts)
+            yield ResourceKind(IMPORT, self._found_imports, lambda one: ec2.discard_import(one.id), idle)
+        yield ResourceKind(AMI, self._found_images, lambda one: ec2.discard_image(one.id), idle, vital)
+        yield ResourceKind(SNAPSHOT, self._found_snapshots, lambda one: ec2.discard_snapshot(one.id), idle, vital)
+        if store is not None:
+            ours = provider_prefix(self._config.name)
 
-    def delete(self, kind: str, found: str) -> None:
-        """Delete a thing of one of the kinds by its id; one that does not exist any more is no error."""
-        if kind == AMI:
-            discard_image(self._ec2, found)
-        elif kind == SNAPSHOT:
-            discard_snapshot(self._ec2, found)
-        elif kind == IMPORT:
-            discard_import(self._ec2, found)
-        elif self.store is not None and kind == OBJECT:
-            self.store.delete(found)
-        elif self.store is not None:
-            upload_id, _, key = found.partition(_BETWEEN)
-            self.store.abort(PartsUpload(key, upload_id))
+            def objects() -> Iterator[CloudResource]:
+                for key in store.keys(ours):
+                    yield CloudResource(metadata_of_key(key), OBJECT, key, usable=False)
+
+            def parts() -> Iterator[CloudResource]:
+                for found in store.open_uploads(ours):
+                    yield CloudResource(metadata_of_key(found.key), PARTS, found.upload_id, found.key, usable=False)
+
+            yield ResourceKind(OBJECT, objects, lambda one: store.delete(one.id), idle)
+            yield ResourceKind(PARTS, parts, lambda one: store.abort(PartsUpload(one.name, one.id)), idle)
 
     def listed(self) -> Iterator[ListedImage]:
         """AMIs with our tags, and what uploads have left or not completed yet (D-1, R-4)."""
@@ -259,26 +199,26 @@ class AwsImages:
             usable = found.type == AMI
             yield ListedImage(found.id if usable else found, found.name, found.metadata, usable=usable)
 
-    def _found_images(self) -> Iterator[AwsResource]:
+    def _found_images(self) -> Iterator[CloudResource]:
         for image in self._images.get_new():
-            yield AwsResource(image.metadata, AMI, image.id, image.name)
+            yield CloudResource(image.metadata, AMI, image.id, image.name)
 
-    def _found_snapshots(self) -> Iterator[AwsResource]:
+    def _found_snapshots(self) -> Iterator[CloudResource]:
         """Those that no AMI of ours is made of: the others go with it."""
         images = self._images.get(SWEEP_LIST_SECONDS)
         used = {volume.get("SnapshotId") for image in images for _, volume in image.devices}
         for snapshot in self._snapshots.get_new():
             if snapshot.id not in used:
-                yield AwsResource(snapshot.metadata, SNAPSHOT, snapshot.id, usable=False)
+                yield CloudResource(snapshot.metadata, SNAPSHOT, snapshot.id, usable=False)
 
-    def _found_imports(self) -> Iterator[AwsResource]:
+    def _found_imports(self) -> Iterator[CloudResource]:
         """Those that run. Results of the others get the tags of their task, unless they have them."""
         claimed: set[str] | None = None
         for task in (*self._ec2.import_tasks(whole=False), *self._ec2.import_tasks(whole=True)):
             if task.metadata.get(PROVIDER_KEY) != self._config.name or task.status in FAILED_TASKS:
                 continue
             if task.status != COMPLETED:
-                yield AwsResource(task.metadata, IMPORT, task.id, usable=False)
+                yield CloudResource(task.metadata, IMPORT, task.id, usable=False)
             elif IMAGE_KEY not in task.metadata and not self._gone.issuperset(task.result_ids):
                 if claimed is None:
                     claimed = {found.id for found in self._images.get_new()}
@@ -297,17 +237,6 @@ class AwsImages:
             log.info(
                 "Provider %s: %s is the result of import %s, and has its tags now", self._config.name, found, task.id
             )
-
-    def _found_objects(self) -> Iterator[AwsResource]:
-        assert self.store is not None
-        for key in self.store.keys(provider_prefix(self._config.name)):
-            yield AwsResource(metadata_of_key(key), OBJECT, key, usable=False)
-
-    def _found_parts(self) -> Iterator[AwsResource]:
-        assert self.store is not None
-        for found in self.store.open_uploads(provider_prefix(self._config.name)):
-            name = f"{found.upload_id}{_BETWEEN}{found.key}"
-            yield AwsResource(metadata_of_key(found.key), PARTS, name, usable=False)
 
 
 # `ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
@@ -419,14 +348,9 @@ class ImportUpload:
         return self._ec2.begin_import(arguments, whole=self._whole)
 
     def _imported(self, task: ImportTask) -> ImportTask:
-        told = ""
-        for _ in self._wait.looks(f"import {task.id}", IMPORT_SECONDS):
-            try:
-                task = self._ec2.import_task(task.id)
-            except CloudAway as error:
-                # It goes on meanwhile.
-                log.debug("%s: %s", self._wait.head, error)
-                continue
+        told, task_id = "", task.id
+        # It goes on while there is no answer.
+        for task in self._wait.answers(f"import {task_id}", IMPORT_SECONDS, lambda: self._ec2.import_task(task_id)):
             if task.status == COMPLETED:
                 return task
             if task.status in FAILED_TASKS:
@@ -446,14 +370,11 @@ class ImportUpload:
                 log.info("%s: import %s goes on", self._wait.head, self._task.id)
             return
         if self._task is not None:
-            with Guard(log, "%s: import %s may be left over", self._wait.head, self._task.id, traceback=False):
-                discard_import(self._ec2, self._task.id)
+            self._wait.discard("import", self._task.id, self._ec2.discard_import)
         self._discard_object()
 
     def _discard_object(self) -> None:
-        key, level = self._key, logging.WARNING
-        with Guard(log, "%s: object %s may be left over", self._wait.head, key, level=level, traceback=False):
-            self._store.delete(key)
+        self._wait.discard("object", self._key, self._store.delete, logging.WARNING)
 
 
 # `BlockUpload`: writes an image to a snapshot, block by block, without S3 (``import-method: ebs-direct``, AW-18).
@@ -502,6 +423,8 @@ class BlockUpload(ImageUploader):
         self._written_before = 0
         self._whole = hashlib.sha256()
         self._read = 0
+        #: Was its completion ordered?
+        self._ordered = False
         #: Guards all of the following.
         self._block_lock = threading.Lock()
         self._digests: dict[int, bytes] = {}
@@ -552,10 +475,9 @@ class BlockUpload(ImageUploader):
         if problem is not None:
             raise ImageCreateException(f"{self._wait.head} is not what was built: {problem}")
         digest = hashlib.sha256(b"".join(digest for _, digest in sorted(self._digests.items()))).digest()
-        ordered = False
-        for _ in self._wait.looks(f"snapshot {self._snapshot_id}", COMPLETE_SECONDS):
-            ordered = ordered or self._complete(digest)
-            snapshot = self._look()
+        for snapshot in self._wait.answers(
+            f"snapshot {self._snapshot_id}", COMPLETE_SECONDS, lambda: self._ended(digest)
+        ):
             if snapshot is not None and snapshot.status == COMPLETED:
                 break
             if snapshot is not None and snapshot.status == ERROR:
@@ -570,7 +492,7 @@ class BlockUpload(ImageUploader):
                 written = self._first_open
             self._mark(max(written, self._written_before))
             return
-        discard_snapshot(self._ec2, self._snapshot_id)
+        self._ec2.discard_snapshot(self._snapshot_id)
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         if self._wait.stopped:
@@ -609,23 +531,15 @@ class BlockUpload(ImageUploader):
         except LaunchError as error:
             log.debug("%s: snapshot %s is not marked: %s", self._wait.head, self._snapshot_id, error)
 
-    def _complete(self, digest: bytes) -> bool:
-        """Was it ordered?"""
-        try:
-            self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
-        except CloudAway as error:
-            log.debug("%s: %s", self._wait.head, error)
-            return False
-        except CloudRefused:
-            snapshot = self._look()
-            if snapshot is None or snapshot.status != COMPLETED:
-                raise
-            # The answer of an earlier call was lost.
-        return True
-
-    def _look(self) -> AwsSnapshot | None:
-        try:
-            return self._ec2.snapshot(self._snapshot_id)
-        except CloudAway as error:
-            log.debug("%s: %s", self._wait.head, error)
-            return None
+    def _ended(self, digest: bytes) -> AwsSnapshot | None:
+        """How it looks after its completion was ordered."""
+        if not self._ordered:
+            try:
+                self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
+            except CloudRefused:
+                snapshot = self._ec2.snapshot(self._snapshot_id)
+                if snapshot is None or snapshot.status != COMPLETED:
+                    raise
+                # The answer of an earlier call was lost.
+            self._ordered = True
+        return self._ec2.snapshot(self._snapshot_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -25,6 +25,8 @@ log = logging.getLogger("nodepool.driver.aws.transport")
 THROTTLED_ATTEMPTS: Final = 6
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
+#: Arguments for the next page of most lists -> where a page has them.
+NEXT_TOKEN: Final = {"NextToken": "NextToken"}
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 45
 #: botocore keeps 10 by itself, which is less than the threads of a provider.
@@ -162,20 +164,27 @@ class AwsTransport:
         raise AssertionError("the last attempt raises")
 
     def pages(
-        self, service: str, kind: str, operation: str, arguments: dict[str, Any], key: str
+        self,
+        service: str,
+        kind: str,
+        operation: str,
+        arguments: dict[str, Any],
+        key: str,
+        marks: Mapping[str, str] = NEXT_TOKEN,
     ) -> Iterator[dict[str, Any]]:
         """The entries of a list, over all its pages; each page is a call.
 
         :param key: of the list in the answers.
+        :param marks: arguments for the next page -> where a page has them.
         """
         given = dict(arguments)
         for _ in range(MOST_PAGES):
             answer = self.call(service, kind, operation, given)
             yield from answer.get(key) or ()
-            token = answer.get("NextToken")
-            if not token:
+            following = {name: answer[told] for name, told in marks.items() if answer.get(told)}
+            if not answer.get("IsTruncated", bool(following)):
                 return
-            given["NextToken"] = token
+            given |= following
         raise CloudAway(f"Provider {self.provider}: {operation} failed: the list does not end")
 
     def wait_turn(self, kind: str, operation: str) -> Call:

@@ -76,7 +76,7 @@ class AwsRecord(NamedTuple):
     def of(cls, data: Mapping[str, Any]) -> AwsRecord:
         placement = data.get("Placement") or {}
         reason = data.get("StateReason") or {}
-        tags, index = tags_of(data), data.get("AmiLaunchIndex") or 0
+        tags, index = tags_of(data), int(data.get("AmiLaunchIndex") or 0)
         return cls(
             id=data["InstanceId"],
             status=(data.get("State") or {}).get("Name", ""),
@@ -112,15 +112,9 @@ class AwsVolume(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> AwsVolume:
-        return cls(
-            id=data["VolumeId"],
-            status=data.get("State", ""),
-            # It does not say of which node of a batch it is. What no instance has any more is to go with the first.
-            metadata=with_node(tags_of(data), 0),
-            size_gib=data.get("Size", 0),
-            type=data.get("VolumeType", ""),
-            iops=data.get("Iops", 0),
-        )
+        # It does not say of which node of a batch it is. What no instance has any more is to go with the first.
+        metadata, size, iops = with_node(tags_of(data), 0), data.get("Size", 0), data.get("Iops", 0)
+        return cls(data["VolumeId"], data.get("State", ""), metadata, size, data.get("VolumeType", ""), iops)
 
 
 class AwsImage(NamedTuple):
@@ -142,14 +136,8 @@ class AwsImage(NamedTuple):
         # A device without one is no volume of EBS.
         devices = [(name, ebs) for name, ebs in found if ebs]
         devices.sort(key=lambda device: device[0] != root)
-        return cls(
-            id=data["ImageId"],
-            name=data.get("Name", ""),
-            status=data.get("State", ""),
-            metadata=tags_of(data),
-            created=data.get("CreationDate", ""),
-            devices=tuple(devices),
-        )
+        name, status, created = data.get("Name", ""), data.get("State", ""), data.get("CreationDate", "")
+        return cls(data["ImageId"], name, status, tags_of(data), created, tuple(devices))
 
 
 class InstanceType(NamedTuple):
@@ -162,14 +150,9 @@ class InstanceType(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> InstanceType:
-        cpu = data.get("VCpuInfo") or {}
+        cpu, memory = data.get("VCpuInfo") or {}, data.get("MemoryInfo") or {}
         vcpus = cpu.get("DefaultVCpus", 0)
-        return cls(
-            name=data["InstanceType"],
-            cores=cpu.get("DefaultCores", vcpus),
-            vcpus=vcpus,
-            ram_mib=(data.get("MemoryInfo") or {}).get("SizeInMiB", 0),
-        )
+        return cls(data["InstanceType"], cpu.get("DefaultCores", vcpus), vcpus, memory.get("SizeInMiB", 0))
 
 
 class Subnet(NamedTuple):
@@ -184,13 +167,8 @@ class Subnet(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Subnet:
-        return cls(
-            id=data["SubnetId"],
-            zone=data.get("AvailabilityZone", ""),
-            vpc=data.get("VpcId", ""),
-            free=data.get("AvailableIpAddressCount", 1),
-            ipv6=bool(data.get("Ipv6CidrBlockAssociationSet")),
-        )
+        free, ipv6 = data.get("AvailableIpAddressCount", 1), bool(data.get("Ipv6CidrBlockAssociationSet"))
+        return cls(data["SubnetId"], data.get("AvailabilityZone", ""), data.get("VpcId", ""), free, ipv6)
 
 
 class LaunchTemplate(NamedTuple):
@@ -221,14 +199,8 @@ class AwsHost(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> AwsHost:
-        return cls(
-            id=data["HostId"],
-            status=data.get("State", ""),
-            metadata=tags_of(data),
-            type=(data.get("HostProperties") or {}).get("InstanceType", ""),
-            allocated=data.get("AllocationTime"),
-            used=bool(data.get("Instances")),
-        )
+        kind, used = (data.get("HostProperties") or {}).get("InstanceType", ""), bool(data.get("Instances"))
+        return cls(data["HostId"], data.get("State", ""), tags_of(data), kind, data.get("AllocationTime"), used)
 
     def may_be_released(self, now: datetime) -> bool:
         """Would AWS let it go? It keeps those with instances, those that it cleans, and young ones of macOS."""
@@ -240,12 +212,8 @@ class AwsHost(NamedTuple):
 
 def _first_ipv6(interfaces: Iterable[Mapping[str, Any]]) -> str | None:
     """The first IPv6 address of the first interface."""
-    for interface in interfaces:
-        for address in interface.get("Ipv6Addresses") or ():
-            found: str | None = address.get("Ipv6Address")
-            return found
-        return None
-    return None
+    first: Mapping[str, Any] = next(iter(interfaces), {})
+    return next((address.get("Ipv6Address") for address in first.get("Ipv6Addresses") or ()), None)
 
 
 # What AWS says of snapshots and of imports, as small values: only what the driver uses.
@@ -270,13 +238,8 @@ class AwsSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> AwsSnapshot:
-        return cls(
-            id=data["SnapshotId"],
-            status=data.get("State", ""),
-            reason=data.get("StateMessage", ""),
-            metadata=tags_of(data),
-            size_gib=data.get("VolumeSize", 0),
-        )
+        status, reason, size = data.get("State", ""), data.get("StateMessage", ""), data.get("VolumeSize", 0)
+        return cls(data["SnapshotId"], status, reason, tags_of(data), size)
 
 
 class ImportTask(NamedTuple):

@@ -74,4 +74,4 @@ def place(make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     yield made
     assert list(temporary.iterdir()) == []
     assert list((made.site.files.directory / NOTES).glob("*")) == []
-    assert made.running.current() == []
+    assert made.running.current() == {}

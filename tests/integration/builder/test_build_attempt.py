@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.builder import build as builder_build
 from nodepool.builder import image_files
-from nodepool.builder.build import BuildWorker, conversion_commands
+from nodepool.builder.build import BuildQueue, BuildWorker, conversion_commands
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
@@ -35,7 +35,7 @@ def test_record_comes_first(place: BuildSite) -> None:
         f'echo "dib-run-parts Running /x/root.d/1"; until [ -e {place.directory}/go ]; do sleep 0.02; done; fake "$@"'
     )
     worker = in_background(place.once)
-    wait_for("the step", lambda: [state.step for state in place.running.current()] == ["root"])
+    wait_for("the step", lambda: [state.step for state in place.running.current().values()] == ["root"])
     (build,) = place.builds()
     assert (build.state, build.username, build.formats) == ("building", None, ["qcow2"])
     assert place.site.view().build_locked
@@ -44,7 +44,7 @@ def test_record_comes_first(place: BuildSite) -> None:
     assert status[1]["step"] == "root"
     assert place.running.ids() == {build.key}
     # B-11: nobody else builds it meanwhile, neither here nor elsewhere.
-    assert BuildWorker(1, place.plan).run_once() is None
+    assert BuildWorker(1, place.site.shared, BuildQueue()).run_once() is None
     (place.directory / "go").touch()
     worker.join(60)
     assert place.states() == ["ready"]

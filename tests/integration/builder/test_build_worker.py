@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from nodepool.builder.build import SPACE_SECONDS, BuildPlan, BuildWorker
+from nodepool.builder.build import SPACE_SECONDS, BuildQueue, BuildWorker
 from nodepool.model.image import ImagesView
 from tests.support.build_site import FAKE, BuildSite
 from tests.support.image_site import IMAGE
@@ -17,7 +19,8 @@ def test_what_a_worker_knows(place: BuildSite) -> None:
     """
 
     def run_with(view: ImagesView | None) -> float | None:
-        return BuildWorker(1, BuildPlan(place.plan.services, lambda: view, place.plan.config)).run_once()
+        shared = dataclasses.replace(place.site.shared, images=lambda: view)
+        return BuildWorker(1, shared, BuildQueue()).run_once()
 
     assert run_with(None) is None
     place.site.sync()

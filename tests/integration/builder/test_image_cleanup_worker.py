@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nodepool.builder.progress import BuildKey, BuildProgress
 from nodepool.clock import wall_time
 from nodepool.model.image import ImageBuild
 from nodepool.plan.retries import Backoff
@@ -93,15 +94,14 @@ def test_builds_that_came_to_nothing(site: ImageSite, state: str) -> None:
     """R-5, R-16: with all that diskimage-builder left. A running one is kept, and so are its files (R-9)."""
     build = site.build(state=state)
     site.files.base(IMAGE, build.key).with_suffix(".d").mkdir()
-    site.building.add(build.key)
-    if state == "building":
-        with site.store.build_lock(IMAGE):
-            site.clean(2)
-            assert set(site.view().builds) == {build.key}
-    else:
-        site.clean()
-    assert site.on_disk() == {build.key}
-    site.building.clear()
+    with site.shared.builds.running(BuildKey(IMAGE, build.key), BuildProgress(0.0)):
+        if state == "building":
+            with site.store.build_lock(IMAGE):
+                site.clean(2)
+                assert set(site.view().builds) == {build.key}
+        else:
+            site.clean()
+        assert site.on_disk() == {build.key}
     site.clean_fully()
     assert set(site.view().builds) == set()
     assert list(site.files.directory.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from nodepool.builder.progress import BuilderOptions
 from nodepool.clock import wall_time
 from nodepool.plan.images import ORPHAN_AGE_SECONDS
 from nodepool.zk import caches
@@ -31,7 +32,7 @@ def test_files_without_a_record(site: ImageSite) -> None:
     orphan(site, ORPHAN_AGE_SECONDS - 60)
     site.clean()
     assert site.on_disk() == {build.key, NEVER}
-    site.cleanup = site.make_cleanup(clean_orphans=True)
+    site.cleanup = site.make_cleanup(options=BuilderOptions(clean_orphans=True))
     site.clean()
     assert site.on_disk() == {build.key}
 

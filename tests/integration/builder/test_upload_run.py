@@ -73,7 +73,7 @@ def test_upload(make_site: MakeSite) -> None:
     measured = site.registry.snapshot()[IMAGE_UPDATE.series(IMAGE, "cloud")]
     assert isinstance(measured, Distribution)
     assert measured.count == 1
-    assert site.running.as_status() == {}
+    assert site.shared.uploads.as_status() == {}
     assert site.pass_once() is None, "there is nothing more to do"
 
 
@@ -85,7 +85,7 @@ def test_while_it_runs(site: ImageSite, znodes: PoolZnodes) -> None:
     assert (record.state, record.external_id) == ("uploading", None)
     assert str(record.external_name).startswith("debian-1")
     assert site.view().builds[build.key].uploading == {"cloud"}
-    (status,) = site.running.as_status().items()
+    (status,) = site.shared.uploads.as_status().items()
     assert status[0] == f"debian/{build.key}/cloud/0000000001"
     assert status[1]["size"] == 10
     assert site.pass_once(1) is None, "another worker does not begin the same"
@@ -166,7 +166,7 @@ def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch)
 
 
 def run_of(site: ImageSite, job: UploadJob) -> builder_uploads.UploadRun:
-    return builder_uploads.UploadRun(site.services, job, lambda: False, logging.getLogger("test"))
+    return builder_uploads.UploadRun(site.shared, job, lambda: False, logging.getLogger("test"))
 
 
 @pytest.mark.parametrize("change", ["uploaded", "deleting", "no file", "paused", "not listed", "no provider"])

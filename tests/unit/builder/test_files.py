@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from nodepool.builder.build import estimate, lacking_space
 from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
 from nodepool.builder.image_files import (
     Checksums,
-    FileChecksums,
     ImageFiles,
     all_logs,
     log_path,
@@ -34,7 +32,7 @@ from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImageView
 from tests.support.launcher import ROOT
 from tests.support.tables import rows
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import wait_for
 
 BUILD, OTHER = (uuid.UUID(int=number).hex for number in (7, 8))
 NAME: Final = f"a-{BUILD}"
@@ -136,46 +134,34 @@ def test_checksums_of_files(files: ImageFiles, text: str, expected: str | None) 
     """U-5: 32 characters of md5, 64 of sha256; what is missing or cut off is computed."""
     write(files, f"{NAME}.raw", text=DATA.decode())
     write(files, f"{NAME}.raw.md5", text=text)
-    assert files.checksums("a", BUILD, "raw") == Checksums(expected, None)
-    assert FileChecksums(files).of("a", BUILD, "raw") == Checksums(expected or COMPUTED.md5, COMPUTED.sha256)
+    assert files.checksums("a", BUILD, "raw") == Checksums(expected or COMPUTED.md5, COMPUTED.sha256)
 
 
 def test_checksums_are_computed_once(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-5: uploads to several clouds begin at once: one reads the image, the others wait. An error is not kept."""
+    """U-5: uploads to several clouds begin at once: one reads the image. An error is not kept."""
     write(files, f"{NAME}.raw", text=DATA.decode())
-    begun, go_on, reads, found = threading.Event(), threading.Event(), list[Path](), list[Checksums]()
-    # Private: a read that lasts is seen only so.
-    compute = image_files._compute  # noqa: SLF001
+    # Private: a read is seen only so.
+    reads, compute = list[Path](), image_files._compute  # noqa: SLF001
 
-    def slow(path: Path) -> Checksums:
+    def counted(path: Path) -> Checksums:
         reads.append(path)
         if len(reads) == 1:
             raise OSError("disk")
-        begun.set()
-        assert go_on.wait(DEADLINE_SECONDS)
         return compute(path)
 
-    monkeypatch.setattr(image_files, "_compute", slow)
-    checksums = FileChecksums(files)
+    monkeypatch.setattr(image_files, "_compute", counted)
     with pytest.raises(OSError, match="disk"):
-        checksums.of("a", BUILD, "raw")
-    threads = [threading.Thread(target=lambda: found.append(checksums.of("a", BUILD, "raw"))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert begun.wait(DEADLINE_SECONDS)
-    go_on.set()
-    for thread in threads:
-        thread.join(DEADLINE_SECONDS)
-    assert found == [COMPUTED] * 3
+        files.checksums("a", BUILD, "raw")
+    assert [files.checksums("a", BUILD, "raw") for _ in range(3)] == [COMPUTED] * 3
     assert len(reads) == 2
     files.path("a", BUILD, "raw").write_bytes(DATA + b"x")
-    assert checksums.of("a", BUILD, "raw") != COMPUTED, "another file under the same name"
+    assert files.checksums("a", BUILD, "raw") != COMPUTED, "another file under the same name"
     with pytest.raises(FileNotFoundError):
-        checksums.of("a", OTHER, "raw")
+        files.checksums("a", OTHER, "raw")
     reads.clear()
     write(files, f"{NAME}.raw.md5", text=f"{'a' * 32}  image\n")
     write(files, f"{NAME}.raw.sha256", text="b" * 64)
-    assert checksums.of("a", BUILD, "raw") == Checksums("a" * 32, "b" * 64)
+    assert files.checksums("a", BUILD, "raw") == Checksums("a" * 32, "b" * 64)
     assert reads == [], "those of diskimage-builder are taken"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.progress import Meter, RunningUploads, UploadKey, UploadState
+from nodepool.builder.progress import BuilderOptions, Meter, Shared, UploadKey, UploadState
 from nodepool.builder.uploads import Outcome, UploadMetrics, UploadQueue
 from nodepool.config.objects import Config, DiskImage
 from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
@@ -29,6 +29,14 @@ def section(name: str) -> Any:
     return SimpleNamespace(name=name, manage_images=True, image_type="qcow2", diskimages=uses)
 
 
+def shared(site: Any, directory: Path, options: BuilderOptions) -> Shared:
+    """What an `UploadQueue` or `UploadMetrics` uses."""
+    nothing: Any = None
+    more: dict[str, Any] = {"registry": Registry()}
+    files = ImageFiles(directory)
+    return Shared(nothing, nothing, lambda: site.view, lambda: site.config, site, files, "id", options, **more)
+
+
 class Site:
     """One image that each of some providers wants; two builds are on the disk."""
 
@@ -39,12 +47,9 @@ class Site:
         self.config.diskimages[IMAGE] = DiskImage(IMAGE)
         self.config.providers = {name: section(name) for name in providers}
         self.running: dict[str, Any] = dict.fromkeys(providers, object())
-        files = ImageFiles(directory)
         for build_id in (B1, B2):
-            files.path(IMAGE, build_id, "qcow2").write_bytes(b"x")
-        self.queue = UploadQueue(
-            lambda: self.view, lambda: self.config, lambda: self.running, files, workers, lambda: self.now
-        )
+            ImageFiles(directory).path(IMAGE, build_id, "qcow2").write_bytes(b"x")
+        self.queue = UploadQueue(shared(self, directory, BuilderOptions(upload_workers=workers)), lambda: self.now)
 
     def take(self) -> tuple[str, str] | float | None:
         """Build and provider of the next job, or seconds to wait."""
@@ -82,20 +87,20 @@ def test_what_is_next(site: Site) -> None:
 
 def test_speed() -> None:
     """Of the last seconds, not of all the time. A call that is repeated begins with the first byte."""
-    clock, told = ManualClock(100.0), list[float]()
-    meter = Meter(1000, lambda: told.append(clock.now), clock)
+    clock = ManualClock(100.0)
+    meter = Meter(1000, clock)
     assert meter.state() == UploadState(0, 1000, 0.0)
     assert UploadState(0, 0, 0.0).percent == 0.0
+    told = []
     for number in range(60):
         clock.now += 0.01
-        meter.report(number, 1000)
-    assert (len(told), meter.state().done) == (1, 59), "not of each chunk"
+        told.append(meter.report(number, 1000))
+    assert (sum(told), meter.state().done) == (1, 59), "not of each chunk"
     for second in range(1, 31):
         clock.now = 101.0 + second
-        meter.report(min(900, 10 * second if second <= 15 else 150 + 40 * (second - 15)), 1000)
+        assert meter.report(min(900, 10 * second if second <= 15 else 150 + 40 * (second - 15)), 1000)
     state = meter.state()
     assert (state.done, state.percent, state.bytes_per_second) == (750, 75.0, 40)
-    assert len(told) == 31
     for done, speed in ((0, 0.0), (20, 20.0)):
         clock.now += 1
         meter.report(done, 1000)
@@ -105,23 +110,24 @@ def test_speed() -> None:
 KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")
 
 
-def test_metrics() -> None:
+def test_metrics(tmp_path: Path) -> None:
     """reference/metrics 6: an image that is not used any more has no gauge; progress is published every few seconds."""
-    registry, running, config, clock = Registry(), RunningUploads(), Config(), ManualClock(100.0)
+    clock, config = ManualClock(100.0), Config()
     config.diskimages[IMAGE] = DiskImage(IMAGE)
     config.providers["cloud"] = section("cloud")
-    metrics = UploadMetrics(registry, lambda: config, running, 4, clock)
-    running.on_change = metrics.progress
+    used = shared(SimpleNamespace(config=config, view=None), tmp_path, BuilderOptions())
+    metrics = UploadMetrics(used, clock)
+    used.uploads.on_change = metrics.progress
     host = socket.getfqdn()
     names = [metric.series(host, IMAGE, "cloud") for metric in (UPLOAD_STATE, UPLOAD_PROGRESS)]
     names.append(CURRENT_UPLOADS.series(host))
 
     def gauges() -> list[Any]:
-        return [registry.snapshot().get(name) for name in names]
+        return [used.registry.snapshot().get(name) for name in names]
 
     metrics.publish()
     assert gauges() == [0, None, 0]
-    with running.running(KEY, 10) as meter:
+    with used.uploads.running(KEY, Meter(10)) as meter:
         metrics.publish()
         assert gauges() == [2, 0, 1]
         meter.report(5, 10)

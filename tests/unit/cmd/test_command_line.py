@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from nodepool.builder.supervisor import STOP_TIMEOUT_SECONDS
+from nodepool.builder.progress import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 from nodepool.cmd.app import CommandError, run
 from nodepool.cmd.cli import duration, moment

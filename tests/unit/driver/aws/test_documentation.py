@@ -11,8 +11,11 @@ ROOT = Path(__file__).parents[4]
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "doc/source/drivers/aws").glob("*.rst")}
 #: The code of the driver.
 CODE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "nodepool/driver/aws").rglob("*.py"))
-#: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; most of those of EC2 without the first two.
-CALL = re.compile(r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|_(?:list|read|change)\(\s*"(\w+)"')
+#: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; most of those of EC2 without these; imports in a table.
+CALL = re.compile(
+    r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|(?:_(?:list|read|change)\(\s*|(?:True|False): \()"(\w+)"'
+    r'|"(Describe\w+)", "Import'
+)
 #: Calls of S3: ``_call("HeadObject"``.
 OBJECT_CALL = re.compile(r'_(?:call|pages)\("(\w+)"')
 #: What IAM calls them.
@@ -38,7 +41,8 @@ def blocks(text: str, language: str) -> list[str]:
 def test_policies() -> None:
     """The least that the credentials need, each action once: of nodes, and of uploads."""
     made = {
-        f"{(service or 'ec2').replace('-', '')}:{called or listed}" for service, called, listed in CALL.findall(CODE)
+        f"{(service or 'ec2').replace('-', '')}:{called or listed or imports}"
+        for service, called, listed, imports in CALL.findall(CODE)
     }
     objects = {f"s3:{action}" for called in OBJECT_CALL.findall(CODE) for action in OBJECT_ACTIONS[called]}
     uploads = {action for action in made | objects if OF_UPLOADS.search(action)}

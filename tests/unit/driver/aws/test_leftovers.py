@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.images import AwsResource
 from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.statemachine import CloudResource
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
 
@@ -41,9 +41,8 @@ def test_deletions(tmp_path: Path, found: str, answers: dict[str, Any], calls: l
     """AW-18, AW-19, AW-20, R-7: what is not there is no error; None = an error."""
     rig, refused = LeakRig(tmp_path), calls[-1:] == [None]
     rig.region.answers |= answers
-    kind, _, name = found.partition(" ")
     with pytest.raises(CloudRefused) if refused else contextlib.nullcontext():
-        rig.adapter.deleteResource(AwsResource(aws.IDS, kind, name))
+        rig.adapter.deleteResource(CloudResource(aws.IDS, *found.split()))
     assert rig.region.changes() == [call for call in calls if call is not None]
     for given in rig.region.sent("abort_multipart_upload"):
         assert given == {"Bucket": "images", "Key": KEY, "UploadId": "u1"}
