@@ -71,7 +71,9 @@ def test_launch_of_a_released_launcher(
         keys.start()
         keys.stop()
     provider = OpenStackProvider(ssh_port=keys.port or None)
-    released = workplace.launch([provider], command=[str(released_programs().launcher)], wait=False, session_seconds=5.0)
+    released = workplace.launch(
+        [provider], command=[str(released_programs().launcher)], wait=False, session_seconds=5.0
+    )
     workplace.wait_registered(released, 1)
     request_id = REACH[state](cloud, znodes)
     released.kill()
