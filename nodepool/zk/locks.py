@@ -175,16 +175,11 @@ class LockOwners:
         self._client = client
         self._by_session: dict[int, str] = {}
         for root, owner in _ROOTS.items():
-            kinds = sorted(transactions.children(client, root))
-            found = [f"{root}/{kind}" for kind in kinds]
-            for kind, path, names in zip(kinds, found, transactions.read_children(client, found), strict=True):
-                entries = [f"{path}/{name}" for name in sorted(names or ())]
-                for entry, answer in zip(entries, transactions.read_data(client, entries), strict=True):
-                    if answer is not None:
-                        # A launcher registers itself and each of its pools.
-                        what = "launcher" if kind == "pool" else kind
-                        name = _hostname(answer[0]) or entry.rpartition("/")[2]
-                        self._by_session.setdefault(answer[1].ephemeralOwner, f"{owner}{what} {name}")
+            for kind in sorted(transactions.children(client, root)):
+                # A launcher registers itself and each of its pools.
+                what = "launcher" if kind == "pool" else kind
+                for entry, data, stat in transactions.read_below(client, f"{root}/{kind}"):
+                    self._by_session.setdefault(stat.ephemeralOwner, f"{owner}{what} {_hostname(data) or entry}")
 
     def of_nodes(self, node_ids: Sequence[str]) -> dict[str, str]:
         """Node id -> who holds its lock; free ones are left out. Many are read in a packet. Raises ZKException."""

@@ -21,9 +21,9 @@ from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord, as_json
 from nodepool.model.status import LauncherStatus, PoolStatus
-from nodepool.zk import paths, transactions
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import translated
+from nodepool.zk.transactions import records_below, translated
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -213,17 +213,7 @@ def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    root = f"{paths.STATUS}/{kind}"
-    names = sorted(transactions.children(client, root))
-    found: dict[str, dict[str, Any]] = {}
-    for name, answer in zip(names, transactions.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
-        if answer is None:
-            continue
-        try:
-            found[name] = decode(answer[0])
-        except InvalidRecord as problem:
-            log.error("Ignoring %s/%s: %s", root, name, problem)
-    return found
+    return dict(records_below(client, f"{paths.STATUS}/{kind}", lambda name, data: (name, decode(data))))
 
 
 # Status records of pools and launchers, for commands: read directly. `nodepool.zk.caches.StatusCache` has them for
@@ -259,10 +249,4 @@ def in_order_of_launchers(found: Iterable[LauncherStatus]) -> list[LauncherStatu
 
 
 def _read(client: ZooKeeperClient, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    found: list[T] = []
-    for name, record in read_all(client, kind).items():
-        try:
-            found.append(parse(record))
-        except InvalidRecord as problem:
-            log.error("Ignoring %s: %s", path_of(kind, name), problem)
-    return found
+    return records_below(client, f"{paths.STATUS}/{kind}", lambda _, data: parse(decode(data)))

@@ -411,6 +411,7 @@ def remove(client: ZooKeeperClient, path: str, *, recursive: bool = False) -> No
 log = logging.getLogger(log_names.ZOOKEEPER)
 
 _Key = TypeVar("_Key")
+_Record = TypeVar("_Record")
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.
@@ -463,6 +464,34 @@ def children(client: ZooKeeperClient, path: str) -> list[str]:
         names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
         return names
     return []
+
+
+def read_below(client: ZooKeeperClient, root: str) -> list[tuple[str, bytes, Any]]:
+    """Name, data and stat of the znodes directly below one, by name. Blocks for two round trips, or until there is a
+    connection. Raises ZKException.
+    """
+    while True:
+        # It waits for a connection, and raises when the client was closed.
+        names = sorted(children(client, root))
+        with contextlib.suppress(ZKConnectionError):
+            answers = list(read_data(client, [f"{root}/{name}" for name in names]))
+            return [(name, *found) for name, found in zip(names, answers, strict=True) if found is not None]
+
+
+def records_below(
+    client: ZooKeeperClient, root: str, decode: Callable[[str, bytes], _Record], log: logging.Logger = log
+) -> list[_Record]:
+    """The same as records; bad ones are logged and skipped.
+
+    :param decode: makes a record of name and data; raises InvalidRecord.
+    """
+    records = []
+    for name, data, _ in read_below(client, root):
+        try:
+            records.append(decode(name, data))
+        except InvalidRecord as problem:
+            log.error("Ignoring %s/%s: %s", root, name, problem)
+    return records
 
 
 def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:
