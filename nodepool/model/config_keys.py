@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 #: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
 MAX_INT: Final = 2**63 - 1
@@ -316,7 +316,7 @@ class ConfigValue:
             return True
         if type(self) is not type(other):
             return False
-        ignored = _ignored(type(self))
+        ignored = _ignored(cast("Hashable", type(self)))
         mine, theirs = vars(self), vars(other)
         if ignored:
             mine, theirs = dict(mine), dict(theirs)
@@ -330,16 +330,10 @@ class ConfigValue:
         return hash(type(self))
 
 
-#: Found once a class: a configuration can have ten thousands of objects.
-_IGNORED: dict[type, frozenset[str]] = {}
-
-
-def _ignored(cls: type) -> frozenset[str]:
-    names = _IGNORED.get(cls)
-    if names is None:
-        names = frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
-        _IGNORED[cls] = names
-    return names
+@functools.cache
+def _ignored(cls: Any) -> frozenset[str]:
+    """Found once a class: a configuration can have ten thousands of objects."""
+    return frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
 
 
 # Words that may be meant by a mistyped one.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo.exceptions import (
     AuthFailedError,
+    BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -45,6 +46,8 @@ from nodepool.zk.reply import Reply
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
 
+#: Attempts to write what others write at the same time.
+ATTEMPTS: Final = 5
 EPHEMERAL = 1
 SEQUENCE = 2
 #: Fields of nodes and requests that are never changed; together they tell one from all others.
@@ -366,6 +369,26 @@ def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
     if stat_of(client, contender) is None:
         raise ZKConflict(f"the lock of {path} is lost")
     return False
+
+
+def replace(client: ZooKeeperClient, path: str, make: Callable[[bytes | None], bytes]) -> bytes:
+    """Write a znode by what is in it, again if others write or remove it at the same time. Blocks.
+
+    :param make: gets the data, None = it is not there, and returns other data, or the same object: then nothing is written.
+    :return: what is stored then.
+    :raises ZKConflict: others write it in each of `ATTEMPTS`.
+    """
+    for _ in range(ATTEMPTS):
+        with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
+            found = read_one(client, path)
+            data = make(None if found is None else found[0])
+            if found is None:
+                ensure_path(client, path.rpartition("/")[0])
+                client.kazoo.create(path, data)
+            elif data is not found[0]:
+                client.kazoo.set(path, data, version=found[1].version)
+            return data
+    raise ZKConflict(f"{path}: others write it, too")
 
 
 def ensure_path(client: ZooKeeperClient, path: str) -> None:
