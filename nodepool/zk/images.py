@@ -13,7 +13,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
@@ -381,16 +381,10 @@ class ImageStore(ImageReader):
         return tx
 
     def _save(self, path: str, record: ImageBuild | ImageUpload, under: ZkLock | None) -> None:
-        while True:
-            data = paths.encode(record.to_dict(self._clock()))
-            tx = self._transaction(under)
-            tx.set_record(path, record, data)
-            try:
-                tx.commit()
-                return
-            except ZKConnectionError:
-                if was_written(self._client, path, record, data):
-                    return
+        data = paths.encode(record.to_dict(self._clock()))
+        tx = self._transaction(under)
+        tx.set_record(path, record, data)
+        tx.commit_unless(lambda: was_written(self._client, path, record, data))
 
     def _make_below(self, record: str, directory: str) -> None:
         """Make the directories between a record that is there and one that is below it. Raises ZKConflict."""

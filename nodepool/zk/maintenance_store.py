@@ -48,7 +48,8 @@ class MaintenanceStore:
 
     def put(self, record: Maintenance) -> None:
         """Write a record, in place of one of the same subject."""
-        transactions.replace(self._client, _path(record), lambda _: paths.encode(record.to_dict()))
+        data = paths.encode(record.to_dict())
+        transactions.replace(self._client, _path(record), lambda known: known if known == data else data)
 
     def put_automatic(self, record: Maintenance, now: float) -> bool:
         """Write a record of a launcher, unless there is one of an operator that holds.

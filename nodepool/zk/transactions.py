@@ -374,7 +374,7 @@ def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
 def replace(client: ZooKeeperClient, path: str, make: Callable[[bytes | None], bytes]) -> bytes:
     """Write a znode by what is in it, again if others write or remove it at the same time. Blocks.
 
-    :param make: gets the data, None = it is not there, and returns other data, or the same object: then nothing is written.
+    :param make: gets the data, None = it is not there, and returns other data. For the same object nothing is written.
     :return: what is stored then.
     :raises ZKConflict: others write it in each of `ATTEMPTS`.
     """
