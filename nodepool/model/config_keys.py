@@ -193,8 +193,8 @@ class Key:
 
         :param data: the section in the file; it conforms to the schema.
         """
-        given: Any = data
-        for part in self.path:
+        given: Any = data.get(self.path[0])
+        for part in self.path[1:]:
             given = given.get(part) if isinstance(given, dict) else None
         if given is None or given == "":
             return self.default_for(section)
@@ -255,35 +255,11 @@ def section_class(section: type, name: str) -> Any:
     return kind.section
 
 
-class ReadPlan:
-    """How to set the attributes of a section quickly: a configuration can have ten thousands of labels.
-
-    :param section: a class; of its keys those whose attributes `ConfigValue.read_keys` sets.
-    """
-
-    def __init__(self, section: type) -> None:
-        read = [item for item in keys_of(section) if item.read and getattr(section, item.attribute, None) is item]
-        self._computed = [item for item in read if isinstance(item.default, (From, list, dict, set))]
-        self._constant = [(item.attribute, item.default_for(None)) for item in read if item not in self._computed]
-        self._by_name = {item.name: item for item in read if len(item.path) == 1}
-        self._nested = [item for item in read if len(item.path) > 1]
-
-    def read(self, section: object, data: Mapping[str, Any]) -> None:
-        """Set the attributes. The data conform to the schema."""
-        for attribute, default in self._constant:
-            setattr(section, attribute, default)
-        for item in self._computed:
-            setattr(section, item.attribute, item.default_for(section))
-        for name, given in data.items():
-            known = self._by_name.get(name)
-            if known is not None and given is not None and given != "":
-                setattr(section, known.attribute, given if known.convert is None else known.convert(given))
-        for item in self._nested:
-            setattr(section, item.attribute, item.value(section, data))
-
-
-#: Found once a class.
-read_plan = functools.cache(ReadPlan)
+@functools.cache
+def _read_keys_of(section: type) -> tuple[Key, ...]:
+    """Those whose attributes `ConfigValue.read_keys` sets. A default may be that of another object: they come last."""
+    read = [item for item in keys_of(section) if item.read and getattr(section, item.attribute, None) is item]
+    return tuple(sorted(read, key=lambda item: isinstance(item.default, From)))
 
 
 # `ConfigValue`: base of everything that is read from a configuration (reference/driver 6).
@@ -309,7 +285,8 @@ class ConfigValue:
         :param data: the section in the file; it conforms to the schema.
         :param section: only keys of this base class; None = all.
         """
-        read_plan(section or type(self)).read(self, data)
+        for item in _read_keys_of(section or type(self)):
+            setattr(self, item.attribute, item.value(self, data))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
