@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import load_config
-from nodepool.config.objects import Config, DiskImage, Label
+from nodepool.config.objects import Config as Config
+from nodepool.config.objects import DiskImage as DiskImage
+from nodepool.config.objects import Label as Label
 from nodepool.driver import gateway
 from nodepool.driver.config import DEFAULT_DRIVER, DriverReference
 from nodepool.driver.framework import keyscan
@@ -25,26 +27,13 @@ from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConnectionTimeoutException
 from nodepool.version import DISTRIBUTION, release_string
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.components import MODEL_API, system_model_api
+from nodepool.zk.components import MODEL_API as MODEL_API
+from nodepool.zk.components import system_model_api
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
-
-__all__ = [
-    "COMPONENT_REGISTRY",
-    "MODEL_API",
-    "Config",
-    "DiskImage",
-    "GlobalRegistry",
-    "Label",
-    "ProviderManager",
-    "as_list",
-    "get_provider",
-    "get_provider_config",
-    "loadConfig",
-]
 
 
 class GlobalRegistry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
-from nodepool.model.record import InvalidRecord, str_list
+from nodepool.model.record import InvalidRecord, str_list, whole_number
 
 INITIALIZING: Final = "initializing"
 RUNNING: Final = "running"
@@ -41,28 +41,23 @@ class Component:
             "version": self.version,
         }
 
-
-class LauncherComponent(Component):
-    kind = "launcher"
-
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read an entry."""
-        component = cls(str(data.get("hostname", "")), str(data.get("version", "")))
+    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
+        """Read an entry. Raises InvalidRecord.
+
+        :param id: name of its znode, for an entry without a host.
+        """
+        component = cls(str(data.get("hostname") or id), str(data.get("version", "")))
         component.state = str(data.get("state", STOPPED))
         return component
 
 
+class LauncherComponent(Component):
+    kind = "launcher"
+
+
 class BuilderComponent(Component):
     kind = "builder"
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
-        """Read an entry.
-
-        :param id: name of its znode, for an entry without a host.
-        """
-        return cls(str(data.get("hostname") or id), str(data.get("version", "")))
 
 
 class PoolComponent(Component):
@@ -91,19 +86,14 @@ class PoolComponent(Component):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:
-        """Read an entry; ``id`` (the znode's name) is not kept. Raises InvalidRecord."""
-        component = cls(str(data.get("hostname", "")), str(data.get("version", "")))
+    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
+        component = super().from_dict(data, id)
         if not isinstance(data.get("id"), str):
             raise InvalidRecord("id is not a string")
         component.id = data["id"]
-        component.state = str(data.get("state", STOPPED))
         component.name = str(data.get("name", ""))
         component.provider_name = str(data.get("provider_name", ""))
         component.supported_labels = str_list("supported_labels", data.get("supported_labels"))
-        priority = data.get("priority", DEFAULT_PRIORITY)
-        if isinstance(priority, bool) or not isinstance(priority, int):
-            raise InvalidRecord("priority is not a whole number")
-        component.priority = priority
+        component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
         return component

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 #: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
 MAX_INT: Final = 2**63 - 1
@@ -193,8 +193,8 @@ class Key:
 
         :param data: the section in the file; it conforms to the schema.
         """
-        given: Any = data
-        for part in self.path:
+        given: Any = data.get(self.path[0])
+        for part in self.path[1:]:
             given = given.get(part) if isinstance(given, dict) else None
         if given is None or given == "":
             return self.default_for(section)
@@ -255,35 +255,11 @@ def section_class(section: type, name: str) -> Any:
     return kind.section
 
 
-class ReadPlan:
-    """How to set the attributes of a section quickly: a configuration can have ten thousands of labels.
-
-    :param section: a class; of its keys those whose attributes `ConfigValue.read_keys` sets.
-    """
-
-    def __init__(self, section: type) -> None:
-        read = [item for item in keys_of(section) if item.read and getattr(section, item.attribute, None) is item]
-        self._computed = [item for item in read if isinstance(item.default, (From, list, dict, set))]
-        self._constant = [(item.attribute, item.default_for(None)) for item in read if item not in self._computed]
-        self._by_name = {item.name: item for item in read if len(item.path) == 1}
-        self._nested = [item for item in read if len(item.path) > 1]
-
-    def read(self, section: object, data: Mapping[str, Any]) -> None:
-        """Set the attributes. The data conform to the schema."""
-        for attribute, default in self._constant:
-            setattr(section, attribute, default)
-        for item in self._computed:
-            setattr(section, item.attribute, item.default_for(section))
-        for name, given in data.items():
-            known = self._by_name.get(name)
-            if known is not None and given is not None and given != "":
-                setattr(section, known.attribute, given if known.convert is None else known.convert(given))
-        for item in self._nested:
-            setattr(section, item.attribute, item.value(section, data))
-
-
-#: Found once a class.
-read_plan = functools.cache(ReadPlan)
+@functools.cache
+def _read_keys_of(section: type) -> tuple[Key, ...]:
+    """Those whose attributes `ConfigValue.read_keys` sets. A default may be that of another object: they come last."""
+    read = [item for item in keys_of(section) if item.read and getattr(section, item.attribute, None) is item]
+    return tuple(sorted(read, key=lambda item: isinstance(item.default, From)))
 
 
 # `ConfigValue`: base of everything that is read from a configuration (reference/driver 6).
@@ -309,14 +285,15 @@ class ConfigValue:
         :param data: the section in the file; it conforms to the schema.
         :param section: only keys of this base class; None = all.
         """
-        read_plan(section or type(self)).read(self, data)
+        for item in _read_keys_of(section or type(self)):
+            setattr(self, item.attribute, item.value(self, data))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if type(self) is not type(other):
             return False
-        ignored = _ignored(type(self))
+        ignored = _ignored(cast("Hashable", type(self)))
         mine, theirs = vars(self), vars(other)
         if ignored:
             mine, theirs = dict(mine), dict(theirs)
@@ -330,16 +307,10 @@ class ConfigValue:
         return hash(type(self))
 
 
-#: Found once a class: a configuration can have ten thousands of objects.
-_IGNORED: dict[type, frozenset[str]] = {}
-
-
-def _ignored(cls: type) -> frozenset[str]:
-    names = _IGNORED.get(cls)
-    if names is None:
-        names = frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
-        _IGNORED[cls] = names
-    return names
+@functools.cache
+def _ignored(cls: Any) -> frozenset[str]:
+    """Found once a class: a configuration can have ten thousands of objects."""
+    return frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
 
 
 # Words that may be meant by a mistyped one.

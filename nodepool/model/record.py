@@ -384,24 +384,11 @@ def as_json(record: Any) -> bytes:
 
 
 def plain(record: Any) -> Any:
-    """A record as an object of JSON; as `dataclasses.asdict`, which takes three times as long.
-
-    Mappings and sequences are copied, other values are not.
-    """
-    kind = type(record)
-    if kind in _PLAIN:
-        return record
-    names = _names.get(kind)
-    if names is None and is_dataclass(record):
-        names = _names[kind] = tuple(entry.name for entry in fields(record))
-    if names is not None:
-        return {name: plain(getattr(record, name)) for name in names}
+    """A record as an object of JSON. Mappings and sequences are copied, other values are not."""
+    if is_dataclass(record):
+        return {entry.name: plain(getattr(record, entry.name)) for entry in fields(record)}
     if isinstance(record, Mapping):
         return {key: plain(value) for key, value in record.items()}
     if isinstance(record, Sequence) and not isinstance(record, str):
         return [plain(value) for value in record]
     return record
-
-
-#: Fields of each dataclass that was written.
-_names: dict[type[Any], tuple[str, ...]] = {}

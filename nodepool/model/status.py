@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from nodepool.model.event import Event
-from nodepool.model.record import InvalidRecord, TypedRecord, optional_number
+from nodepool.model.record import InvalidRecord, TypedRecord, read
+
+T = TypeVar("T")
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1
@@ -351,13 +354,8 @@ class BuilderStatus:
             host, served = record.get("host"), record.get("providers")
             if isinstance(host, str) and isinstance(served, list):
                 providers[host] = providers.get(host, frozenset()) | frozenset(map(str, served))
-            for key, told in _entries(record, "builds"):
-                step = told.get("step")
-                builds[key] = BuildStatus(step if isinstance(step, str) else "", _number(told, "estimate"))
-            for key, told in _entries(record, "uploads"):
-                uploads[key] = UploadStatus(
-                    _number(told, "percent"), _number(told, "bytes_per_second"), _number(told, "size")
-                )
+            builds |= _readable(BuildStatus, record.get("builds"))
+            uploads |= _readable(UploadStatus, record.get("uploads"))
         return cls(builds, uploads, providers)
 
     def build(self, image: str, build_id: str) -> BuildStatus:
@@ -369,15 +367,10 @@ class BuilderStatus:
         return self.uploads.get(f"{image}/{build_id}/{provider}/{upload_id}") or UploadStatus()
 
 
-def _entries(record: Mapping[str, Any], name: str) -> list[tuple[str, dict[str, Any]]]:
-    entries = record.get(name)
-    if not isinstance(entries, dict):
-        return []
-    return [(key, told) for key, told in entries.items() if isinstance(told, dict)]
-
-
-def _number(told: Mapping[str, Any], name: str) -> float | None:
-    try:
-        return optional_number(name, told.get(name))
-    except InvalidRecord:
-        return None
+def _readable(kind: type[T], entries: Any) -> dict[str, T]:
+    """Those entries of a record that can be read."""
+    found: dict[str, T] = {}
+    for key, entry in entries.items() if isinstance(entries, dict) else ():
+        with contextlib.suppress(InvalidRecord):
+            found[key] = read(kind, entry)
+    return found

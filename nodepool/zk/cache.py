@@ -459,20 +459,10 @@ class LockedRecordCache(RecordCache[R]):
     def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
         self._lock_dirs: set[str] = set()
         self._contenders: dict[str, set[str]] = {}
-        self._queue_listeners: list[Callable[[str], None]] = []
         #: What events said of contenders since everything is being read anew: it is newer than what was read.
         self._appeared: dict[str, set[str]] = {}
         self._vanished: dict[str, set[str]] = {}
         super().__init__(client, root, decode)
-
-    def add_queue_listener(self, listener: Callable[[str], None]) -> None:
-        """Tell when somebody leaves the queue of a lock in which others stand: it may be another one's turn.
-
-        The listeners of the record hear of a lock that nobody wants any more only.
-
-        :param listener: gets the id of the record, in the connection thread; must not block.
-        """
-        self._queue_listeners.append(listener)
 
     def has_lock_dir(self, record_id: str) -> bool:
         return record_id in self._lock_dirs
@@ -520,9 +510,6 @@ class LockedRecordCache(RecordCache[R]):
         left = self._contenders.get(record_id, set()) - {contender}
         if left:
             self._contenders[record_id] = left
-            for listener in self._queue_listeners:
-                with self._guard:
-                    listener(record_id)
             return
         self._contenders.pop(record_id, None)
         with self._lock:

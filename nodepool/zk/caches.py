@@ -118,10 +118,14 @@ class ImageCache(SubtreeCache[[str]]):
 
 
 class ImageTree(ZnodeTree):
-    """The znodes of images, and the views that follow from them."""
+    """The znodes of images, and the views that follow from them.
 
-    def __init__(self) -> None:
+    :param as_listed: builds and uploads are in the order in which ZooKeeper lists them, not in that of their ids.
+    """
+
+    def __init__(self, *, as_listed: bool = False) -> None:
         super().__init__(IMAGES, _parse)
+        self._as_listed = as_listed
 
     def image_names(self) -> list[str]:
         return list(self.top.children)
@@ -143,36 +147,33 @@ class ImageTree(ZnodeTree):
             build_requested=None if request is None else request.stat.ctime / 1000,
             request_zxid=0 if request is None else request.stat.mzxid,
             build_locked=builds.is_locked(),
-            builds=MappingProxyType(
-                {build_id: _build_view(build_id, build) for build_id, build in _without_lock(builds)}
-            ),
+            builds=MappingProxyType({one: self._build_view(one, build) for one, build in self._records(builds)}),
         )
 
+    def _records(self, znode: Znode) -> list[tuple[str, Znode]]:
+        """What is below a znode besides its lock."""
+        found = [(name, child) for name, child in znode.children.items() if name != paths.LOCK]
+        return found if self._as_listed else sorted(found)
 
-def _without_lock(znode: Znode) -> list[tuple[str, Znode]]:
-    return sorted((name, child) for name, child in znode.children.items() if name != paths.LOCK)
-
-
-def _build_view(build_id: str, build: Znode) -> BuildView:
-    providers = build.children.get(_PROVIDERS) or Znode()
-    uploads = {name: provider.children.get(_UPLOADS) or Znode() for name, provider in providers.children.items()}
-    return BuildView(
-        build_id,
-        build.record,
-        changed=build.stat.mtime / 1000,
-        created_zxid=build.stat.czxid,
-        locked=build.is_locked(),
-        uploads=MappingProxyType(
-            {
-                name: tuple(
-                    UploadView(upload_id, upload.record, upload.stat.mtime / 1000, upload.is_locked())
-                    for upload_id, upload in _without_lock(znode)
-                )
-                for name, znode in uploads.items()
-            }
-        ),
-        uploading=frozenset(name for name, znode in uploads.items() if znode.is_locked()),
-    )
+    def _build_view(self, build_id: str, build: Znode) -> BuildView:
+        providers = sorted((build.children.get(_PROVIDERS) or Znode()).children.items())
+        uploads = {name: provider.children.get(_UPLOADS) or Znode() for name, provider in providers}
+        views = {
+            name: tuple(
+                UploadView(one, upload.record, upload.stat.mtime / 1000, upload.is_locked())
+                for one, upload in self._records(znode)
+            )
+            for name, znode in uploads.items()
+        }
+        return BuildView(
+            build_id,
+            build.record,
+            changed=build.stat.mtime / 1000,
+            created_zxid=build.stat.czxid,
+            locked=build.is_locked(),
+            uploads=MappingProxyType(views),
+            uploading=frozenset(name for name, znode in uploads.items() if znode.is_locked()),
+        )
 
 
 def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | None:

@@ -176,7 +176,6 @@ class ZooKeeperClient:
         :param timeout: give up after this many seconds; None = `disconnect` from another thread ends the wait.
         :raises ZKConnectionError: not connected in time, or each server refuses us for a reason that lasts. The
             text has a sentence for each server, see `trouble`.
-        :raises OSError: a TLS file cannot be read.
         """
         if self._client is not None:
             return
@@ -220,15 +219,7 @@ class ZooKeeperClient:
         return f"{head}; check zookeeper-servers (is it the TLS port?) and zookeeper-tls"
 
     def _make_client(self) -> WatchedClient:
-        cert, key, ca = self.tls_files
-        files: tuple[str, str, str] | None = None
-        if cert and key and ca:
-            files = (cert, key, ca)
-            for path in files:
-                # Kazoo only says that the connection failed; this names the file.
-                with open(path, "rb"):
-                    pass
-        elif any(self.tls_files):
+        if any(self.tls_files) and self._files is None:
             raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
         # Not before it is needed: with another Kazoo the import is what fails.
         from nodepool.zk import wire
@@ -237,7 +228,7 @@ class ZooKeeperClient:
             self.hosts,
             timeout=self.timeout,
             longest_pause=self._longest_pause,
-            tls=files,
+            tls=self._files,
             read_only=self.read_only,
         )
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from nodepool import log_names
-from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
 from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import paths, transactions
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import translate
+from nodepool.zk.transactions import read_below, records_below, translate
 
 #: Level of the data model that this release speaks.
 MODEL_API = 0
@@ -103,7 +103,7 @@ class Registration:
         # Another server of the ensemble may not know it yet.
         kazoo.retry(kazoo.sync, root)
         session_id = (kazoo.client_id or (None,))[0]
-        for name, stat, data in _entries(self._client, root):
+        for name, data, stat in read_below(self._client, root):
             # A launcher has one entry of a kind without ids; pools are told apart by theirs.
             if stat.ephemeralOwner == session_id and entry_id(data) == getattr(self.component, "id", None):
                 # It may go by itself just now, with its session.
@@ -130,13 +130,8 @@ C = TypeVar("C")
 
 def _read(client: ZooKeeperClient, kind: str, make: Callable[[dict[str, Any], str], C]) -> list[C]:
     """The entries of a kind, read now; bad ones are logged and skipped."""
-    root, found = f"{paths.COMPONENTS}/{kind}", []
-    for name, _, data in _entries(client, root):
-        try:
-            found.append(make(paths.decode(data), name))
-        except InvalidRecord as problem:
-            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
-    return found
+    root = f"{paths.COMPONENTS}/{kind}"
+    return records_below(client, root, lambda name, data: make(paths.decode(data), name), Registration.log)
 
 
 def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
@@ -146,14 +141,14 @@ def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
 
 def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
     """All registered launchers by host, as `read_pools`."""
-    launchers = _read(client, LauncherComponent.kind, lambda data, _: LauncherComponent.from_dict(data))
+    launchers = _read(client, LauncherComponent.kind, LauncherComponent.from_dict)
     return sorted(launchers, key=lambda launcher: launcher.hostname)
 
 
 def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:
     """Host names of the registered components of a kind, sorted; entries that cannot be read count by their name."""
     hosts = set()
-    for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
+    for name, data, _ in read_below(client, f"{paths.COMPONENTS}/{kind}"):
         try:
             hosts.add(str(paths.decode(data).get("hostname") or name))
         except InvalidRecord:
@@ -185,17 +180,6 @@ def entry_id(data: bytes) -> Any:
         return paths.decode(data).get("id")
     except InvalidRecord:
         return None
-
-
-def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]:
-    """Name, stat and data of each, in two round trips. Blocks until there is a connection. Raises ZKException."""
-    while True:
-        # It waits for a connection, and raises when the client was closed.
-        names = transactions.children(client, root)
-        with contextlib.suppress(ZKConnectionError):
-            answers = list(transactions.read_data(client, [f"{root}/{name}" for name in names]))
-            break
-    return [(name, found[1], found[0]) for name, found in zip(names, answers, strict=True) if found is not None]
 
 
 if not TYPE_CHECKING:

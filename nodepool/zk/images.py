@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict
 from nodepool.model import states
-from nodepool.model.image import BuildView, ImageBuild, ImageBuildRequest, ImagesView, ImageUpload, ImageView
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
 from nodepool.model.status import BuilderStatus
 from nodepool.zk import caches, locks, paths, status, transactions
@@ -100,13 +99,7 @@ class ImageReader:
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
-        ready = [
-            upload
-            for build_id in self.build_ids(image)
-            for upload in self.uploads(image, build_id, provider)
-            if upload.state == states.READY
-        ]
-        return max(ready, key=lambda upload: upload.state_time or 0, default=None)
+        return read_images(self._client).image(image).current_upload(provider)
 
     # -- requests and pauses --
 
@@ -388,16 +381,10 @@ class ImageStore(ImageReader):
         return tx
 
     def _save(self, path: str, record: ImageBuild | ImageUpload, under: ZkLock | None) -> None:
-        while True:
-            data = paths.encode(record.to_dict(self._clock()))
-            tx = self._transaction(under)
-            tx.set_record(path, record, data)
-            try:
-                tx.commit()
-                return
-            except ZKConnectionError:
-                if was_written(self._client, path, record, data):
-                    return
+        data = paths.encode(record.to_dict(self._clock()))
+        tx = self._transaction(under)
+        tx.set_record(path, record, data)
+        tx.commit_unless(lambda: was_written(self._client, path, record, data))
 
     def _make_below(self, record: str, directory: str) -> None:
         """Make the directories between a record that is there and one that is below it. Raises ZKConflict."""
@@ -422,16 +409,8 @@ class ImageStore(ImageReader):
 
     def _subtree(self, root: str) -> list[tuple[str, caches.Kind]]:
         """A znode and all below it, parents first; nothing if it is not there."""
-        found: list[tuple[str, caches.Kind]] = []
-        level = [root]
-        while level:
-            below = []
-            for path, names in zip(level, transactions.read_children(self._client, level), strict=True):
-                if names is not None:
-                    found.append((path, caches.kind(caches.parts(path))))
-                    below += [f"{path}/{name}" for name in names]
-            level = below
-        return found
+        walk = _walk(self._client, root, lambda path: True)
+        return [(path, caches.kind(caches.parts(path))) for path, names in walk if names is not None]
 
     def _remove(self, path: str) -> None:
         """Delete a znode with all below; one that is gone is fine."""
@@ -439,9 +418,6 @@ class ImageStore(ImageReader):
 
 
 # All images, and what builders do now, for commands. They are read directly, not from a cache.
-
-#: Path -> names below, as ZooKeeper lists them.
-_Names = Mapping[str, list[str]]
 
 
 def read_images(client: ZooKeeperClient) -> ImagesView:
@@ -453,52 +429,37 @@ def read_images(client: ZooKeeperClient) -> ImagesView:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    tree = ImageTree()
-    listed = _read_names(client, tree)
-    wanted = [f"{path}/{name}" for path, names in listed.items() for name in names]
-    with_data = [path for path in wanted if caches.kind(caches.parts(path)).has_data]
+    tree = ImageTree(as_listed=True)
+    with_data: list[str] = []
+    for path, names in _walk(client, caches.IMAGES, lambda path: caches.kind(caches.parts(path)).has_children):
+        if names is None:
+            # It was deleted meanwhile.
+            tree.remove(path)
+        else:
+            tree.set_children(path, names)
+            children = [f"{path}/{name}" for name in names]
+            with_data += [child for child in children if caches.kind(caches.parts(child)).has_data]
     for path, found in zip(with_data, transactions.read_data(client, with_data), strict=True):
         if found is None:
             tree.remove(path)
         else:
             tree.load(path, *found)
-    return ImagesView({name: _ordered_image(view, listed) for name, view in sorted(tree.views().items())})
+    return ImagesView(dict(sorted(tree.views().items())))
+
+
+def _walk(
+    client: ZooKeeperClient, root: str, has_children: Callable[[str], bool]
+) -> Iterator[tuple[str, list[str] | None]]:
+    """A znode and all below it, level by level: path and names of the children; None = it is not there."""
+    level = [root]
+    while level:
+        below: list[str] = []
+        for path, names in zip(level, transactions.read_children(client, level), strict=True):
+            yield path, names
+            below += [child for name in names or () if has_children(child := f"{path}/{name}")]
+        level = below
 
 
 def builder_status(client: ZooKeeperClient) -> BuilderStatus:
     """How far all builders are. Blocks for round trips. Raises ZKException."""
     return BuilderStatus.of_records(status.read_all(client, BUILDER).values())
-
-
-def _read_names(client: ZooKeeperClient, tree: ImageTree) -> dict[str, list[str]]:
-    """Read what is there, level by level, into the tree."""
-    listed: dict[str, list[str]] = {}
-    level = [caches.IMAGES]
-    while level:
-        below: list[str] = []
-        for path, names in zip(level, transactions.read_children(client, level), strict=True):
-            if names is None:
-                # It went away meanwhile.
-                tree.remove(path)
-                continue
-            tree.set_children(path, names)
-            listed[path] = names
-            children = [f"{path}/{name}" for name in names]
-            below += [child for child in children if caches.kind(caches.parts(child)).has_children]
-        level = below
-    return listed
-
-
-def _ordered_image(view: ImageView, listed: _Names) -> ImageView:
-    names = listed.get(caches.builds(view.name), ())
-    builds = {name: _ordered_build(view.name, view.builds[name], listed) for name in names if name in view.builds}
-    return dataclasses.replace(view, builds=builds)
-
-
-def _ordered_build(image: str, build: BuildView, listed: _Names) -> BuildView:
-    uploads = {}
-    for provider in sorted(build.uploads):
-        by_id = {upload.id: upload for upload in build.uploads[provider]}
-        names = listed.get(caches.uploads(image, build.id, provider), ())
-        uploads[provider] = tuple(by_id[name] for name in names if name in by_id)
-    return dataclasses.replace(build, uploads=uploads)

@@ -7,22 +7,17 @@ in one cloud project, whose providers have the same name, know their things apar
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from typing import Any, Final, NamedTuple
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-
-from nodepool.exceptions import ZKConflict, ZKException
+from nodepool.exceptions import ZKException
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import ensure_path, read_one, translated
+from nodepool.zk.transactions import read_one, replace
 
 #: Hexadecimal digits of an id: a value of labels of every cloud.
 DIGITS: Final = 16
-#: Attempts to write what others write at the same time.
-ATTEMPTS: Final = 5
 _ID: Final = "id"
 _ADOPTED: Final = "adopted"
 
@@ -60,23 +55,15 @@ def adopt(client: ZooKeeperClient, ids: tuple[str, ...]) -> Installation:
 
     The first of them becomes the id of an installation that has none yet.
     """
-    kazoo = client.kazoo
-    for _ in range(ATTEMPTS):
-        with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
-            found = read_one(client, paths.INSTALLATION)
-            if found is None:
-                ensure_path(client, paths.INSTALLATION.rpartition("/")[0])
-                made = Installation((*ids, uuid.uuid4().hex[:DIGITS])[0], ids[1:])
-                kazoo.create(paths.INSTALLATION, _encode(made))
-                return made
-            before = _decode(found[0])
-            new = [one for one in ids if one not in before.ids]
-            if not new:
-                return before
-            made = Installation(before.id, (*before.adopted, *new))
-            kazoo.set(paths.INSTALLATION, _encode(made), version=found[1].version)
-            return made
-    raise ZKConflict(f"{paths.INSTALLATION}: others write it, too")
+
+    def adopted(data: bytes | None) -> bytes:
+        if data is None:
+            return _encode(Installation((*ids, uuid.uuid4().hex[:DIGITS])[0], ids[1:]))
+        before = _decode(data)
+        new = [one for one in ids if one not in before.ids]
+        return _encode(Installation(before.id, (*before.adopted, *new))) if new else data
+
+    return _decode(replace(client, paths.INSTALLATION, adopted))
 
 
 def _encode(installation: Installation) -> bytes:

@@ -19,7 +19,7 @@ from nodepool.model.record import InvalidRecord
 from nodepool.model.record import ZkLock as ZkLock
 from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import SessionLost, Transaction, translate, translated
+from nodepool.zk.transactions import SessionLost, Transaction, translate
 
 
 def contender_prefix(lock_dir: str) -> str:
@@ -71,52 +71,6 @@ def acquire(
         release(client, taken_lock)
         raise SessionLost(f"the session was lost while {lock_dir} was being locked")
     return taken_lock
-
-
-def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -> ZkLock:
-    """Stand in the queue of a lock: it is held when this contender comes first (`contenders`). Blocks for round trips.
-
-    :param prefix: of `contender_prefix`, another one in each session. Who had no answer calls again with the same one:
-        a contender that is there already is ours.
-    :raises ZKConflict: the lock directory does not exist. ZKConnectionError: no connection, or no answer.
-    """
-    epoch = client.session_epoch
-    with translated():
-        path = _joined(client, lock_dir, prefix)
-        if path is None:
-            path = client.kazoo.create(prefix, identifier.encode(), ephemeral=True, sequence=True)
-    place = ZkLock(lock_dir, path, epoch)
-    if client.session_epoch != epoch:
-        release(client, place)
-        raise SessionLost(f"the session was lost while {lock_dir} was being locked")
-    return place
-
-
-def leave(client: ZooKeeperClient, prefix: str) -> None:
-    """Give back the place that `join` took, or may have taken without an answer.
-
-    Blocks for round trips. Without a connection it returns at once, and the place is given back with the next one.
-    """
-    if not client.connected:
-        client.orphans.add(prefix)
-        return
-    try:
-        path = _joined(client, prefix.rpartition("/")[0], prefix)
-        if path is not None:
-            client.kazoo.delete(path)
-    except NoNodeError:
-        return
-    except (KazooException, ZKConnectionError):
-        client.orphans.add(prefix)
-
-
-def _joined(client: ZooKeeperClient, lock_dir: str, prefix: str) -> str | None:
-    """Path of the contender that `join` made; None = there is none."""
-    beginning = prefix.rpartition("/")[2]
-    # Another server of the ensemble may not know yet what the one that we lost has passed on.
-    client.kazoo.sync(lock_dir)
-    names = (name for name in client.kazoo.get_children(lock_dir) if name.startswith(beginning))
-    return next((f"{lock_dir}/{name}" for name in names), None)
 
 
 def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
@@ -175,16 +129,11 @@ class LockOwners:
         self._client = client
         self._by_session: dict[int, str] = {}
         for root, owner in _ROOTS.items():
-            kinds = sorted(transactions.children(client, root))
-            found = [f"{root}/{kind}" for kind in kinds]
-            for kind, path, names in zip(kinds, found, transactions.read_children(client, found), strict=True):
-                entries = [f"{path}/{name}" for name in sorted(names or ())]
-                for entry, answer in zip(entries, transactions.read_data(client, entries), strict=True):
-                    if answer is not None:
-                        # A launcher registers itself and each of its pools.
-                        what = "launcher" if kind == "pool" else kind
-                        name = _hostname(answer[0]) or entry.rpartition("/")[2]
-                        self._by_session.setdefault(answer[1].ephemeralOwner, f"{owner}{what} {name}")
+            for kind in sorted(transactions.children(client, root)):
+                # A launcher registers itself and each of its pools.
+                what = "launcher" if kind == "pool" else kind
+                for entry, data, stat in transactions.read_below(client, f"{root}/{kind}"):
+                    self._by_session.setdefault(stat.ephemeralOwner, f"{owner}{what} {_hostname(data) or entry}")
 
     def of_nodes(self, node_ids: Sequence[str]) -> dict[str, str]:
         """Node id -> who holds its lock; free ones are left out. Many are read in a packet. Raises ZKException."""
@@ -262,5 +211,13 @@ class Election:
     def resign(self) -> None:
         """Let another process lead. Does not wait for a connection: without one, that is when there is one again."""
         lock, self._lock = self._lock, None
-        if lock is not None:
-            leave(self._client, lock.contender)
+        if lock is None:
+            return
+        try:
+            if not self._client.connected:
+                raise ZKConnectionError("it is given back with the next connection")
+            self._client.kazoo.delete(lock.contender)
+        except NoNodeError:
+            self.log.debug("The lock of %s was lost already", self._path)
+        except (KazooException, ZKConnectionError):
+            self._client.orphans.add(lock.contender)

@@ -3,25 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NoNodeError
 
 from nodepool import log_names
-from nodepool.exceptions import ZKConflict
 from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords, znode_name
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import ensure_path, translated
+from nodepool.zk.transactions import translated
 
 log = logging.getLogger(log_names.ZOOKEEPER)
-
-#: Attempts to write a record that others write and remove at the same time.
-ATTEMPTS: Final = 5
 
 
 def decode(kind: str, znode: str, data: bytes) -> Maintenance:
@@ -55,7 +48,8 @@ class MaintenanceStore:
 
     def put(self, record: Maintenance) -> None:
         """Write a record, in place of one of the same subject."""
-        self._put(record, None)
+        data = paths.encode(record.to_dict())
+        transactions.replace(self._client, _path(record), lambda known: known if known == data else data)
 
     def put_automatic(self, record: Maintenance, now: float) -> bool:
         """Write a record of a launcher, unless there is one of an operator that holds.
@@ -65,26 +59,12 @@ class MaintenanceStore:
         :param now: seconds since the epoch.
         :return: is a record of a launcher there now?
         """
-        return self._put(record, lambda known: _may_be_replaced(record, known, now))
+        data = paths.encode(record.to_dict())
 
-    def _put(self, record: Maintenance, may_replace: Callable[[bytes], bool] | None) -> bool:
-        """:param may_replace: may it take the place of these data? None = of any."""
-        path, data = _path(record), paths.encode(record.to_dict())
-        kazoo = self._client.kazoo
-        for _ in range(ATTEMPTS):
-            with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
-                found = transactions.read_one(self._client, path)
-                if found is None:
-                    ensure_path(self._client, paths.maintenance(record.kind))
-                    kazoo.create(path, data)
-                elif may_replace is None:
-                    kazoo.set(path, data)
-                elif may_replace(found[0]):
-                    kazoo.set(path, data, version=found[1].version)
-                else:
-                    return False
-                return True
-        raise ZKConflict(f"{path}: others write it, too")
+        def renewed(known: bytes | None) -> bytes:
+            return data if known is None or _may_be_replaced(record, known, now) else known
+
+        return transactions.replace(self._client, _path(record), renewed) == data
 
     def remove(self, kind: str, name: str) -> bool:
         """Remove the record of a subject. False = there was none."""

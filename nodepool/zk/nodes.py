@@ -168,16 +168,10 @@ class NodeStore(RecordReader[Node]):
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
-        path = paths.node(node.key)
-        while True:
-            tx, data = self.transaction(), self.encode(node)
-            tx.set_record(path, node, data)
-            try:
-                tx.commit()
-                return
-            except ZKConnectionError:
-                if was_written(self._client, path, node, data):
-                    return
+        path, data = paths.node(node.key), self.encode(node)
+        tx = self.transaction()
+        tx.set_record(path, node, data)
+        tx.commit_unless(lambda: was_written(self._client, path, node, data))
 
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:

@@ -215,68 +215,58 @@ class TlsSocket(BufferedSocket):
         return self._outgoing.read()
 
 
-class WakeReader:
-    """The connection thread's end of what wakes it.
+class Wake:
+    """What wakes the connection thread: both ends.
 
     For each request Kazoo sends a byte through a pair of sockets. Such a pair holds some 280 bytes: a thread that sends
     one more waits until the connection thread has read some, which that thread itself can never do. So bytes are
     counted, and one goes through the sockets only if the connection thread sleeps.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self._socket = connection
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
         #: One for each byte that was sent and not read; operations of a deque are atomic.
-        self.sent: deque[None] = deque()
-        #: Is the connection thread about to wait for sockets, or waiting? It looks at ``sent`` after setting this.
+        self._sent: deque[None] = deque()
+        #: Is the connection thread about to wait for sockets, or waiting? It looks at ``_sent`` after setting this.
         self.asleep = False
 
     def readable(self) -> bool:
         """Was a byte sent?"""
-        return bool(self.sent)
+        return bool(self._sent)
 
     def recv(self, buflen: int = 1, flags: int = 0) -> bytes:
-        """Reads one byte. :raises BlockingIOError: none was sent."""
+        """Reads one byte; of the connection thread. :raises BlockingIOError: none was sent."""
         try:
-            self.sent.popleft()
+            self._sent.popleft()
         except IndexError:
             raise BlockingIOError("nothing was sent") from None
         return b"\0"
 
+    def send(self, data: bytes, flags: int = 0) -> int:
+        """Sends one byte; of any other thread; does not block. :raises OSError: it is closed."""
+        if self._writer.fileno() < 0:
+            raise OSError("closed")
+        self._sent.append(None)
+        if self.asleep:
+            self.asleep = False
+            # A full socket wakes it all the same.
+            with contextlib.suppress(BlockingIOError):
+                self._writer.send(b"\0")
+        return 1
+
     def drain(self) -> None:
         """Take what came through the socket. Does not block."""
         with contextlib.suppress(BlockingIOError):
-            self._socket.recv(4096)
+            self._reader.recv(4096)
 
     def fileno(self) -> int:
-        return self._socket.fileno()
+        return self._reader.fileno()
 
     def close(self) -> None:
-        self._socket.close()
-
-
-class WakeWriter:
-    """The end of all other threads."""
-
-    def __init__(self, connection: socket.socket, reader: WakeReader) -> None:
-        connection.setblocking(False)
-        self._socket = connection
-        self._reader = reader
-
-    def send(self, data: bytes, flags: int = 0) -> int:
-        """Sends one byte; does not block. :raises OSError: it is closed."""
-        if self._socket.fileno() < 0:
-            raise OSError("closed")
-        self._reader.sent.append(None)
-        if self._reader.asleep:
-            self._reader.asleep = False
-            # A full socket wakes it all the same.
-            with contextlib.suppress(BlockingIOError):
-                self._socket.send(b"\0")
-        return 1
-
-    def close(self) -> None:
-        self._socket.close()
+        self._reader.close()
+        self._writer.close()
 
 
 @functools.lru_cache(maxsize=8)
@@ -310,17 +300,16 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
         self.callback_queue.put(call)
 
-    def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
-        ours, theirs = socket.socketpair()
-        reader = WakeReader(ours)
-        return reader, WakeWriter(theirs, reader)
+    def create_socket_pair(self) -> tuple[Wake, Wake]:
+        wake = Wake()
+        return wake, wake
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[object], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[object]]:
         """As select() of the system. Data that were read and not asked for yet are waited for no more. Raises OSError.
 
-        :param readers: a `BufferedSocket`, and maybe a `WakeReader`.
+        :param readers: a `BufferedSocket`, and maybe a `Wake`.
         :param writers: a `BufferedSocket`, which waits itself.
         :param timeout: seconds; None = without an end.
         """
@@ -330,7 +319,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             self._wait(connection, wake, deadline)
         return [each for each in readers if each.readable()], list(writers), []
 
-    def _wait(self, connection: BufferedSocket, wake: WakeReader | None, deadline: float) -> None:
+    def _wait(self, connection: BufferedSocket, wake: Wake | None, deadline: float) -> None:
         """Wait until there is something to read, and take what the system has."""
         if wake is not None and monotonic() < connection.gathers_until:
             # Only a call ends this time.
@@ -339,7 +328,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 return
         self._poll(connection, wake, deadline)
 
-    def _poll(self, connection: BufferedSocket | None, wake: WakeReader | None, deadline: float) -> None:
+    def _poll(self, connection: BufferedSocket | None, wake: Wake | None, deadline: float) -> None:
         poll = select.poll()
         if connection is not None:
             poll.register(connection, select.POLLIN)

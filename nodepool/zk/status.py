@@ -21,9 +21,9 @@ from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord, as_json
 from nodepool.model.status import LauncherStatus, PoolStatus
-from nodepool.zk import paths, transactions
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import translated
+from nodepool.zk.transactions import records_below, translated
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -74,7 +74,7 @@ class _Stored:
     :param not_before: of the next write, monotonic seconds.
     """
 
-    wanted: bytes | None
+    wanted: bytes | None = None
     written: bytes | None = None
     epoch: int = -1
     not_before: float = 0.0
@@ -92,29 +92,23 @@ class StatusWriter:
         #: Guards what follows; not held while something is written.
         self._changed = threading.Condition()
         self._entries: dict[str, _Stored] = {}
-        #: Paths that may have to be written.
-        self._pending: set[str] = set()
         self._closing = False
         self._thread: threading.Thread | None = None
         client.add_session_listener(self._on_session)
 
     def set(self, kind: str, name: str, status: Any) -> None:
-        """Say what somebody is doing now; does not block. Raises ValueError: see `encode`.
+        """Say what a daemon or a part of it does now; does not block. Raises ValueError: see `encode`.
 
         :param kind: of the daemon or part, e.g. ``builder``.
         :param name: unique in ZooKeeper, e.g. ``<hostname>-<pid>``.
         :param status: a dataclass or dictionary.
         """
-        path, data = path_of(kind, name), encode(status)
+        data = encode(status)
         with self._changed:
-            entry = self._entries.get(path)
-            if self._closing or (entry is not None and entry.wanted == data):
+            entry = self._entries.setdefault(path_of(kind, name), _Stored())
+            if self._closing or entry.wanted == data:
                 return
-            if entry is None:
-                self._entries[path] = _Stored(data)
-            else:
-                entry.wanted = data
-            self._pending.add(path)
+            entry.wanted = data
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="status", daemon=True)
                 # Raises RuntimeError if the system has no more threads just now; then the next call tries it again.
@@ -123,14 +117,11 @@ class StatusWriter:
             self._changed.notify_all()
 
     def remove(self, kind: str, name: str) -> None:
-        """A record is to go; one that is not there is fine. Does not block."""
-        path = path_of(kind, name)
+        """A record is to be removed; one that is not there is fine. Does not block."""
         with self._changed:
-            entry = self._entries.get(path)
+            entry = self._entries.get(path_of(kind, name))
             if entry is not None:
-                entry.wanted = None
-                entry.not_before = 0.0
-                self._pending.add(path)
+                entry.wanted, entry.not_before = None, 0.0
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -144,7 +135,6 @@ class StatusWriter:
 
     def _on_session(self, state: str) -> None:
         with self._changed:
-            self._pending.update(self._entries)
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -161,24 +151,23 @@ class StatusWriter:
         """Wait until something is to be written, and return its paths; None = it is time to end."""
         with self._changed:
             while not self._closing:
-                connected, now = self._client.connected, monotonic()
-                self._pending = {path for path in self._pending if self._is_stale(path)}
-                times = {path: self._entries[path].not_before for path in self._pending} if connected else {}
+                now, epoch = monotonic(), self._client.session_epoch
+                times = {
+                    path: entry.not_before
+                    for path, entry in self._entries.items()
+                    if self._client.connected and (entry.written != entry.wanted or entry.epoch != epoch)
+                }
                 due = [path for path, when in times.items() if when <= now]
                 if due:
                     return due
                 self._changed.wait(min(times.values()) - now if times else None)
             return None
 
-    def _is_stale(self, path: str) -> bool:
-        entry = self._entries.get(path)
-        return entry is not None and (entry.written != entry.wanted or entry.epoch != self._client.session_epoch)
-
     def _store(self, path: str) -> None:
         with self._changed:
-            entry = self._entries.get(path)
-            if entry is None or self._closing:
+            if self._closing:
                 return
+            entry = self._entries[path]
             data, epoch = entry.wanted, self._client.session_epoch
             # Whatever becomes of this one: else what fails would be tried without a pause.
             entry.not_before = monotonic() + self._pause
@@ -213,17 +202,7 @@ def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    root = f"{paths.STATUS}/{kind}"
-    names = sorted(transactions.children(client, root))
-    found: dict[str, dict[str, Any]] = {}
-    for name, answer in zip(names, transactions.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
-        if answer is None:
-            continue
-        try:
-            found[name] = decode(answer[0])
-        except InvalidRecord as problem:
-            log.error("Ignoring %s/%s: %s", root, name, problem)
-    return found
+    return dict(records_below(client, f"{paths.STATUS}/{kind}", lambda name, data: (name, decode(data))))
 
 
 # Status records of pools and launchers, for commands: read directly. `nodepool.zk.caches.StatusCache` has them for
@@ -259,10 +238,4 @@ def in_order_of_launchers(found: Iterable[LauncherStatus]) -> list[LauncherStatu
 
 
 def _read(client: ZooKeeperClient, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    found: list[T] = []
-    for name, record in read_all(client, kind).items():
-        try:
-            found.append(parse(record))
-        except InvalidRecord as problem:
-            log.error("Ignoring %s: %s", path_of(kind, name), problem)
-    return found
+    return records_below(client, f"{paths.STATUS}/{kind}", lambda _, data: parse(decode(data)))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo.exceptions import (
     AuthFailedError,
+    BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -45,6 +46,8 @@ from nodepool.zk.reply import Reply
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
 
+#: Attempts to write what others write at the same time.
+ATTEMPTS: Final = 5
 EPHEMERAL = 1
 SEQUENCE = 2
 #: Fields of nodes and requests that are never changed; together they tell one from all others.
@@ -368,6 +371,26 @@ def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
     return False
 
 
+def replace(client: ZooKeeperClient, path: str, make: Callable[[bytes | None], bytes]) -> bytes:
+    """Write a znode by what is in it, again if others write or remove it at the same time. Blocks.
+
+    :param make: gets the data, None = it is not there, and returns other data. For the same object nothing is written.
+    :return: what is stored then.
+    :raises ZKConflict: others write it in each of `ATTEMPTS`.
+    """
+    for _ in range(ATTEMPTS):
+        with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
+            found = read_one(client, path)
+            data = make(None if found is None else found[0])
+            if found is None:
+                ensure_path(client, path.rpartition("/")[0])
+                client.kazoo.create(path, data)
+            elif data is not found[0]:
+                client.kazoo.set(path, data, version=found[1].version)
+            return data
+    raise ZKConflict(f"{path}: others write it, too")
+
+
 def ensure_path(client: ZooKeeperClient, path: str) -> None:
     """Create a persistent znode with its parents unless it is there. Raises ZKConnectionError."""
     with translated():
@@ -411,6 +434,7 @@ def remove(client: ZooKeeperClient, path: str, *, recursive: bool = False) -> No
 log = logging.getLogger(log_names.ZOOKEEPER)
 
 _Key = TypeVar("_Key")
+_Record = TypeVar("_Record")
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.
@@ -463,6 +487,34 @@ def children(client: ZooKeeperClient, path: str) -> list[str]:
         names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
         return names
     return []
+
+
+def read_below(client: ZooKeeperClient, root: str) -> list[tuple[str, bytes, Any]]:
+    """Name, data and stat of the znodes directly below one, by name. Blocks for two round trips, or until there is a
+    connection. Raises ZKException.
+    """
+    while True:
+        # It waits for a connection, and raises when the client was closed.
+        names = sorted(children(client, root))
+        with contextlib.suppress(ZKConnectionError):
+            answers = list(read_data(client, [f"{root}/{name}" for name in names]))
+            return [(name, *found) for name, found in zip(names, answers, strict=True) if found is not None]
+
+
+def records_below(
+    client: ZooKeeperClient, root: str, decode: Callable[[str, bytes], _Record], log: logging.Logger = log
+) -> list[_Record]:
+    """The same as records; bad ones are logged and skipped.
+
+    :param decode: makes a record of name and data; raises InvalidRecord.
+    """
+    records = []
+    for name, data, _ in read_below(client, root):
+        try:
+            records.append(decode(name, data))
+        except InvalidRecord as problem:
+            log.error("Ignoring %s/%s: %s", root, name, problem)
+    return records
 
 
 def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:

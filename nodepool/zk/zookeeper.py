@@ -12,29 +12,16 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
+from nodepool.exceptions import ZKConflict as ZKConflict
+from nodepool.exceptions import ZKException as ZKException
+from nodepool.exceptions import ZKLockException as ZKLockException
 from nodepool.late_names import late_names
 from nodepool.model.component import PoolComponent
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
-from nodepool.model.states import (
-    ABORTED,
-    BUILDING,
-    DELETED,
-    DELETING,
-    FAILED,
-    FULFILLED,
-    HOLD,
-    IN_USE,
-    INIT,
-    PENDING,
-    READY,
-    REQUESTED,
-    TESTING,
-    UPLOADING,
-    USED,
-)
+from nodepool.model.image import ImageBuild as ImageBuild
+from nodepool.model.image import ImageUpload as ImageUpload
+from nodepool.model.node import Node as Node
+from nodepool.model.request import NodeRequest as NodeRequest
+from nodepool.model.states import *  # noqa: F403 - drivers import states from here
 from nodepool.zk import components, installation, locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
@@ -45,33 +32,6 @@ from nodepool.zk.request_store import RequestStore
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.images import ImageStore
-
-__all__ = [
-    "ABORTED",
-    "BUILDING",
-    "DELETED",
-    "DELETING",
-    "FAILED",
-    "FULFILLED",
-    "HOLD",
-    "INIT",
-    "IN_USE",
-    "PENDING",
-    "READY",
-    "REQUESTED",
-    "TESTING",
-    "UPLOADING",
-    "USED",
-    "ImageBuild",
-    "ImageUpload",
-    "Node",
-    "NodeRequest",
-    "ZKConflict",
-    "ZKException",
-    "ZKLockException",
-    "ZooKeeper",
-]
-
 
 _late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.released_zookeeper"})
 

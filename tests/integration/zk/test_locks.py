@@ -113,29 +113,6 @@ def test_held_since(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     assert before.mzxid < held < after.mzxid
 
 
-def test_place_of_which_our_server_has_not_heard_yet(
-    client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection broke after the place was taken, and the next server is behind: it is taken once, and goes."""
-    kazoo = client.kazoo
-    kazoo.ensure_path(DIR)
-    prefix = locks.contender_prefix(DIR)
-    place = locks.join(client, DIR, prefix, "ours")
-    sync, get_children = kazoo.sync, kazoo.get_children
-    caught_up: list[str] = []
-
-    def catch_up(path: str) -> object:
-        caught_up.append(path)
-        return sync(path)
-
-    monkeypatch.setattr(kazoo, "sync", catch_up)
-    monkeypatch.setattr(kazoo, "get_children", lambda path: get_children(path) if caught_up else [])
-    assert locks.join(client, DIR, prefix, "ours") == place
-    caught_up.clear()
-    locks.leave(client, prefix)
-    assert znodes.children(DIR) == []
-
-
 def test_contender_that_goes_while_it_is_given_back(
     client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
