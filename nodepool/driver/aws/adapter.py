@@ -6,9 +6,11 @@ First `AwsAdapter`, then what ``nodepool check`` finds out.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
@@ -146,6 +148,10 @@ class AwsAdapter(CloudAdapter):
 # What ``nodepool check`` finds out about a region: has it all that the configuration names? Only reads.
 
 
+#: What a check of `AwsPreflight` says of its subject: is it fine all the same, what was found, and a remedy.
+_Said = Iterator[tuple[bool, str, str]]
+
+
 class AwsPreflight:
     """Of one provider; for one use."""
 
@@ -157,10 +163,9 @@ class AwsPreflight:
         self._zones: set[str] = set()
         #: Where instances of each pool may be, as far as it is known.
         self._zones_of_pool: dict[str, set[str]] = {}
-        self._key_pairs: dict[str, bool] = {}
-        self._offered: dict[str, set[str]] = {}
-        #: Why imports cannot be asked for, by method; "" = they can.
-        self._imports: dict[str, str] = {}
+        # What several labels or images have in common is asked for once.
+        self._has_key_pair, self._zones_with = cache(self._client.has_key_pair), cache(self._client.zones_with)
+        self._why_no_import = cache(self._without_import)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to AWS."""
@@ -174,155 +179,127 @@ class AwsPreflight:
         self._zones = {name for name, state in states.items() if state == "available"}
         yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
         for pool in self._config.pools.values():
-            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
+            yield from self._said(f"pool {pool.name}", self._pool, pool)
             for label in pool.labels.values():
                 yield from self._label(label)
-        yield from self._checks.results("quota", self._quota)
+        yield from self._said("quota", self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:
                 yield self._upload(image)
 
+    def _said(self, subject: str, check: Callable[..., _Said], *args: object) -> list[CheckResult]:
+        return self._checks.results(subject, lambda: [CheckResult(subject, *said) for said in check(*args)])
+
     # -- a pool --
 
-    def _pool(self, pool: AwsPool) -> list[CheckResult]:
-        subject = f"pool {pool.name}"
-        bad = [
-            CheckResult(
-                subject,
-                False,
-                f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})",
-                "correct availability-zone of the pool",
-            )
-            for zone in pool.availability_zones
-            if zone not in self._zones
-        ]
+    def _pool(self, pool: AwsPool) -> _Said:
+        for zone in pool.availability_zones:
+            if zone not in self._zones:
+                text = f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})"
+                yield False, text, "correct availability-zone of the pool"
         subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
-        bad += self._subnets(pool, subnets, subject)
-        if pool.security_group_id:
-            bad += self._group(pool.security_group_id, subnets, subject)
-        zones = {subnet.zone for subnet in subnets.values()}
-        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
-        return bad
-
-    def _subnets(self, pool: AwsPool, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
         if not subnets and not pool.subnet_ids:
             text = "the region has no default VPC with subnets, and the pool names none"
-            return [CheckResult(subject, False, text, "add subnet-id to the pool")]
-        found = []
+            yield False, text, "add subnet-id to the pool"
         for subnet_id in pool.subnet_ids:
-            subnet = subnets.get(subnet_id)
-            if subnet is None:
-                text, remedy = f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
-            elif not subnet.free:
-                text, remedy = (
-                    f"subnet {subnet_id} has no free addresses",
-                    "add another subnet to subnet-id",
-                )
-            elif pool.public_ipv6 and not subnet.ipv6:
-                text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
-                remedy = "give it an IPv6 block, or set public-ipv6: false"
-            elif pool.availability_zones and subnet.zone not in pool.availability_zones:
-                text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
-                remedy = "remove availability-zone of the pool: the subnet says it"
-            else:
-                continue
-            found.append(CheckResult(subject, False, text, remedy))
-        return found
+            yield from self._subnet(pool, subnet_id, subnets.get(subnet_id))
+        if pool.security_group_id:
+            yield from self._group(pool.security_group_id, subnets)
+        zones = {subnet.zone for subnet in subnets.values()}
+        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
 
-    def _group(self, group_id: str, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+    def _subnet(self, pool: AwsPool, subnet_id: str, subnet: Subnet | None) -> _Said:
+        if subnet is None:
+            yield False, f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
+        elif not subnet.free:
+            yield False, f"subnet {subnet_id} has no free addresses", "add another subnet to subnet-id"
+        elif pool.public_ipv6 and not subnet.ipv6:
+            text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
+            yield False, text, "give it an IPv6 block, or set public-ipv6: false"
+        elif pool.availability_zones and subnet.zone not in pool.availability_zones:
+            text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
+            yield False, text, "remove availability-zone of the pool: the subnet says it"
+
+    def _group(self, group_id: str, subnets: dict[str, Subnet]) -> _Said:
         vpc = self._client.vpc_of_group(group_id)
-        if vpc is None:
-            text = f"the region has no security group {group_id!r}"
-            return [CheckResult(subject, False, text, "correct security-group-id of the pool")]
         others = {subnet.vpc for subnet in subnets.values()} - {vpc}
-        if others:
+        if vpc is None:
+            yield False, f"the region has no security group {group_id!r}", "correct security-group-id of the pool"
+        elif others:
             text = f"security group {group_id} is in {vpc}, and the subnets are in {', '.join(sorted(others))}"
-            return [CheckResult(subject, False, text, "choose a group of the VPC of the subnets")]
-        return []
+            yield False, text, "choose a group of the VPC of the subnets"
 
     # -- a label --
 
     def _label(self, label: AwsLabel) -> Iterator[CheckResult]:
         subject = f"label {label.name} of pool {label.pool.name}"
-        found = [
-            result
-            for check in (self._types, self._image, self._key)
-            for result in self._checks.results(subject, check, label, subject)
-        ]
-        yield from found
-        if not found:
-            yield CheckResult(subject, True, "instance type, image and key pair are there")
+        found = [said for check in (self._types, self._image, self._key) for said in self._said(subject, check, label)]
+        yield from found or [CheckResult(subject, True, "instance type, image and key pair are there")]
 
-    def _types(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+    def _types(self, label: AwsLabel) -> _Said:
         found, somewhere = [], False
-        names = label.fleet_types or label.instance_types
         zones = self._zones_of_pool.get(label.pool.name) or set()
-        for name in names:
+        for name in label.fleet_types or label.instance_types:
             self._facts.instance_type(name)
-            if name not in self._offered:
-                self._offered[name] = self._client.zones_with(name)
-            here = self._offered[name] & zones if zones else self._offered[name]
+            offered = self._zones_with(name)
+            here = offered & zones if zones else offered
             somewhere = somewhere or bool(here)
             if not here:
+                others = ", ".join(sorted(offered - zones))
                 text = f"{name} is not offered in {', '.join(sorted(zones)) or 'the region'}"
-                others = ", ".join(sorted(self._offered[name] - zones))
-                text += f", but in {others}" if others else ""
-                found.append((text, "choose another instance type, or a subnet or zone that has it"))
+                found.append(f"{text}, but in {others}" if others else text)
         # Of several types that AWS chooses from one will do.
-        return [CheckResult(subject, somewhere, text, remedy) for text, remedy in found]
+        for text in found:
+            yield somewhere, text, "choose another instance type, or a subnet or zone that has it"
 
-    def _image(self, label: AwsLabel, subject: str) -> list[CheckResult]:
-        if label.cloud_image is None:
-            return []
-        image = self._facts.image(self._facts.cloud_image_id(label))
-        if image.status in ("available", ""):
-            return []
-        remedy = f"correct image-id of cloud image {label.cloud_image.name}"
-        return [CheckResult(subject, False, f"the image {image.id} is {image.status}", remedy)]
+    def _image(self, label: AwsLabel) -> _Said:
+        if label.cloud_image is not None:
+            image = self._facts.image(self._facts.cloud_image_id(label))
+            if image.status not in ("available", ""):
+                remedy = f"correct image-id of cloud image {label.cloud_image.name}"
+                yield False, f"the image {image.id} is {image.status}", remedy
 
-    def _key(self, label: AwsLabel, subject: str) -> list[CheckResult]:
-        name = label.key_name
-        if name not in self._key_pairs:
-            self._key_pairs[name] = self._client.has_key_pair(name)
-        if self._key_pairs[name]:
-            return []
-        remedy = "correct key-name of the label, or import the key pair in this region"
-        return [CheckResult(subject, False, f"the region has no key pair {name!r}", remedy)]
+    def _key(self, label: AwsLabel) -> _Said:
+        if not self._has_key_pair(label.key_name):
+            remedy = "correct key-name of the label, or import the key pair in this region"
+            yield False, f"the region has no key pair {label.key_name!r}", remedy
 
     # -- limits --
 
-    def _quota(self) -> list[CheckResult]:
+    def _quota(self) -> _Said:
         """How many nodes of each label the limits of the account allow, were there no others."""
         limits = self._limits.told()
         if limits is None:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
-            return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
-        told: set[str] = set()
-        results: list[CheckResult] = []
+            yield True, text, "allow servicequotas:ListServiceQuotas"
+            return
+        fine: set[str] = set()
+        scarce = False
         for pool in self._config.pools.values():
             wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
             for label in pool.labels.values():
-                try:
-                    needs = self._limits.need_of(label).get_resources()
-                except (LaunchError, RuntimeConfigurationException):
-                    # What is wrong with it was told of the label.
-                    continue
-                for code, limit in limits.items():
-                    if not needs.get(code):
+                for code, limit, most in self._most(label, limits):
+                    if 1 <= most >= pool.max_servers:
+                        fine.add(f"{code}: {limit:.15g}")
                         continue
-                    most = math.floor(limit / needs[code])
-                    told.add(f"{code}: {limit:.15g}")
-                    if most >= 1 and pool.max_servers <= most:
-                        continue
+                    scarce = True
                     text = (
                         f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
                         f"max-servers of pool {pool.name} allows {wanted}"
                     )
-                    remedy = (
-                        f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
-                    )
-                    results.append(CheckResult("quota", most >= 1, text, remedy))
-        return results or [CheckResult("quota", True, ", ".join(sorted(told)) or "no limit concerns the labels")]
+                    ask = f"ask for more of {code} under Service Quotas"
+                    yield most >= 1, text, f"{ask}, or lower max-servers; the smaller one counts"
+        if not scarce:
+            yield True, ", ".join(sorted(fine)) or "no limit concerns the labels", ""
+
+    def _most(self, label: AwsLabel, limits: dict[str, float]) -> Iterator[tuple[str, float, int]]:
+        """Of each limit that concerns a label: code, value, and how many nodes of the label it allows."""
+        # What is wrong with the label was found before.
+        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
+            needs = self._limits.need_of(label).get_resources()
+            for code, limit in limits.items():
+                if needs.get(code):
+                    yield code, limit, math.floor(limit / needs[code])
 
     # -- uploads of images: could they begin? --
 
@@ -331,17 +308,14 @@ class AwsPreflight:
         problem = image.format_problem(self._config.image_type)
         if problem is not None:
             return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
-        method = image.import_method
-        if method == EBS_DIRECT:
+        if image.import_method == EBS_DIRECT:
             return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
-        if method not in self._imports:
-            self._imports[method] = self._without_import(method)
-        if why := self._imports[method]:
+        if why := self._why_no_import(image.import_method):
             return failure(subject, why)
         return CheckResult(subject, True, f"bucket {self._config.bucket_name} and imports can be listed")
 
     def _without_import(self, method: str) -> str:
-        """Why images cannot be imported, as far as it can be known without one."""
+        """Why images cannot be imported, as far as it can be known without one; "" = they can."""
         if self._store is None:
             return "images are imported from S3; add object-storage.bucket-name to the provider"
         try:

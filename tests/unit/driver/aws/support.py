@@ -20,7 +20,7 @@ from botocore.validate import ParamValidator
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.aws.image_store import ImageJob, UploadWait, image_tags
+from nodepool.driver.aws.image_store import ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
@@ -326,6 +326,3 @@ class ImageRig(Rig):
         checksum = hashlib.sha256(self.path.read_bytes()).hexdigest()
         job = ImageJob(NAME, str(self.path), size, "raw", image, image_tags(image, IDS), checksum)
         return dataclasses.replace(job, **more)
-
-    def wait(self) -> UploadWait:
-        return UploadWait("upload", self.path.stat().st_size, self.stopped, self.clock)
