@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup, CodedError
-from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, listed, same_server
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.statemachine.inventory import CloudRecord
 
@@ -228,8 +228,6 @@ INTERFACES: Final = f"{NETWORK}/networkInterfaces"
 ADDRESSES: Final = f"{NETWORK}/publicIPAddresses"
 #: Kind -> what one of it is called in errors.
 _WORDS: Final = {VMS: "a VM", IMAGES: "an image", INTERFACES: "an interface", ADDRESSES: "an address"}
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 
 
@@ -408,17 +406,15 @@ class Arm:
     def _pages(
         self, url: str, query: Mapping[str, str], what: str, of: Callable[[Mapping[str, Any]], T]
     ) -> Iterator[T]:
-        """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one."""
-        given: Mapping[str, str] | None = query
-        for _ in range(MOST_PAGES):
-            data = self._call(READ, "GET", url, what, query=given).data
-            if not isinstance(data, dict) or not isinstance(data.get("value"), list):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            for entry in data["value"]:
-                yield self.calls.read(what, of, entry)
-            url, given = data.get("nextLink") or "", None
-            if not url:
-                return
-            if not same_server(url, self._base):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the next page is at another host")
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+        """The entries of a list, over all its pages; each page is a call."""
+
+        def ask(link: str | None) -> Any:
+            return self._call(READ, "GET", link or url, what, query=None if link else query).data
+
+        def read(data: Mapping[str, Any]) -> tuple[list[T], str | None]:
+            link = data.get("nextLink")
+            if link and not same_server(link, self._base):
+                raise ValueError("the next page is at another host")
+            return [of(entry) for entry in listed(data["value"])], link
+
+        return self.calls.pages(what, ask, read)

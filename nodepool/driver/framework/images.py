@@ -24,7 +24,7 @@ from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
 from nodepool.driver.framework.key_schema import mappings
 from nodepool.driver.framework.rate import TimeLimit, held_here
 from nodepool.exceptions import ConfigError, ImageCreateException
-from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, key
+from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, TEXT, key, with_default
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
@@ -57,6 +57,22 @@ class DiskImageSettings(ImageSettings):
         super().__init__(data, username=image.username)
         self.python_path = image.python_path
         self.shell_type = image.shell_type
+
+
+class UploadedImage(ImageSettings):
+    """The same for drivers in which the entry says how to log in, and the top-level image only the user.
+
+    :param image: the top-level image.
+    """
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
 
 
 def one_image(label: dict[str, Any]) -> dict[str, Any]:

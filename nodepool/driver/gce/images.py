@@ -28,7 +28,7 @@ from nodepool.driver.framework.http.rest_calls import same_server
 from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine, quoted
+from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT
 from nodepool.driver.gce.errors import operation_failure
 from nodepool.driver.gce.types import DELETING, READY, image_name, label_value
@@ -294,14 +294,14 @@ class GceImageCalls:
         url = f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o"
         query = {"prefix": prefix, "fields": "items(name,metadata),nextPageToken"}
         what = "listing objects"
-        for _ in range(MOST_PAGES):
-            page = self._call("GET", url, what, query=query).data
-            items, token = self.client.calls.read(what, _items_and_token, page)
-            yield from items
-            if not token:
-                return
-            query["pageToken"] = token
-        raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: the list does not end")
+
+        def ask(token: str | None) -> Any:
+            # Nothing at all is a page without items.
+            return self._call("GET", url, what, query={**query, **({"pageToken": token} if token else {})}).data or {}
+
+        return self.client.calls.pages(
+            what, ask, lambda page: (list(page.get("items") or ()), page.get("nextPageToken"))
+        )
 
     # -- images --
 
@@ -389,12 +389,6 @@ class GceImageCalls:
             wanted()
         time.check()
         raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
-
-
-def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
-    """Of a page; nothing at all is one without items."""
-    whole: Mapping[str, Any] = {} if page is None else page
-    return list(whole.get("items") or ()), str(whole.get("nextPageToken") or "")
 
 
 # `ObjectUpload`: an image file on its way to Cloud Storage.

@@ -32,7 +32,6 @@ from nodepool.driver.framework.uploads import (
     check_stored,
 )
 from nodepool.driver.ibmvpc import types as t
-from nodepool.driver.ibmvpc.client import MOST_PAGES
 from nodepool.driver.ibmvpc.errors import VpcApi, exists
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
@@ -518,14 +517,17 @@ class CosBucket:
         :param entries: their tag.
         :param marks: tags that say where the next page begins, by the parameters that name it.
         """
-        asked = dict(query)
-        for _ in range(MOST_PAGES):
-            data = self._xml(self._call("GET", key, what, asked))
-            yield from data.iter(entries)
-            if data.findtext("IsTruncated", "") != "true":
-                return
-            asked |= {name: data.findtext(tag, "") for name, tag in marks.items()}
-        raise CloudAway(f"Provider {self.calls.provider}: a list of bucket {self.name} does not end")
+
+        def ask(more: Mapping[str, str] | None) -> Any:
+            return self._xml(self._call("GET", key, what, {**query, **(more or {})}))
+
+        def read(data: ElementTree.Element) -> tuple[list[ElementTree.Element], dict[str, str]]:
+            last = data.findtext("IsTruncated", "") != "true"
+            return list(data.iter(entries)), {} if last else {
+                name: data.findtext(tag, "") for name, tag in marks.items()
+            }
+
+        return self.calls.pages(what, ask, read)
 
 
 def _tree(content: bytes) -> ElementTree.Element:
