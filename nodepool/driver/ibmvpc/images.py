@@ -163,8 +163,6 @@ class IbmImages:
 PART_BYTES: Final = 32 * 1024 * 1024
 #: Longest time of an import.
 IMPORT_SECONDS: Final = 4 * 3600.0
-#: An image that is not there for so many looks was deleted by others.
-UNSEEN_LOOKS: Final = 4
 
 
 class CosUpload(PartsUploader):
@@ -321,30 +319,21 @@ class CosUpload(PartsUploader):
             # Is it still wanted?
             self._report(self.size, self.size)
 
-        go_on()
-        stopped = self._client.calls.stopped
-        time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on)
-        unseen = 0
-        for _ in time.looks():
+        def look() -> t.IbmImage | None:
             try:
-                image = self._client.image(image.id)
+                found = self._client.image(image.id)
             except CloudAway as error:
                 # It goes on meanwhile.
                 log.debug("%s: %s", self.head, error)
-                continue
-            except CloudNotFound:
-                # What IBM has just made may not be there for each of its servers.
-                unseen += 1
-                if unseen == UNSEEN_LOOKS:
-                    raise
-                continue
-            if image.status in t.USABLE_IMAGES:
-                return image
-            if image.status != t.PENDING:
-                why = texts_of(image.reasons) or "IBM gives no reason"
-                raise ImageCreateException(f"{self.head}: its import is {image.status}: {why}")
-        time.check()
-        raise time.over()
+                return None
+            if found.status not in (t.PENDING, *t.USABLE_IMAGES):
+                why = texts_of(found.reasons) or "IBM gives no reason"
+                raise ImageCreateException(f"{self.head}: its import is {found.status}: {why}")
+            return None if found.status == t.PENDING else found
+
+        go_on()
+        stopped = self._client.calls.stopped
+        return ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on).until(look)
 
     def _discard_object(self) -> None:
         with Guard(log, "%s: object %s may be left over", self.head, self.key, level=logging.WARNING, traceback=False):
