@@ -17,12 +17,11 @@ from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
-from nodepool.driver.framework.checks import CheckResult, CloudChecks
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
-from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureLabel, AzurePool, AzureProviderConfig
+    from nodepool.driver.azure.config import AzureLabel, AzureProviderConfig
     from nodepool.driver.framework.images import ListedImage
     from nodepool.model.quota import QuotaInformation
 
@@ -109,55 +108,50 @@ class AzureAdapter(CloudAdapter):
     # -- nodepool check: has Azure all that the configuration names? Only reads --
 
     def preflight(self) -> Iterator[CheckResult]:
-        checks = CloudChecks(self.config.name)
         where = f"resource group {self.config.resource_group}"
-        try:
-            location = self.client.group_location()
-        except LaunchError as error:
-            # Nothing else can be asked.
-            yield checks.failure(where, error)
-            return
-        yield CheckResult(where, True, f"login works; the group is in {location}")
-        yield from checks.results("network", self._check_subnet)
+        return CloudChecks(self.config.name).all(where, self._group, self._checks)
+
+    def _group(self) -> str:
+        return f"login works; the group is in {self.client.group_location()}"
+
+    def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        yield from checks.about("network", "", self._check_subnet)
         for pool in self.config.pools.values():
             for label in pool.labels.values():
-                subject = f"label {label.name} of pool {pool.name}"
-                sizes = checks.results(subject, self._check_sizes, pool, label, subject)
-                bad = [*sizes, *checks.results(subject, self._check_image, label)]
-                yield from bad or [CheckResult(subject, True, "size and image are there")]
-        yield from checks.results("quota", self._check_quota)
+                of_label = partial(self._check_sizes, label), partial(self._check_image, label)
+                yield from checks.about(
+                    f"label {label.name} of pool {pool.name}", "size and image are there", *of_label
+                )
+        yield from checks.about("quota", "", self._check_quota)
 
-    def _check_subnet(self) -> list[CheckResult]:
+    def _check_subnet(self) -> Iterator[Found]:
         subnet_id = self.facts.subnet_id()
         if self.config.subnet_id:
             self.client.subnet_id(subnet_id)
-        return [CheckResult("network", True, f"the subnet {name_of(subnet_id)} is there")]
+        yield Found(f"the subnet {name_of(subnet_id)} is there", ok=True)
 
-    def _check_sizes(self, pool: AzurePool, label: AzureLabel, subject: str) -> list[CheckResult]:
-        found = []
+    def _check_sizes(self, label: AzureLabel) -> Iterator[Found]:
         for size in map(self.facts.size, label.vm_sizes):
-            missing = [zone for zone in pool.availability_zones if zone not in size.zones]
+            missing = [zone for zone in label.pool.availability_zones if zone not in size.zones]
             if missing:
                 text = f"the size {size.name} is not in zone {', '.join(missing)}"
-                found.append(CheckResult(subject, False, text, "correct availability-zones or vm-size"))
-        return found
+                yield Found(text, "correct availability-zones or vm-size")
 
-    def _check_image(self, label: AzureLabel) -> list[CheckResult]:
+    def _check_image(self, label: AzureLabel) -> None:
         """Images of galleries of others and of the Marketplace cannot be asked for without more permissions."""
         image = label.cloud_image
         if image is not None and (image.has_filter or image.image_id):
             self.client.image_exists(self.facts.image_reference(label, None)["id"])
-        return []
 
-    def _check_quota(self) -> list[CheckResult]:
+    def _check_quota(self) -> Iterator[Found]:
         vms = next((usage for usage in self.client.usages() if usage.name == VMS_QUOTA), None)
         if vms is None:
-            return []
+            return
         wanted = sum(pool.max_servers for pool in self.config.pools.values())
         text = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
         if wanted <= vms.limit:
-            return [CheckResult("quota", True, text)]
-        allowed = "any number" if math.isinf(wanted) else f"{wanted:g}"
-        change = "set" if math.isinf(wanted) else "lower"
+            yield Found(text, ok=True)
+            return
+        allowed, change = ("any number", "set") if math.isinf(wanted) else (f"{wanted:g}", "lower")
         remedy = f"{change} max-servers, or ask for more under Quotas in the portal; the smaller one counts"
-        return [CheckResult("quota", True, f"{text}; max-servers of the pools allow {allowed}", remedy)]
+        yield Found(f"{text}; max-servers of the pools allow {allowed}", remedy, ok=True)

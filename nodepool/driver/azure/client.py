@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from nodepool.driver.azure.errors import ArmApi, AzureError, errors_in, meaning
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
-from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
+from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup, CodedError
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, listed, same_server
 from nodepool.driver.framework.rate import BucketSize
+from nodepool.driver.statemachine.inventory import CloudRecord
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
@@ -67,55 +68,37 @@ class Addresses(NamedTuple):
     private_ipv6: str | None = None
 
 
-class VmRecord(NamedTuple):
-    """A VM as a list shows it: a record of the inventory (AZ-7)."""
+class VmRecord(CloudRecord):
+    """A VM as a list shows it: a record of the inventory (AZ-7). What is deleted is in no list.
 
-    #: Its name, in lower case: the one thing that is known before it is made.
-    id: str
-    status: str
-    metadata: Mapping[str, str]
-    size: str
-    location: str
-    zone: str
-    spot: bool
-    #: Changes when a VM of the same name is made anew.
-    vm_id: str
-    #: Id of the first network interface, in lower case.
-    interface_id: str
-    addresses: Addresses = Addresses()
-    #: Azure does not list what changed.
-    updated: str = ""
+    :ivar id: its name, in lower case: the one thing that is known before it is made.
+    :ivar vm_id: changes when a VM of the same name is made anew.
+    :ivar interface_id: of the first network interface, in lower case.
+    """
 
-    @property
-    def gone(self) -> bool:
-        """What is deleted is in no list."""
-        return False
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> VmRecord:
+    def __init__(self, data: Mapping[str, Any]) -> None:
         properties = _properties_of(data)
         interfaces = (properties.get("networkProfile") or {}).get("networkInterfaces") or ()
-        return cls(
-            # An answer may have the id alone.
-            id=(data.get("name") or name_of(data["id"])).lower(),
-            status=_state_of(data),
-            metadata=_tags_of(data),
-            size=(properties.get("hardwareProfile") or {}).get("vmSize") or "",
-            location=data.get("location") or "",
-            zone=next(iter(data.get("zones") or ()), ""),
-            spot=properties.get("priority") in ("Spot", "SpotPlus", "Low"),
-            vm_id=properties.get("vmId") or "",
-            interface_id=next(((entry.get("id") or "").lower() for entry in interfaces), ""),
-        )
+        # An answer may have the id alone.
+        self.id: str = (data.get("name") or name_of(data["id"])).lower()
+        self.status = _state_of(data)
+        self.metadata = _tags_of(data)
+        self.size: str = (properties.get("hardwareProfile") or {}).get("vmSize") or ""
+        self.location: str = data.get("location") or ""
+        self.zone: str = next(iter(data.get("zones") or ()), "")
+        self.spot = properties.get("priority") in ("Spot", "SpotPlus", "Low")
+        self.vm_id: str = properties.get("vmId") or ""
+        self.interface_id: str = next(((entry.get("id") or "").lower() for entry in interfaces), "")
+        self.addresses = Addresses()
 
 
-def _failures_in(instance_view: Mapping[str, Any]) -> list[AzureError]:
+def _failures_in(instance_view: Mapping[str, Any]) -> list[CodedError]:
     """What the states of a VM say of its failure: codes such as ``ProvisioningState/failed/AllocationFailed``."""
     found = []
     for status in instance_view.get("statuses") or ():
         what, _, code = str(status.get("code") or "").rpartition("/")
         if what.lower() == "provisioningstate/failed":
-            found.append(AzureError(code, status.get("message") or ""))
+            found.append(CodedError(code, status.get("message") or ""))
     return found
 
 
@@ -128,45 +111,34 @@ class IpConfiguration(NamedTuple):
     public_id: str
 
 
-class ArmResource(NamedTuple):
-    """Something of the resource group that is no VM: network interface, public address, disk or image."""
+class ArmResource(CloudRecord):
+    """Something of the resource group that is no VM: network interface, public address, disk or image.
 
-    id: str
-    name: str
-    status: str
-    location: str
-    metadata: Mapping[str, str]
-    #: A VM has the interface or the disk, or an interface the address.
-    used: bool = False
-    #: Of a public address.
-    address: str | None = None
-    #: Of a network interface.
-    configurations: tuple[IpConfiguration, ...] = ()
+    :ivar used: a VM has the interface or the disk, or an interface the address.
+    :ivar address: of a public address; ``configurations``: of a network interface.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        properties = _properties_of(data)
+        self.id: str = data["id"]
+        self.name: str = data.get("name") or name_of(data["id"])
+        self.status = _state_of(data)
+        self.location: str = data.get("location") or ""
+        self.metadata = _tags_of(data)
+        self.used = bool(properties.get("virtualMachine") or properties.get("ipConfiguration") or data.get("managedBy"))
+        self.address: str | None = properties.get("ipAddress") or None
+        self.configurations = [_configuration(_properties_of(one)) for one in properties.get("ipConfigurations") or ()]
 
     @property
     def public_ids(self) -> list[str]:
         """Ids of the public addresses of a network interface."""
         return [configuration.public_id for configuration in self.configurations if configuration.public_id]
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> ArmResource:
-        properties = _properties_of(data)
-        configurations = []
-        for configuration in properties.get("ipConfigurations") or ():
-            inner = _properties_of(configuration)
-            ipv6 = str(inner.get("privateIPAddressVersion")).lower() == "ipv6"
-            public_id = ((inner.get("publicIPAddress") or {}).get("id") or "").lower()
-            configurations.append(IpConfiguration(ipv6, inner.get("privateIPAddress") or None, public_id))
-        return cls(
-            id=data["id"],
-            name=data.get("name") or name_of(data["id"]),
-            status=_state_of(data),
-            location=data.get("location") or "",
-            metadata=_tags_of(data),
-            used=bool(properties.get("virtualMachine") or properties.get("ipConfiguration") or data.get("managedBy")),
-            address=properties.get("ipAddress") or None,
-            configurations=tuple(configurations),
-        )
+
+def _configuration(data: Mapping[str, Any]) -> IpConfiguration:
+    ipv6 = str(data.get("privateIPAddressVersion")).lower() == "ipv6"
+    public_id = ((data.get("publicIPAddress") or {}).get("id") or "").lower()
+    return IpConfiguration(ipv6, data.get("privateIPAddress") or None, public_id)
 
 
 def by_id(found: Iterable[ArmResource]) -> dict[str, ArmResource]:
@@ -193,24 +165,18 @@ def addresses_of(interface: ArmResource, public: Mapping[str, ArmResource]) -> A
     return Addresses(**found) if found else None
 
 
-class VmSize(NamedTuple):
-    """A size of VMs in the location."""
+class VmSize(CloudRecord):
+    """A size of VMs in the location.
 
-    name: str
-    #: Name of the quota of its cores.
-    family: str
-    cores: int
-    ram_mib: int
-    #: Those that the subscription may use.
-    zones: tuple[str, ...]
-    #: Why the subscription may not use it in the location; "" = it may.
-    restricted: str
+    :ivar family: name of the quota of its cores. ``zones``: those that the subscription may use. ``restricted``: why it
+        may not use the size in the location; "" = it may.
+    """
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any], location: str) -> VmSize:
+    def __init__(self, data: Mapping[str, Any], location: str) -> None:
         capabilities = {entry.get("name"): entry.get("value") for entry in data.get("capabilities") or ()}
-        where = plain_location(location)
-        here = (info for info in data.get("locationInfo") or () if plain_location(info.get("location") or "") == where)
+        here = (
+            info for info in data.get("locationInfo") or () if plain_location(info.get("location") or "") == location
+        )
         restrictions = data.get("restrictions") or ()
         whole = (entry for entry in restrictions if entry.get("type") == "Location")
         closed = {
@@ -219,27 +185,20 @@ class VmSize(NamedTuple):
             if entry.get("type") == "Zone"
             for zone in (entry.get("restrictionInfo") or {}).get("zones") or ()
         }
-        return cls(
-            name=data["name"],
-            family=data.get("family") or "",
-            cores=int(capabilities.get("vCPUs") or 0),
-            ram_mib=int(float(capabilities.get("MemoryGB") or 0) * 1024),
-            zones=tuple(zone for zone in (next(here, None) or {}).get("zones") or () if zone not in closed),
-            restricted=next((entry.get("reasonCode") or "restricted" for entry in whole), ""),
-        )
+        self.name: str = data["name"]
+        self.family: str = data.get("family") or ""
+        self.cores = int(capabilities.get("vCPUs") or 0)
+        self.ram_mib = int(float(capabilities.get("MemoryGB") or 0) * 1024)
+        self.zones = tuple(zone for zone in (next(here, None) or {}).get("zones") or () if zone not in closed)
+        self.restricted: str = next((entry.get("reasonCode") or "restricted" for entry in whole), "")
 
 
-class Usage(NamedTuple):
+class Usage(CloudRecord):
     """A quota of the subscription in the location."""
 
-    name: str
-    limit: float
-    used: float
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Usage:
-        name = str((data.get("name") or {}).get("value") or "")
-        return cls(name, float(data["limit"]), float(data.get("currentValue") or 0))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name = str((data.get("name") or {}).get("value") or "")
+        self.limit, self.used = float(data["limit"]), float(data.get("currentValue") or 0)
 
 
 # `Arm`: the calls.
@@ -269,8 +228,6 @@ INTERFACES: Final = f"{NETWORK}/networkInterfaces"
 ADDRESSES: Final = f"{NETWORK}/publicIPAddresses"
 #: Kind -> what one of it is called in errors.
 _WORDS: Final = {VMS: "a VM", IMAGES: "an image", INTERFACES: "an interface", ADDRESSES: "an address"}
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 
 
@@ -297,11 +254,11 @@ class Arm:
 
     def vms(self) -> list[VmRecord]:
         """All of the resource group, without addresses."""
-        return list(self._list(VMS, VmRecord.of))
+        return list(self._list(VMS, VmRecord))
 
     def vm(self, name: str) -> VmRecord:
         """One VM as it is now; raises CloudNotFound."""
-        return self._get(VMS, name, VmRecord.of)
+        return self._get(VMS, name, VmRecord)
 
     def create_vm(self, name: str, body: Mapping[str, Any], permit: Callable[[], None]) -> str | None:
         """Make a VM with all that belongs to it; returns the address of the operation, if there is one.
@@ -319,7 +276,7 @@ class Arm:
 
         :param operation: address that `create_vm` returned; None = it is not known.
         """
-        errors: list[AzureError] = []
+        errors: list[CodedError] = []
         if operation is not None and same_server(operation, self._base):
             with contextlib.suppress(CloudNotFound):
                 # Azure forgets operations.
@@ -336,11 +293,11 @@ class Arm:
 
         :param kind: such as `DISKS`.
         """
-        return list(self._list(kind, ArmResource.of))
+        return list(self._list(kind, ArmResource))
 
     def one_of(self, kind: str, name: str) -> ArmResource:
         """One of them; raises CloudNotFound."""
-        return self._get(kind, name, ArmResource.of)
+        return self._get(kind, name, ArmResource)
 
     def image(self, name: str) -> ArmResource:
         """An image; raises CloudNotFound."""
@@ -398,7 +355,7 @@ class Arm:
         query = {"api-version": SKUS_VERSION, "$filter": f"location eq '{self._location}'"}
 
         def size(data: Mapping[str, Any]) -> VmSize | None:
-            return VmSize.of(data, self._location) if data.get("resourceType") == "virtualMachines" else None
+            return VmSize(data, self._location) if data.get("resourceType") == "virtualMachines" else None
 
         found = self._pages(url, query, "listing the sizes of VMs", size)
         return {size.name.lower(): size for size in found if size is not None}
@@ -408,7 +365,7 @@ class Arm:
         found: list[Usage] = []
         for provider, version in ((COMPUTE, COMPUTE_VERSION), (NETWORK, NETWORK_VERSION)):
             url = f"{self._base}{self._subscription}/providers/{provider}/locations/{self._location}/usages"
-            found.extend(self._pages(url, {"api-version": version}, f"listing the quota of {provider}", Usage.of))
+            found.extend(self._pages(url, {"api-version": version}, f"listing the quota of {provider}", Usage))
         return found
 
     # -- inside --
@@ -449,17 +406,15 @@ class Arm:
     def _pages(
         self, url: str, query: Mapping[str, str], what: str, of: Callable[[Mapping[str, Any]], T]
     ) -> Iterator[T]:
-        """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one."""
-        given: Mapping[str, str] | None = query
-        for _ in range(MOST_PAGES):
-            data = self._call(READ, "GET", url, what, query=given).data
-            if not isinstance(data, dict) or not isinstance(data.get("value"), list):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            for entry in data["value"]:
-                yield self.calls.read(what, of, entry)
-            url, given = data.get("nextLink") or "", None
-            if not url:
-                return
-            if not same_server(url, self._base):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the next page is at another host")
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+        """The entries of a list, over all its pages; each page is a call."""
+
+        def ask(link: str | None) -> Any:
+            return self._call(READ, "GET", link or url, what, query=None if link else query).data
+
+        def read(data: Mapping[str, Any]) -> tuple[list[T], str | None]:
+            link = data.get("nextLink")
+            if link and not same_server(link, self._base):
+                raise ValueError("the next page is at another host")
+            return [of(entry) for entry in listed(data["value"])], link
+
+        return self.calls.pages(what, ask, read)

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 import math
 import os
-import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool, ImageConversion, ImageSettings
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.config import ImageConversion, ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -52,84 +52,63 @@ from nodepool.model.config_keys import (
     Sections,
     Whole,
     key,
-    with_default,
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config, DiskImage
+    from nodepool.config.objects import Config
 
 
-# What keys of a section of Azure say together. Each takes a section and returns it, or raises voluptuous.Invalid.
-
-Section = dict[str, Any]
+# What keys of a section of Azure say together: what is wrong, and where in the section.
 
 #: Where an image may come from: exactly one of them.
 IMAGE_SOURCES: Final = (
-    "image-reference",
-    "image-id",
-    "image-filter",
-    "shared-gallery-image",
-    "community-gallery-image",
+    *("image-reference", "image-id", "image-filter", "shared-gallery-image", "community-gallery-image"),
 )
 _NETWORK_KEYS: Final = ("network", "resource-group", "subnet")
+#: What sources of images must have.
+_NEEDED: Final = {
+    "image-reference": ("sku", "publisher", "offer", "version"),
+    "shared-gallery-image": ("gallery-name", "name"),
+    "community-gallery-image": ("gallery-name", "name"),
+}
 
 
-def vm_size(label: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _label_check(label: Section) -> Iterator[Problem]:
     profile = label.get("hardware-profile")
     if not isinstance(profile, dict) or not profile.get("vm-size"):
-        raise v.Invalid("hardware-profile.vm-size is needed, such as Standard_D2s_v5")
-    return label
+        yield [], "hardware-profile.vm-size is needed, such as Standard_D2s_v5"
 
 
-def one_network(provider: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _provider_check(provider: Section) -> Iterator[Problem]:
     network = provider.get("network")
     if bool(network) == bool(provider.get("subnet-id")):
-        raise v.Invalid("exactly one of network and subnet-id is needed")
-    if isinstance(network, dict):
-        unknown = sorted(str(name) for name in network if name not in _NETWORK_KEYS)
-        if unknown:
-            known = ", ".join(_NETWORK_KEYS)
-            raise v.Invalid(f"unknown key; there are {known}", path=["network", unknown[0]])
+        yield [], "exactly one of network and subnet-id is needed"
+    elif isinstance(network, dict):
+        for name in sorted(str(name) for name in network if name not in _NETWORK_KEYS):
+            yield ["network", name], f"unknown key; there are {', '.join(_NETWORK_KEYS)}"
         if not network.get("network"):
-            raise v.Invalid("the name of the network is needed", path=["network"])
-    return provider
+            yield ["network"], "the name of the network is needed"
 
 
-def one_image_source(image: Section) -> Section:
-    import voluptuous as v
+def _login_problems(image: Section) -> Iterator[Problem]:
+    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
+    if image.get("password") and image.get("generate-password"):
+        yield ["generate-password"], "only one of password and generate-password can be given"
 
+
+@section_check
+def _cloud_image_check(image: Section) -> Iterator[Problem]:
     given = [name for name in IMAGE_SOURCES if image.get(name)]
     if len(given) != 1:
-        raise v.Invalid(f"exactly one of {', '.join(IMAGE_SOURCES)} is needed", path=[*given[1:2]])
-    return image
-
-
-def whole_reference(image: Section) -> Section:
-    import voluptuous as v
-
-    for source, names in (
-        ("image-reference", ("sku", "publisher", "offer", "version")),
-        ("shared-gallery-image", ("gallery-name", "name")),
-        ("community-gallery-image", ("gallery-name", "name")),
-    ):
-        given = image.get(source)
-        missing = [name for name in names if isinstance(given, dict) and not given.get(name)]
-        if missing:
-            raise v.Invalid(f"{missing[0]} is needed", path=[source])
-    return image
-
-
-def key_or_password(image: Section) -> Section:
-    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
-    import voluptuous as v
-
-    if image.get("password") and image.get("generate-password"):
-        raise v.Invalid("only one of password and generate-password can be given", path=["generate-password"])
-    return image
+        yield [*given[1:2]], f"exactly one of {', '.join(IMAGE_SOURCES)} is needed"
+    for source, names in _NEEDED.items():
+        values = image.get(source)
+        for name in names:
+            if isinstance(values, dict) and not values.get(name):
+                yield [source], f"{name} is needed"
+    yield from _login_problems(image)
 
 
 # Configuration of images on Azure.
@@ -143,7 +122,7 @@ def _named(name: str, help: str, default_text: str = "not given") -> Any:
 class AzureImageSettings(ImageSettings):
     """How to log in to what is made of an image."""
 
-    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(_login_problems),)
 
     ssh_key: str | None = key(
         TEXT.or_null(),
@@ -158,7 +137,7 @@ class AzureImageSettings(ImageSettings):
 class AzureCloudImage(AzureImageSettings):
     """An image that is in Azure already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+    checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
 
     username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
     image_id: str | None = _named("image-id", "Id of an image, or of a version of an image in a gallery.")
@@ -213,17 +192,9 @@ def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None
     return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
-class AzureDiskImage(AzureImageSettings):
-    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+class AzureDiskImage(UploadedImage, AzureImageSettings):
+    """An image that the builder uploads here."""
 
-    :param image: the top-level image.
-    """
-
-    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
-    username: str | None = key(
-        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
-    )
-    pause: bool = with_default(DiskImageSettings.pause, False)
     tags: dict[str, str] = key(
         ANY_MAPPING,
         {},
@@ -231,60 +202,8 @@ class AzureDiskImage(AzureImageSettings):
         convert=as_texts,
     )
 
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
 
-
-# Is a file a disk that Azure takes? A fixed VHD of whole MiB: the disk, and a footer of 512 bytes.
-#
-# The format is that of the Virtual Hard Disk Image Format Specification; numbers are big-endian.
-
-FOOTER_BYTES: Final = 512
 MIB: Final = 1024 * 1024
-_COOKIE: Final = b"conectix"
-_FIXED: Final = 2
-#: Original and current size, geometry, type, checksum: from byte 40 on.
-_FIELDS: Final = struct.Struct(">QQIII")
-_FIELDS_AT: Final = 40
-_CHECKSUM_AT: Final = 64
-#: The builder makes a disk that Azure takes.
-REMEDY: Final = "build the image again"
-
-
-def problem_of(path: str) -> str | None:
-    """What is wrong with a file; None = Azure takes it. Blocks. Raises OSError."""
-    size = os.stat(path).st_size
-    with open(path, "rb") as file:
-        file.seek(max(0, size - FOOTER_BYTES))
-        footer = file.read(FOOTER_BYTES)
-    return footer_problem(footer, size)
-
-
-def footer_problem(footer: bytes, size: int) -> str | None:
-    """The same of a footer. Pure.
-
-    :param size: of the file, in bytes.
-    """
-    if len(footer) < FOOTER_BYTES or not footer.startswith(_COOKIE):
-        return f"it is no VHD: it has no footer at its end; {REMEDY}"
-    _, current, _, kind, checksum = _FIELDS.unpack_from(footer, _FIELDS_AT)
-    if kind != _FIXED:
-        return f"it is a VHD that grows, not a fixed one; {REMEDY}"
-    if checksum != checksum_of(footer):
-        return f"the footer of the VHD is damaged: its checksum is another one; {REMEDY}"
-    if current != size - FOOTER_BYTES:
-        return f"the VHD is cut off: its footer says {current} bytes, the file has {size - FOOTER_BYTES}; {REMEDY}"
-    if current % MIB:
-        return f"the size of the disk, {current} bytes, is no number of whole MiB; {REMEDY}"
-    return None
-
-
-def checksum_of(footer: bytes) -> int:
-    """The sum of all bytes but the checksum itself, inverted."""
-    rest = footer[:_CHECKSUM_AT] + footer[_CHECKSUM_AT + 4 : FOOTER_BYTES]
-    return ~sum(rest) & 0xFFFFFFFF
-
-
 #: Environment variable with the path of the file with the credentials.
 AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 
@@ -292,7 +211,7 @@ AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 class AzureLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, vm_size)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
@@ -331,7 +250,7 @@ class AzureLabel(ImageLabel):
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AzurePool(ConfigPool):
+class AzurePool(DeclaredPool):
     """A slice of the location."""
 
     max_servers: float = key(
@@ -353,15 +272,9 @@ class AzurePool(ConfigPool):
     )
     labels: dict[str, AzureLabel] = key(Sections(AzureLabel), None, "What nodes are made of.")
 
-    def __init__(self, provider: AzureProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         self.ipv4, self.ipv6 = private_addresses(self.ipv4, self.ipv6, self.public_ipv4, self.public_ipv6)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = AzureLabel(self, self.provider, data)
 
 
 def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, public_ipv6: bool) -> tuple[bool, bool]:
@@ -373,7 +286,7 @@ def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, p
 class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     """One ``providers[]`` section with ``driver: azure``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, one_network)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 
     #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.

@@ -8,7 +8,6 @@ then the file of ``auth-path``.
 from __future__ import annotations
 
 import base64
-import json
 import urllib.parse
 import uuid
 from collections.abc import Callable, Mapping
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
-from nodepool.driver.framework.http.rest_calls import TokenLogin, login_error
+from nodepool.driver.framework.cloud_errors import LoginRefused
+from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, json_of_file
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import PlainHttp
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _IDENTITY_VERSION: Final = "2018-02-01"
@@ -49,56 +48,38 @@ class AzureLogin(TokenLogin):
         return self._account or self._read()
 
     def ask(self) -> tuple[str, float]:
-        from nodepool.driver.framework.http.plain_http import NoAnswer
-
         account = self._read()
-        head = f"Provider {self.provider}: login failed"
         try:
-            answer = self._send_managed(account) if account.managed else self._send(account)
-        except NoAnswer as error:
-            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
+            call = _call_of_machine(account) if account.managed else _call(account)
         except (OSError, ValueError) as error:
-            raise LoginRefused(f"{head}: {error}; correct the file of auth-path") from error
-        try:
-            data = answer.json()
-        except (ValueError, RecursionError):
-            data = None
-        found = data if isinstance(data, dict) else {}
-        if answer.status == 200:
-            try:
-                return str(found["access_token"]), float(found["expires_in"])
-            except (KeyError, TypeError, ValueError):
-                text = f"Provider {self.provider}: the answer to the login has no token"
-                raise CloudAway(text, maybe_done=False) from None
-        code = str(found.get("error") or answer.status)
-        text = f"{head}: {code}: {one_line(str(found.get('error_description') or f'status {answer.status}'))}"
-        raise login_error(text, answer, code, "correct the file of auth-path", metadata=account.managed)
+            text = f"Provider {self.provider}: login failed: {error}; correct the file of auth-path"
+            raise LoginRefused(text) from error
+        found = self.exchange(self._http, "correct the file of auth-path", *call, metadata=account.managed)
+        return found["access_token"], found["expires_in"]
 
     def _read(self) -> AuthFile:
         self._account = read_auth_file(self._auth_path)
         return self._account
 
-    def _send(self, account: AuthFile) -> HttpAnswer:
-        """Raises OSError or ValueError for a file that has no proof, and NoAnswer."""
-        url = f"{account.login_url}/{urllib.parse.quote(account.tenant_id)}/oauth2/v2.0/token"
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": account.client_id,
-            "scope": f"{account.arm_url}/.default",
-        }
-        if account.client_secret:
-            form["client_secret"] = account.client_secret
-        else:
-            form["client_assertion_type"] = ASSERTION_TYPE
-            form["client_assertion"] = _assertion(account, url)
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return self._http.send("POST", url, headers, urllib.parse.urlencode(form).encode())
 
-    def _send_managed(self, account: AuthFile) -> HttpAnswer:
-        query = {"api-version": _IDENTITY_VERSION, "resource": account.arm_url}
-        if account.client_id:
-            query["client_id"] = account.client_id
-        return self._http.send("GET", account.identity_url, {"Metadata": "true"}, query=query)
+def _call(account: AuthFile) -> tuple[Any, ...]:
+    """What is sent for a token. Raises OSError or ValueError for a file that has no proof."""
+    url = f"{account.login_url}/{urllib.parse.quote(account.tenant_id)}/oauth2/v2.0/token"
+    form = {"grant_type": "client_credentials", "client_id": account.client_id, "scope": f"{account.arm_url}/.default"}
+    if account.client_secret:
+        form["client_secret"] = account.client_secret
+    else:
+        form["client_assertion_type"] = ASSERTION_TYPE
+        form["client_assertion"] = _assertion(account, url)
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    return "POST", url, headers, urllib.parse.urlencode(form).encode()
+
+
+def _call_of_machine(account: AuthFile) -> tuple[Any, ...]:
+    query = {"api-version": _IDENTITY_VERSION, "resource": account.arm_url}
+    if account.client_id:
+        query["client_id"] = account.client_id
+    return "GET", account.identity_url, {"Metadata": "true"}, None, query
 
 
 def _assertion(account: AuthFile, url: str) -> str:
@@ -172,15 +153,7 @@ def read_auth_file(path: str | None) -> AuthFile:
     """
     if not path:
         raise LoginRefused("there are no credentials; add auth-path to the provider")
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise LoginRefused(f"{path} cannot be read: {error.strerror}; correct auth-path or the file's mode") from None
-    except (ValueError, RecursionError):
-        raise LoginRefused(f"{path} is not JSON; write it with az ad sp create-for-rbac --json-auth") from None
-    if not isinstance(data, dict):
-        raise LoginRefused(f"{path} is not a JSON object; write it with az ad sp create-for-rbac --json-auth")
-    return _checked(path, data)
+    return _checked(path, json_of_file(path, "auth-path", "az ad sp create-for-rbac --json-auth"))
 
 
 def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
@@ -196,22 +169,17 @@ def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
         # Beside the file, unless it is absolute.
         return Path(path).parent / str(data[name]) if data.get(name) else None
 
+    def url_of(name: str, usual: str) -> str:
+        return address_of(data.get(name) or usual, name, path)
+
     return AuthFile(
         subscription_id=data["subscriptionId"],
         tenant_id=str(data.get("tenantId") or ""),
         client_id=str(data.get("clientId") or ""),
-        login_url=_url(path, data, "activeDirectoryEndpointUrl", LOGIN_URL),
-        arm_url=_url(path, data, "resourceManagerEndpointUrl", ARM_URL),
-        identity_url=_url(path, data, "managedIdentityEndpointUrl", IDENTITY_URL),
+        login_url=url_of("activeDirectoryEndpointUrl", LOGIN_URL),
+        arm_url=url_of("resourceManagerEndpointUrl", ARM_URL),
+        identity_url=url_of("managedIdentityEndpointUrl", IDENTITY_URL),
         client_secret=data.get("clientSecret") or None,
         client_certificate=path_of("clientCertificate"),
         federated_token_file=path_of("federatedTokenFile"),
     )
-
-
-def _url(path: str, data: Mapping[str, Any], name: str, default: str) -> str:
-    found = data.get(name) or default
-    parts = urllib.parse.urlsplit(found) if isinstance(found, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise LoginRefused(f"{name} in {path} is no address; correct it")
-    return found.rstrip("/")

@@ -7,9 +7,9 @@ what their bases require, then how checks end when a cloud refuses to answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
@@ -93,6 +93,14 @@ def check_instance(value: T, base: type[Any], origin: str) -> T:
 P = ParamSpec("P")
 
 
+class Found(NamedTuple):
+    """A problem, or with ``ok`` a warning, or something that is in order; see `CheckResult`."""
+
+    text: str
+    remedy: str = ""
+    ok: bool = False
+
+
 class CloudChecks:
     """
     :param provider: its name, with which errors of its cloud may begin. The table of results says it already.
@@ -112,6 +120,37 @@ class CloudChecks:
             return check(*args, **kwargs)
         except (LaunchError, RuntimeConfigurationException) as error:
             return [self.failure(subject, error)]
+
+    def all(
+        self, where: str, first: Callable[[], str], others: Callable[[CloudChecks], Iterator[CheckResult]]
+    ) -> Iterator[CheckResult]:
+        """All problems, and a line for what is in order. Blocks for some calls to the cloud.
+
+        :param first: of the cloud, ``where``; returns what is in order. If it fails, nothing else can be asked.
+        :param others: the results of all other checks.
+        """
+        try:
+            text = first()
+        except LaunchError as error:
+            yield self.failure(where, error)
+            return
+        yield CheckResult(where, True, text)
+        yield from others(self)
+
+    def about(self, subject: str, good: str, *checks: Callable[[], Iterable[Found] | None]) -> Iterator[CheckResult]:
+        """What some checks find, or what the cloud refuses; and a line if all is in order.
+
+        :param good: that line; "" = none.
+        """
+        results: list[CheckResult] = []
+        for check in checks:
+            try:
+                results += [CheckResult(subject, found.ok, found.text, found.remedy) for found in check() or ()]
+            except (LaunchError, RuntimeConfigurationException) as error:
+                results.append(self.failure(subject, error))
+        yield from results
+        if good and all(result.ok for result in results):
+            yield CheckResult(subject, True, good)
 
     def failure(self, subject: str, error: Exception) -> CheckResult:
         """The result for an error, without the name of the provider."""

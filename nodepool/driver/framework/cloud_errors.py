@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong in a call to a cloud, named after what the launcher does next (reference/driver 13).
 
-A driver maps the error codes of its cloud to these classes. After them come texts of clouds, why a cloud did not
-answer, and when it wants to be asked again.
+A driver maps the error codes of its cloud to these classes, by a table of codes (`CodedErrors`). After them come texts
+of clouds, why a cloud did not answer, and when it wants to be asked again.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import (
@@ -23,6 +23,8 @@ from nodepool.exceptions import (
     NotFound,
     QuotaException,
 )
+
+T = TypeVar("T")
 
 
 class CloudAway(CloudUnavailableException):
@@ -53,6 +55,17 @@ def nothing_sent() -> Iterator[None]:
         if not error.maybe_done:
             raise
         raise CloudAway(str(error), maybe_done=False, code=error.code) from error
+
+
+def sent_again(call: Callable[[], T], attempts: int = 3) -> T:
+    """What a call returns that makes nothing new when it is sent again: so it is, when it has no answer."""
+    for _ in range(attempts - 1):
+        try:
+            return call()
+        except CloudAway as error:
+            if not error.maybe_done:
+                raise
+    return call()
 
 
 class LoginRefused(CloudAway):
@@ -103,6 +116,117 @@ class CloudNoCapacityLater(LaunchStatusException, CapacityException):
     """The cloud accepted a creation, and found no capacity then, or took the capacity away during the launch."""
 
     statsd_key = CapacityException.statsd_key
+
+
+# `CodedErrors`: what the error codes of a cloud mean (CM-6). Pure.
+
+
+class CodedError(NamedTuple):
+    """One error of an answer, one of its details, or one reason of a status."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, self))
+
+
+class CodedErrors:
+    """A driver names the codes, and overrides the methods where the code alone does not tell."""
+
+    #: A quota is used up. It may be free again soon, so the launch waits.
+    quota: ClassVar[frozenset[str]] = frozenset()
+    #: There is no capacity in this place. Others may have some.
+    capacity: ClassVar[frozenset[str]] = frozenset()
+    #: Too many calls: nothing was done.
+    throttled_codes: ClassVar[frozenset[str]] = frozenset()
+    #: The credentials are not, or no longer, valid: nothing was done.
+    login: ClassVar[frozenset[str]] = frozenset()
+    #: The credentials are good, but not for this.
+    denied: ClassVar[frozenset[str]] = frozenset()
+    #: The cloud has trouble of its own. Who knows what was done?
+    away: ClassVar[frozenset[str]] = frozenset()
+    #: Refused only for now: something else is under way; and the class of such an error.
+    busy: ClassVar[frozenset[str]] = frozenset()
+    busy_error: ClassVar[type[CloudRefused]] = CloudRefused
+    #: Something has the name already. A remedy does not make it an error of the configuration.
+    exists: ClassVar[frozenset[str]] = frozenset()
+    #: Where an answer has several errors: does the last one say most?
+    last_says_most: ClassVar[bool] = False
+    #: The remedy for each code that has one; where there is more quota; what to do about the credentials.
+    remedies: ClassVar[Mapping[str, str]] = {}
+    more_quota: ClassVar[str]
+    check_login: ClassVar[str] = "check the credentials"
+
+    def errors_in(self, data: Any) -> list[CodedError]:
+        """All errors in what a cloud answered, whatever its shape."""
+        raise NotImplementedError
+
+    def is_quota(self, error: CodedError) -> bool:
+        return error.code in self.quota
+
+    def is_throttling(self, error: CodedError) -> bool:
+        return error.code in self.throttled_codes
+
+    def is_busy(self, error: CodedError) -> bool:
+        return error.code in self.busy
+
+    def remedy_for(self, errors: Sequence[CodedError], status: int) -> str | None:
+        """What an operator can do, unless the kind of the error says it."""
+        return next((self.remedies[error.code] for error in errors if error.code in self.remedies), None)
+
+    def not_found(self, text: str, errors: Sequence[CodedError], code: str) -> CloudRefused | CloudAway:
+        """The exception for the status 404."""
+        return CloudNotFound(text, code=code, status=404)
+
+    def meaning(self, head: str, errors: Sequence[CodedError], status: int = 0) -> CloudRefused | CloudAway:
+        """The exception for errors that a cloud tells.
+
+        :param head: whose call it was, and which.
+        :param status: of HTTP; 0 = they are those of an operation or of a state.
+        """
+
+        telling = errors[::-1] if self.last_says_most else errors
+
+        def first(fits: Callable[[CodedError], bool]) -> str | None:
+            return next((error.code for error in telling if fits(error)), None)
+
+        def coded(codes: frozenset[str]) -> str | None:
+            return first(lambda error: error.code in codes)
+
+        text = f"{head}: {texts_of(errors) or f'status {status}'}"
+        remedy = self.remedy_for(telling, status)
+        told = f"{text}; {remedy}" if remedy else text
+        code = first(lambda error: bool(error.code)) or str(status)
+        busy = first(self.is_busy)
+        if no_capacity := coded(self.capacity):
+            return CloudNoCapacity(told, code=no_capacity, status=status)
+        if (status == 429 and not busy) or first(self.is_throttling):
+            return CloudAway(text, maybe_done=False, code=coded(self.throttled_codes) or code)
+        if quota := first(self.is_quota):
+            return CloudQuota(f"{text}; {self.remedies.get(quota, self.more_quota)}", code=quota, status=status)
+        if status == 401 or coded(self.login):
+            return LoginRefused(f"{text}; {self.check_login}", coded(self.login) or code)
+        if status == 404:
+            return self.not_found(told, errors, code)
+        if busy:
+            return self.busy_error(told, code=busy, status=status)
+        if status == 403 or coded(self.denied):
+            return CloudSetup(told, code=coded(self.denied) or code, status=status)
+        if status >= 500 or status == 408 or coded(self.away):
+            return CloudAway(told, code=coded(self.away) or code)
+        kind = CloudSetup if remedy and not coded(self.exists) else CloudRefused
+        return kind(told, code=code, status=status)
+
+
+def mappings_in(data: Any) -> list[Mapping[str, Any]]:
+    """The entries of a list that are mappings; anything else has none."""
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+
+
+def texts_of(errors: Iterable[CodedError]) -> str:
+    """Codes and messages in one line, each once."""
+    return one_line(" / ".join(dict.fromkeys(map(str, errors))))
 
 
 # Texts of clouds, made fit for errors and the log. Pure functions.

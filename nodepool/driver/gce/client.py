@@ -7,18 +7,24 @@ First the calls, then zones that do not answer, then the login with google-auth.
 from __future__ import annotations
 
 import calendar
-import json
+import importlib
 import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, one_line
-from nodepool.driver.framework.http.rest_calls import NOT_READY, RestCalls, TokenLogin, is_away, is_metadata
+from nodepool.driver.framework.http.rest_calls import (
+    NOT_READY,
+    RestCalls,
+    TokenLogin,
+    is_away,
+    is_metadata,
+    json_of_file,
+)
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.errors import THROTTLED, GceApi
@@ -43,8 +49,6 @@ GROUPS: Final = (READ, LIST, OPERATION, WRITE, IMAGE)
 CALLS_A_MINUTE: Final = 1500
 #: Entries of a page; the most that Google allows.
 PAGE: Final = 500
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 #: The same of operations, for which lists of instances wait.
 OPERATION_SECONDS: Final = 15.0
@@ -87,14 +91,13 @@ class ComputeEngine:
     def instance(self, zone: str, name: str) -> t.GceRecord:
         """One as it is now; raises CloudNotFound."""
         path = self._zonal(zone, "instances", name)
-        return self._get_one(path, "reading an instance", t.INSTANCE_FIELDS, self._record)
+        return self._get(path, "reading an instance", t.INSTANCE_FIELDS, self._record)
 
     def metadata_items(self, zone: str, name: str) -> dict[str, str]:
         """Metadata items of an instance; raises CloudNotFound."""
         path = self._zonal(zone, "instances", name)
-        data = self._get(path, "reading the metadata of an instance", "metadata(items(key,value))")
-        items = (data.get("metadata") or {}).get("items") or ()
-        return {item["key"]: str(item.get("value") or "") for item in items if item.get("key")}
+        fields = "metadata(items(key,value))"
+        return self._get(path, "reading the metadata of an instance", fields, _metadata_items)
 
     def insert(self, zone: str, body: Mapping[str, Any], request_id: str, permit: Callable[[], None]) -> t.Operation:
         """Order an instance; the operation says whether there is one in the end."""
@@ -102,7 +105,7 @@ class ComputeEngine:
         query = {"requestId": request_id}
         what = "creating an instance"
         answer = self._call(WRITE, "POST", path, what, body=body, query=query, permit=permit)
-        return self.calls.read(what, t.Operation.of, answer.data)
+        return self.calls.read(what, t.Operation, answer.data)
 
     def delete_instance(self, zone: str, name: str) -> None:
         """Order the deletion; raises CloudNotFound if there is none."""
@@ -111,7 +114,7 @@ class ComputeEngine:
     def console(self, zone: str, name: str) -> str:
         """The latest that an instance wrote to its first serial port; raises CloudNotFound."""
         path = f"{self._zonal(zone, 'instances', name)}/serialPort"
-        return str(self._get(path, "reading the console", "contents").get("contents") or "")
+        return self._get(path, "reading the console", "contents", lambda data: str(data.get("contents") or ""))
 
     # -- operations --
 
@@ -124,14 +127,12 @@ class ComputeEngine:
         """
         query = {"filter": f'operationType="{kind}"', "orderBy": "creationTimestamp desc"}
         path = self._zonal(zone, "operations")
-        for page in self._pages(path, f"items({t.OPERATION_FIELDS})", what, OPERATION, query):
-            for data in self.calls.read(what, _items, page):
-                yield self.calls.read(what, t.Operation.of, data)
+        return self._list(path, t.OPERATION_FIELDS, what, t.Operation, OPERATION, query)
 
     def operation(self, zone: str, name: str) -> t.Operation:
         """One operation of a zone; raises CloudNotFound."""
         path = self._zonal(zone, "operations", name)
-        return self._get_one(path, "reading an operation", t.OPERATION_FIELDS, t.Operation.of, OPERATION)
+        return self._get(path, "reading an operation", t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- what may be left over --
 
@@ -143,14 +144,11 @@ class ComputeEngine:
     def delete_disk(self, zone: str, name: str) -> None:
         self._delete(self._zonal(zone, "disks", name), "deleting a disk")
 
-    def addresses(self) -> list[t.Leftover]:
+    def addresses(self) -> Iterator[t.Leftover]:
         """Reserved addresses of the region that this provider labelled."""
         query = {"filter": self.labels.own_filter}
         path = f"{self.project}/regions/{quoted(self._region)}/addresses"
-        what = "listing addresses"
-        found = self._pages(path, f"items({t.ADDRESS_FIELDS})", what, LIST, query)
-        entries = [data for page in found for data in self.calls.read(what, _items, page)]
-        return [self.calls.read(what, self._leftover, data) for data in entries]
+        return self._list(path, t.ADDRESS_FIELDS, "listing addresses", self._leftover, LIST, query)
 
     def delete_address(self, name: str) -> None:
         path = f"{self.project}/regions/{quoted(self._region)}/addresses/{quoted(name)}"
@@ -161,24 +159,23 @@ class ComputeEngine:
     def machine_type(self, zone: str, name: str) -> t.MachineType:
         """Raises CloudNotFound."""
         path = self._zonal(zone, "machineTypes", name)
-        return self._get_one(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType.of)
+        return self._get(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType)
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
         path = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
-        return self._get_one(path, "reading an image family", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image family", t.IMAGE_FIELDS, self._image)
 
     def image_at(self, link: str) -> t.GceImage:
         """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
-        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
-    def quotas(self) -> list[t.GceQuota]:
-        """Of the region, then those of the project that hold for all regions."""
-        found: list[t.GceQuota] = []
-        for path in (f"{self.project}/regions/{quoted(self._region)}", self.project):
-            data = self._get(path, what := "reading the quota", "quotas(metric,limit,usage)")
-            found += self.calls.read(what, lambda data: [t.GceQuota.of(one) for one in data.get("quotas") or ()], data)
+    def quotas(self) -> dict[str, float]:
+        """Limits by name, of the project and of the region. What both have is that of the region."""
+        found: dict[str, float] = {}
+        for path in (self.project, f"{self.project}/regions/{quoted(self._region)}"):
+            found |= self._get(path, "reading the quota", "quotas(metric,limit)", _limits)
         return found
 
     def exists(self, path: str, what: str) -> None:
@@ -188,26 +185,24 @@ class ComputeEngine:
         :param what: for errors.
         """
         whole = path if path.startswith("projects/") else f"{self.project}/{path}"
-        self._get(whole, what, "name")
+        self._get(whole, what, "name", dict)
 
     # -- for images, too --
 
     def image_named(self, name: str) -> t.GceImage:
         """An image of the project; raises CloudNotFound."""
         path = f"{self.project}/global/images/{quoted(name)}"
-        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
     def images(self) -> Iterator[t.GceImage]:
         """Images of the project that this provider labelled; each page is a call."""
-        query, what = {"filter": self.labels.own_filter}, "listing images"
-        for page in self._pages(f"{self.project}/global/images", f"items({t.IMAGE_FIELDS})", what, LIST, query):
-            for data in self.calls.read(what, _items, page):
-                yield self.calls.read(what, self._image, data)
+        path, query = f"{self.project}/global/images", {"filter": self.labels.own_filter}
+        return self._list(path, t.IMAGE_FIELDS, "listing images", self._image, LIST, query)
 
     def operation_of_project(self, name: str, what: str) -> t.Operation:
         """One operation that belongs to no zone; raises CloudNotFound."""
         path = f"{self.project}/global/operations/{quoted(name)}"
-        return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation.of, OPERATION)
+        return self._get(path, what, t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- inside --
 
@@ -219,20 +214,16 @@ class ComputeEngine:
         return "/".join((self.project, "zones", quoted(zone), *map(quoted, parts)))
 
     def _record(self, data: Any) -> t.GceRecord:
-        return t.GceRecord.of(data, self.labels)
+        return t.GceRecord(data, self.labels)
 
     def _leftover(self, data: Any) -> t.Leftover:
-        return t.Leftover.of(data, self.labels)
+        return t.Leftover(data, self.labels)
 
     def _image(self, data: Any) -> t.GceImage:
-        return t.GceImage.of(data, self.labels)
+        return t.GceImage(data, self.labels)
 
-    def _get_one(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
-        return self.calls.read(what, of, self._get(path, what, fields, group))
-
-    def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
-        answer = self._call(group, "GET", path, what, query={"fields": fields})
-        return self._checked(answer.data, what)
+    def _get(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
+        return self.calls.read(what, of, self._call(group, "GET", path, what, query={"fields": fields}).data)
 
     def _delete(self, path: str, what: str) -> None:
         self._call(WRITE, "DELETE", path, what)
@@ -258,16 +249,10 @@ class ComputeEngine:
         self.silent_zones.answered(zone)
         return answer
 
-    def _checked(self, data: Any, what: str) -> Mapping[str, Any]:
-        if not isinstance(data, dict):
-            raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no JSON object")
-        return data
-
     def _scoped(
         self, kind: str, fields: str, what: str, of: Callable[[Any], T], query: Mapping[str, str] | None = None
     ) -> tuple[list[T], set[str]]:
         """All entries of the zones, and the zones that did not answer; with several zones by one list of all zones."""
-        found: list[T] = []
         unreachable: set[str] = set()
         query = query or {}
         if len(self.zones) == 1:
@@ -280,39 +265,57 @@ class ComputeEngine:
             # Dated versions of the API, from 2026-09-01 on, have no such parameter, and always answer so. No version is
             # named here, and without the parameter one silent zone is an error of the whole list.
             query = {**query, "returnPartialSuccess": "true"}
-        for page in self._pages(path, shown, what, LIST, query):
-            entries, silent = self.calls.read(what, lambda page: self._of_zones(kind, page), page)
-            found += [self.calls.read(what, of, data) for data in entries]
-            unreachable |= silent.intersection(self.zones)
-        return found, unreachable
+
+        def read(page: Mapping[str, Any]) -> list[T]:
+            entries, silent = self._of_zones(kind, page)
+            unreachable.update(silent.intersection(self.zones))
+            return [of(data) for data in entries]
+
+        return list(self._pages(path, shown, what, LIST, query, read)), unreachable
 
     def _of_zones(self, kind: str, page: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
         """Entries of a page of such a list, and zones that did not answer, maybe of others, too."""
         if len(self.zones) == 1:
-            return _items(page), set(self.zones) if _is_silent(page) else set()
+            return list(page.get("items") or ()), set(self.zones) if _is_silent(page) else set()
         parts = {t.name_of(scope): part or {} for scope, part in (page.get("items") or {}).items()}
         silent = {t.name_of(scope) for scope in page.get("unreachables") or ()}
         silent |= {zone for zone, part in parts.items() if _is_silent(part)}
         return [entry for zone in self.zones for entry in parts.get(zone, {}).get(kind) or ()], silent
 
+    def _list(
+        self, path: str, fields: str, what: str, of: Callable[[Any], T], group: str, query: Mapping[str, str]
+    ) -> Iterator[T]:
+        def read(page: Mapping[str, Any]) -> list[T]:
+            return [of(data) for data in page.get("items") or ()]
+
+        return self._pages(path, f"items({fields})", what, group, query, read)
+
     def _pages(
-        self, path: str, fields: str, what: str, group: str, query: Mapping[str, str]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Each page is a call."""
+        self,
+        path: str,
+        fields: str,
+        what: str,
+        group: str,
+        query: Mapping[str, str],
+        read: Callable[[Mapping[str, Any]], list[T]],
+    ) -> Iterator[T]:
+        """Each page is a call. :param read: the entries of one."""
         whole = {**query, "maxResults": str(PAGE), "fields": f"{fields},nextPageToken"}
-        for _ in range(MOST_PAGES):
-            answer = self._call(group, "GET", path, what, query=whole)
-            page = self._checked(answer.data, what)
-            yield page
-            token = page.get("nextPageToken")
-            if not token:
-                return
-            whole["pageToken"] = str(token)
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+
+        def ask(token: str | None) -> Any:
+            more = {"pageToken": token} if token else {}
+            return self._call(group, "GET", path, what, query={**whole, **more}).data
+
+        return self.calls.pages(what, ask, lambda page: (read(page), page.get("nextPageToken")))
 
 
-def _items(page: Mapping[str, Any]) -> list[Any]:
-    return list(page.get("items") or ())
+def _metadata_items(data: Mapping[str, Any]) -> dict[str, str]:
+    items = (data.get("metadata") or {}).get("items") or ()
+    return {item["key"]: str(item.get("value") or "") for item in items if item.get("key")}
+
+
+def _limits(data: Mapping[str, Any]) -> dict[str, float]:
+    return {quota["metric"]: float(quota.get("limit") or 0) for quota in data.get("quotas") or ()}
 
 
 def _is_silent(part: Mapping[str, Any]) -> bool:
@@ -413,8 +416,14 @@ class SilentZones:
 
 #: What the token is for. What it allows the roles of the account say.
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
-#: ``type`` in a file of credentials. Those that run a program are refused.
-FILE_TYPES: Final = ("service_account", "external_account", "impersonated_service_account", "authorized_user")
+#: ``type`` in a file of credentials -> module of google-auth, and what makes credentials of the file. Those that run a
+#: program are refused.
+_MAKERS: Final = {
+    "service_account": ("google.oauth2.service_account", "from_service_account_info"),
+    "external_account": ("google.auth.identity_pool", "from_info"),
+    "impersonated_service_account": ("google.auth.impersonated_credentials", "from_impersonated_service_account_info"),
+    "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
+}
 _AWS_TOKEN_TYPE: Final = "urn:ietf:params:aws:token-type:aws4_request"
 _CALL_SECONDS: Final = 20.0
 #: Of a token that does not say when it ends.
@@ -477,42 +486,16 @@ def credentials_of(path: str) -> Any:
     :raises LoginRefused: it cannot be read, or is of a type that is not supported.
     :raises ValueError: it is incomplete.
     """
-    try:
-        info = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise LoginRefused(
-            f"{path} cannot be read: {error.strerror}; correct credentials-file or the file's mode"
-        ) from None
-    except (ValueError, RecursionError):
-        raise LoginRefused(f"{path} is not JSON; write it with gcloud iam service-accounts keys create") from None
-    kind = info.get("type") if isinstance(info, dict) else None
-    if kind not in FILE_TYPES:
-        raise LoginRefused(f"type in {path} is {kind!r}, not one of {', '.join(FILE_TYPES)}; use another file")
-    return _made(kind, info)
-
-
-def _made(kind: str, info: dict[str, Any]) -> Any:
-    if kind == "service_account":
-        from google.oauth2 import service_account
-
-        return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    if kind == "authorized_user":
-        from google.oauth2 import credentials
-
-        return credentials.Credentials.from_authorized_user_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    if kind == "impersonated_service_account":
-        from google.auth import impersonated_credentials
-
-        return impersonated_credentials.Credentials.from_impersonated_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
+    info = json_of_file(path, "credentials-file", "gcloud iam service-accounts keys create")
+    kind = str(info.get("type"))
+    if kind not in _MAKERS:
+        raise LoginRefused(f"type in {path} is {info.get('type')!r}, not one of {', '.join(_MAKERS)}; use another file")
     if (info.get("credential_source") or {}).get("executable"):
         raise LoginRefused("credential_source.executable is not supported; use a file, a URL or AWS as the source")
+    module, make = _MAKERS[kind]
     if info.get("subject_token_type") == _AWS_TOKEN_TYPE:
-        from google.auth import aws
-
-        return aws.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
-    from google.auth import identity_pool
-
-    return identity_pool.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call]
+        module = "google.auth.aws"
+    return getattr(importlib.import_module(module).Credentials, make)(info, scopes=SCOPES)
 
 
 class _Reply:

@@ -22,7 +22,7 @@ from nodepool.model.quota import QuotaInformation
 if TYPE_CHECKING:
     from nodepool.driver.gce.client import ComputeEngine
     from nodepool.driver.gce.config import GceLabel, GceProviderConfig
-    from nodepool.driver.gce.types import GceQuota, GceRecord, MachineType
+    from nodepool.driver.gce.types import GceRecord, MachineType
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -158,7 +158,7 @@ class ProjectLimits:
     ) -> None:
         self._config = config
         self._facts = facts
-        self._quotas: Fact[list[GceQuota]] = Fact(client.quotas, clock)
+        self._quotas = Fact(client.quotas, clock)
         self._repeats = Repeats(_TOLD_SECONDS, clock)
         #: By name; those that are 0 are not for this project. Replaced as a whole.
         self._known: dict[str, float] = {}
@@ -192,8 +192,7 @@ class ProjectLimits:
                 log.warning("Provider %s: the quota of the project is not known: %s", self._config.name, error)
             return
         self._repeats.over("quotas")
-        # A quota that both tell is that of the region.
-        self._known = {quota.metric: quota.limit for quota in reversed(quotas) if quota.limit > 0}
+        self._known = {name: limit for name, limit in quotas.items() if limit > 0}
 
     def know_types(self, records: Iterable[GceRecord]) -> None:
         """Have the machine types of instances for `use_of`; without its type an instance counts as one only."""

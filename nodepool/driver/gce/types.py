@@ -10,9 +10,10 @@ import hashlib
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.inventory import CloudRecord
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine import CreationKey
@@ -37,10 +38,10 @@ INSTANCE_FIELDS: Final = (
     "name,zone,status,machineType,labels,scheduling(provisioningModel,preemptible),"
     "networkInterfaces(networkIP,accessConfigs(natIP))"
 )
-OPERATION_FIELDS: Final = "name,zone,operationType,targetLink,status,statusMessage,httpErrorStatusCode,error"
+OPERATION_FIELDS: Final = "name,zone,targetLink,status,statusMessage,httpErrorStatusCode,error"
 DISK_FIELDS: Final = "name,zone,labels,users,status"
 ADDRESS_FIELDS: Final = "name,labels,users,status"
-IMAGE_FIELDS: Final = "name,selfLink,status,labels,diskSizeGb,archiveSizeBytes,deprecated(state)"
+IMAGE_FIELDS: Final = "name,selfLink,status,labels,diskSizeGb"
 MACHINE_FIELDS: Final = "name,guestCpus,memoryMb"
 
 
@@ -49,131 +50,66 @@ def name_of(link: str | None) -> str:
     return (link or "").rpartition("/")[2]
 
 
-class GceRecord(NamedTuple):
-    """An instance as a list shows it: a record of the inventory (GC-5, GC-6). ``id`` has zone and name."""
+class GceRecord(CloudRecord):
+    """An instance as a list shows it: a record of the inventory (GC-5, GC-6). ``id`` has zone and name.
 
-    id: str
-    name: str
-    zone: str
-    status: str
-    metadata: Mapping[str, str]
-    machine_type: str
-    spot: bool
-    public_ipv4: str | None
-    private_ipv4: str | None
-    #: Compute Engine does not list what changed.
-    updated: str = ""
+    What is gone is in no list; what is stopped costs its disk.
+    """
 
-    @property
-    def gone(self) -> bool:
-        """What is gone is in no list; what is stopped costs its disk."""
-        return False
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], labels: LabelReader) -> GceRecord:
+    def __init__(self, data: Mapping[str, Any], labels: LabelReader) -> None:
         scheduling = data.get("scheduling") or {}
         interface: Mapping[str, Any] = next(iter(data.get("networkInterfaces") or ()), {})
         access: Mapping[str, Any] = next(iter(interface.get("accessConfigs") or ()), {})
-        zone = name_of(data.get("zone"))
-        return cls(
-            id=record_id(zone, data["name"]),
-            name=data["name"],
-            zone=zone,
-            status=data.get("status") or "",
-            metadata=labels.metadata(data.get("labels")),
-            machine_type=name_of(data.get("machineType")),
-            spot=scheduling.get("provisioningModel") == "SPOT" or bool(scheduling.get("preemptible")),
-            public_ipv4=access.get("natIP") or None,
-            private_ipv4=interface.get("networkIP") or None,
-        )
+        self.name: str = data["name"]
+        self.zone = name_of(data.get("zone"))
+        self.id = record_id(self.zone, self.name)
+        self.status: str = data.get("status") or ""
+        self.metadata = labels.metadata(data.get("labels"))
+        self.machine_type = name_of(data.get("machineType"))
+        self.spot = scheduling.get("provisioningModel") == "SPOT" or bool(scheduling.get("preemptible"))
+        self.public_ipv4: str | None = access.get("natIP") or None
+        self.private_ipv4: str | None = interface.get("networkIP") or None
 
 
-class Operation(NamedTuple):
+class Operation(CloudRecord):
     """Something that Compute Engine works on. ``data`` is as it is shown, for errors."""
 
-    name: str
-    zone: str
-    kind: str
-    target: str
-    done: bool
-    data: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Operation:
-        return cls(
-            name=data["name"],
-            zone=name_of(data.get("zone")),
-            kind=data.get("operationType") or "",
-            target=name_of(data.get("targetLink")),
-            done=data.get("status") == DONE,
-            data=data,
-        )
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name: str = data["name"]
+        self.zone = name_of(data.get("zone"))
+        self.target = name_of(data.get("targetLink"))
+        self.done = data.get("status") == DONE
+        self.data = data
 
 
-class Leftover(NamedTuple):
-    """A disk or an address. ``zone`` is "" for an address."""
+class Leftover(CloudRecord):
+    """A disk or an address, which is in no zone. ``used``: an instance has it."""
 
-    name: str
-    zone: str
-    metadata: Mapping[str, str]
-    #: An instance has it.
-    used: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], labels: LabelReader) -> Leftover:
-        used = bool(data.get("users")) or data.get("status") == "IN_USE"
-        return cls(data["name"], name_of(data.get("zone")), labels.metadata(data.get("labels")), used)
+    def __init__(self, data: Mapping[str, Any], labels: LabelReader) -> None:
+        self.name: str = data["name"]
+        self.zone = name_of(data.get("zone"))
+        self.metadata = labels.metadata(data.get("labels"))
+        self.used = bool(data.get("users")) or data.get("status") == "IN_USE"
 
 
-class MachineType(NamedTuple):
-    """A machine type of a zone (GC-7)."""
+class MachineType(CloudRecord):
+    """A machine type of a zone (GC-7). ``series``, such as ``n2d``, is in the name of its quota."""
 
-    name: str
-    cores: int
-    ram_mib: int
-
-    @property
-    def series(self) -> str:
-        """E.g. ``n2d``; its quota has that name."""
-        return self.name.partition("-")[0].lower()
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> MachineType:
-        return cls(data["name"], int(data.get("guestCpus") or 0), int(data.get("memoryMb") or 0))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.series: str = data["name"].partition("-")[0].lower()
+        self.cores = int(data.get("guestCpus") or 0)
+        self.ram_mib = int(data.get("memoryMb") or 0)
 
 
-class GceQuota(NamedTuple):
-    """A quota of the region or of the project."""
-
-    metric: str
-    limit: float
-    used: float
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> GceQuota:
-        return cls(str(data.get("metric") or ""), float(data.get("limit") or 0), float(data.get("usage") or 0))
-
-
-class GceImage(NamedTuple):
+class GceImage(CloudRecord):
     """An image of the project."""
 
-    name: str
-    link: str
-    status: str
-    metadata: Mapping[str, str]
-    size_gib: int
-    archive_bytes: int
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], labels: LabelReader) -> GceImage:
-        return cls(
-            name=data["name"],
-            link=data.get("selfLink") or "",
-            status=data.get("status") or "",
-            metadata=labels.metadata(data.get("labels")),
-            size_gib=int(data.get("diskSizeGb") or 0),
-            archive_bytes=int(data.get("archiveSizeBytes") or 0),
-        )
+    def __init__(self, data: Mapping[str, Any], labels: LabelReader) -> None:
+        self.name: str = data["name"]
+        self.link: str = data.get("selfLink") or ""
+        self.status: str = data.get("status") or ""
+        self.metadata = labels.metadata(data.get("labels"))
+        self.size_gib = int(data.get("diskSizeGb") or 0)
 
 
 # Ownership in labels of Compute Engine, whose values are small letters, digits, ``_`` and ``-``, at most 63. Pure

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc import types as t
@@ -20,7 +20,6 @@ from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmCreation, IbmMachines
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Instance, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
-from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class IbmAdapter(CloudAdapter):
         self.images = IbmImages(provider_config, self.client, self.facts, http, login)
         self.use(self.machines)
         self._volumes: Fact[list[t.IbmVolume]] = Fact(lambda: list(self.client.volumes()))
-        self._checks = CloudChecks(provider_config.name)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
@@ -171,52 +169,50 @@ class IbmAdapter(CloudAdapter):
     # -- what ``nodepool check`` finds out; only reads --
 
     def preflight(self) -> Iterator[CheckResult]:
-        """All problems, and a line for what is in order. Blocks for some calls to IBM."""
-        where = f"region {self.config.region}"
-        try:
-            self.facts.vpc_id()
-        except LaunchError as error:
-            # Nothing else can be asked.
-            yield self._checks.failure(where, error)
-            return
-        yield CheckResult(where, True, f"login works; the VPC {self.config.vpc} is there")
-        for pool in self.config.pools.values():
-            yield from self._checks.results(f"pool {pool.name}", self._check_pool, pool)
-            for label in pool.labels.values():
-                yield from self._check_label(label)
-        yield from self._checks.results("quota", self._check_quota)
-        if any(not image.pause for image in self.config.diskimages.values()):
-            yield from self._checks.results("object storage", self._check_storage)
-            yield from self._checks.results("diskimages", self._check_diskimages)
+        return CloudChecks(self.config.name).all(f"region {self.config.region}", self._check_vpc, self._checks)
 
-    def _check_pool(self, pool: IbmPool) -> list[CheckResult]:
-        subject = f"pool {pool.name}"
+    def _check_vpc(self) -> str:
+        self.facts.vpc_id()
+        return f"login works; the VPC {self.config.vpc} is there"
+
+    def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        for pool in self.config.pools.values():
+            yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
+            for label in pool.labels.values():
+                subject, image = f"label {label.name} of pool {pool.name}", label.cloud_image
+                of_label: list[Callable[[], Any]] = [partial(self._known, self.facts.profile, label.profiles)]
+                of_label += [partial(self._check_image, label)]
+                of_label += [partial(self._known, self.facts.key_id, () if image is None else image.ssh_keys)]
+                yield from checks.about(subject, "profile, image and keys are there", *of_label)
+        yield from checks.about("quota", "", self._check_quota)
+        if any(not image.pause for image in self.config.diskimages.values()):
+            yield from checks.about("object storage", "", self._check_storage)
+            known: Fact[set[str]] = Fact(self.client.operating_systems)
+            for disk in self.config.diskimages.values():
+                if not disk.pause:
+                    good = f"the operating system {disk.operating_system} is known"
+                    check = partial(self._check_system, known, disk.operating_system)
+                    yield from checks.about(f"diskimage {disk.name}", good, check)
+
+    @staticmethod
+    def _known(ask: Callable[[str], object], names: Iterable[str]) -> None:
+        for name in names:
+            ask(name)
+
+    def _check_pool(self, pool: IbmPool) -> list[Found]:
         found = []
         for subnet in self.facts.subnets(pool):
             if subnet.free is not None and not subnet.free:
                 text = f"subnet {subnet.name} has no free addresses"
-                found.append(CheckResult(subject, False, text, "add another subnet, or delete what uses this one"))
-            elif subnet.free is not None and subnet.free < pool.max_servers < float("inf") and len(pool.subnets) == 1:
+                found.append(Found(text, "add another subnet, or delete what uses this one"))
+            elif subnet.free is not None and subnet.free < pool.max_servers < math.inf and len(pool.subnets) == 1:
                 text = f"subnet {subnet.name} has {subnet.free} free addresses, max-servers is {pool.max_servers:g}"
-                found.append(CheckResult(subject, True, text, "use a larger subnet, or lower max-servers"))
+                found.append(Found(text, "use a larger subnet, or lower max-servers", ok=True))
         group = t.group_of_pool(self.config.name, pool.name)
         if group not in self.client.groups():
             text = f"there is no resource group {group}: it is made with the first launch"
-            return [*found, CheckResult(subject, True, text, "make it if the credentials may not")]
-        return found or [CheckResult(subject, True, f"subnets and resource group {group} are there")]
-
-    def _check_label(self, label: IbmLabel) -> Iterator[CheckResult]:
-        subject, image = f"label {label.name} of pool {label.pool.name}", label.cloud_image
-        keys = () if image is None else image.ssh_keys
-        checks: list[Callable[[], object]] = [partial(self.facts.profile, name) for name in label.profiles]
-        checks += [partial(self._check_image, label), *(partial(self.facts.key_id, name) for name in keys)]
-
-        def good(check: Callable[[], object]) -> list[CheckResult]:
-            check()
-            return []
-
-        bad = [result for check in checks for result in self._checks.results(subject, good, check)]
-        yield from bad or [CheckResult(subject, True, "profile, image and keys are there")]
+            return [*found, Found(text, "make it if the credentials may not", ok=True)]
+        return found or [Found(f"subnets and resource group {group} are there", ok=True)]
 
     def _check_image(self, label: IbmLabel) -> None:
         if label.cloud_image is None:
@@ -229,37 +225,31 @@ class IbmAdapter(CloudAdapter):
             text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
             raise CloudSetup(text, code="image_not_found", status=404) from None
 
-    def _check_quota(self) -> list[CheckResult]:
+    def _check_quota(self) -> Iterator[Found]:
         wanted = sum(pool.max_servers for pool in self.config.pools.values())
         limit = self.config.quota_instances
         if limit is None:
             remedy = "set quota of the provider to what the account has, or keep max-servers below it"
-            return [CheckResult("quota", True, "IBM tells no limits, and quota is not set", remedy)]
-        if wanted <= limit:
-            return [CheckResult("quota", True, f"quota allows {limit} instances")]
-        text = f"quota allows {limit} instances; max-servers of the pools allow {wanted:g}"
-        return [CheckResult("quota", True, text, "lower max-servers, or correct quota; the smaller one counts")]
+            yield Found("IBM tells no limits, and quota is not set", remedy, ok=True)
+        elif wanted <= limit:
+            yield Found(f"quota allows {limit} instances", ok=True)
+        else:
+            text = f"quota allows {limit} instances; max-servers of the pools allow {wanted:g}"
+            yield Found(text, "lower max-servers, or correct quota; the smaller one counts", ok=True)
 
-    def _check_storage(self) -> list[CheckResult]:
+    def _check_storage(self) -> Iterator[Found]:
         """Could uploads begin?"""
         bucket = self.images.bucket
         assert bucket is not None
         self.client.storage_instance(self.config.storage_instance or "")
         region = bucket.region()
         next(iter(bucket.keys("npimages_")), None)
-        text = f"bucket {bucket.name} is in {region}"
-        if region == self.config.region:
-            return [CheckResult("object storage", True, text)]
         # IBM imports images of buckets near the region only.
-        return [CheckResult("object storage", True, text, f"take a bucket in {self.config.region} if imports fail")]
+        remedy = "" if region == self.config.region else f"take a bucket in {self.config.region} if imports fail"
+        yield Found(f"bucket {bucket.name} is in {region}", remedy, ok=True)
 
-    def _check_diskimages(self) -> list[CheckResult]:
-        known, found = self.client.operating_systems(), []
-        remedy = "correct operating-system; ibmcloud is operating-systems lists them"
-        for image in self.config.diskimages.values():
-            subject, system = f"diskimage {image.name}", image.operating_system
-            if not image.pause and system in known:
-                found.append(CheckResult(subject, True, f"the operating system {system} is known"))
-            elif not image.pause:
-                found.append(CheckResult(subject, False, f"no operating system {system!r}", remedy))
-        return found
+    @staticmethod
+    def _check_system(known: Fact[set[str]], system: str) -> Iterator[Found]:
+        if system not in known.get():
+            remedy = "correct operating-system; ibmcloud is operating-systems lists them"
+            yield Found(f"no operating system {system!r}", remedy)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.framework.http.rest_calls import RestCalls, listed
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.ibmvpc.errors import VpcApi
 from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume
@@ -32,8 +32,6 @@ T = TypeVar("T")
 VERSION: Final = "2026-10-06"
 #: Entries of a page: the most that IBM gives.
 PAGE: Final = 100
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 #: A list that lacks a name or an id is asked for again unless it is as new as this, in seconds.
 MISSING_SECONDS: Final = 10.0
@@ -97,11 +95,11 @@ class IbmVpc:
 
     def floating_ips(self) -> list[IbmFloatingIp]:
         """All of the region."""
-        return list(self._list("floating_ips", IbmFloatingIp.of))
+        return list(self._list("floating_ips", IbmFloatingIp))
 
     def floating_ip(self, floating_id: str) -> IbmFloatingIp:
         """One as it is now; raises CloudNotFound."""
-        return self._one(READ, "reading floating_ips", IbmFloatingIp.of, "get_floating_ip", floating_id)
+        return self._one(READ, "reading floating_ips", IbmFloatingIp, "get_floating_ip", floating_id)
 
     def create_floating_ip(
         self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
@@ -109,19 +107,19 @@ class IbmVpc:
         """Make one that is bound to an interface."""
         body = {"name": name, "resource_group": {"id": group_id}, "target": {"id": interface_id}}
         what = "creating a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "create_floating_ip", body, permit=permit)
+        return self._one(ADDRESS, what, IbmFloatingIp, "create_floating_ip", body, permit=permit)
 
     def bind_floating_ip(
         self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
         """Bind one that is there to an interface that has none, whatever it is bound to, and rename it."""
         body, what = {"name": name, "target": {"id": interface_id}}, "binding a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, body, permit=permit)
+        return self._one(ADDRESS, what, IbmFloatingIp, "update_floating_ip", floating_id, body, permit=permit)
 
     def rename_floating_ip(self, floating_id: str, name: str) -> IbmFloatingIp:
         """Give one another name, whatever it is bound to."""
         what = "renaming a floating IP"
-        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, {"name": name})
+        return self._one(ADDRESS, what, IbmFloatingIp, "update_floating_ip", floating_id, {"name": name})
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
@@ -210,7 +208,7 @@ class IbmVpc:
     # -- inside --
 
     def _record(self, data: Mapping[str, Any]) -> IbmRecord:
-        return IbmRecord.of(data, self.calls.provider)
+        return IbmRecord(data, self.calls.provider)
 
     def _ask(
         self, kind: str, what: str, operation: str, *arguments: Any, permit: Any = lambda: None, **named: Any
@@ -278,20 +276,15 @@ class IbmVpc:
 
     def _pages(self, ask: Callable[..., Any], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a list, over all its pages; each page is a call."""
-        start: dict[str, str] = {}
-        for _ in range(MOST_PAGES):
-            data = ask(**start)
-            found = data.get(entries, "") if isinstance(data, dict) else ""
-            # Null stands for a list without entries.
-            if not isinstance(found, list | None):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            yield from found or ()
+
+        def read(data: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
             # Only that counts of the address that is named: no other host is to see our token.
             href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
             start = {name: texts[0] for name, texts in parse_qs(urlsplit(href).query).items() if name == "start"}
-            if not start:
-                return
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+            # Null stands for a list without entries.
+            return listed([] if data[entries] is None else data[entries]), start
+
+        return self.calls.pages(what, lambda start: ask(**(start or {})), read)
 
 
 def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:

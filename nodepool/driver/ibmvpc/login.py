@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import inspect
-import json
 import os
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ import jwt
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
-from nodepool.driver.framework.http.rest_calls import TokenLogin, login_error
+from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, text_of_file
 from nodepool.driver.ibmvpc.errors import errors_in
 from nodepool.guard import ERRORS
 
@@ -97,7 +96,7 @@ class IbmLogin(TokenLogin):
         except ERRORS as error:
             # Of a token of a container, for example, that cannot be read.
             raise LoginRefused(f"{one_line(str(error))}; correct {found.source}") from error
-        return answer["access_token"], float(answer["expires_in"])
+        return answer["access_token"], answer["expires_in"]
 
     def _read(self) -> Credentials:
         self._credentials = read_credentials(self._path, os.environ)
@@ -116,30 +115,16 @@ class IbmLogin(TokenLogin):
         **_: Any,
     ) -> Any:
         """In place of that of the managers of tokens."""
-        from nodepool.driver.framework.http.plain_http import NoAnswer
-
         given = dict(headers)
         if auth_tuple:
             given["Authorization"] = f"Basic {base64.b64encode(':'.join(auth_tuple).encode()).decode()}"
         if isinstance(data, dict):
             data = urllib.parse.urlencode({name: value for name, value in data.items() if value is not None})
-        head = f"Provider {self.provider}: login failed"
-        try:
-            answer = self._http.send(method, url, given, (data or "").encode() or None, params)
-        except NoAnswer as error:
-            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
-        try:
-            document = answer.json()
-        except (ValueError, RecursionError):
-            document = None
-        if answer.status in (200, 201):
-            if isinstance(document, dict) and document.get("access_token"):
-                return {"expires_in": 0, **document}
-            raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
-        named, message = next(iter(errors_in(document)), ("", ""))
-        code, text = named or str(answer.status), one_line(message or f"status {answer.status}")
-        metadata = found.kind == INSTANCE
-        raise login_error(f"{head}: {code}: {text}", answer, code, f"correct {found.source}", metadata=metadata)
+        call = (method, url, given, (data or "").encode() or None, params)
+        return self.exchange(self._http, f"correct {found.source}", *call, metadata=found.kind == INSTANCE)
+
+    def error_in(self, data: Any) -> tuple[str, str]:
+        return next(iter(errors_in(data)), ("", ""))
 
 
 def account_of(token: str) -> str:
@@ -153,16 +138,15 @@ def account_of(token: str) -> str:
 # Who Nodepool is for IBM Cloud, and where IBM Cloud is: as the IBM SDK for Python finds it for the service ``vpc``.
 #
 # https://github.com/IBM/python-sdk-core has the names, under Authentication. They stand in a file of lines
-# ``NAME=value``, in the environment, or in VCAP_SERVICES. The file is the one of ``credentials-file`` or
-# ``IBM_CREDENTIALS_FILE``, or ``ibm-credentials.env`` in the current directory or at home. The first source that has
-# anything for the service counts alone (IV-1). The SDK itself takes no path of a file, and hides one that it cannot
-# read.
+# ``NAME=value``, or in the environment. The file is the one of ``credentials-file`` or ``IBM_CREDENTIALS_FILE``, or
+# ``ibm-credentials.env`` in the current directory or at home. The first source that has anything for the service counts
+# alone (IV-1). The SDK itself takes no path of a file, and hides one that it cannot read.
 
 RESOURCES_URL: Final = "https://resource-controller.cloud.ibm.com"
+GROUPS_VARIABLE: Final = "RESOURCE_MANAGER_URL"
+SERVICES_VARIABLE: Final = "RESOURCE_CONTROLLER_URL"
 FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
 DEFAULT_FILE: Final = "ibm-credentials.env"
-#: What a platform of the kind of Cloud Foundry says of the services of an application, as JSON.
-VCAP_VARIABLE: Final = "VCAP_SERVICES"
 
 
 @dataclass(frozen=True)
@@ -210,8 +194,7 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
     lines = {} if file is None else _lines_of(file, wanted=path is not None)
     others = {**environment, **lines}
     sources = [(str(file), _of_service(lines)), ("the environment", _of_service(environment))]
-    source, values = next((found for found in sources if found[1]), (VCAP_VARIABLE, {}))
-    values = values or _of_vcap("vpc", environment.get(VCAP_VARIABLE, ""))
+    source, values = next((found for found in sources if found[1]), ("", {}))
     if not values:
         where = f"in {file}" if file is not None else "in a file of credentials"
         remedy = "add it to the file" if file is not None else "add credentials-file to the provider"
@@ -223,20 +206,14 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
         known = "iam, iamAssume, container, vpc, bearerToken"
         raise LoginRefused(f"VPC_AUTH_TYPE in {source} is {given!r}; choose one of {known}")
 
-    def url(name: str, text: str | None) -> str:
-        split = urllib.parse.urlsplit(text or "")
-        if text and (split.scheme not in ("http", "https") or not split.hostname):
-            raise LoginRefused(f"{name} in {source} is no address; correct it")
-        return (text or "").rstrip("/")
-
     return Credentials(
         kind=given.lower(),
         source=source,
         values=values,
-        auth_url=url("VPC_AUTH_URL", values.get("AUTH_URL")),
-        vpc_url=url("VPC_URL", values.get("URL")) or None,
-        groups_url=url("RESOURCE_MANAGER_URL", others.get("RESOURCE_MANAGER_URL") or RESOURCES_URL),
-        resources_url=url("RESOURCE_CONTROLLER_URL", others.get("RESOURCE_CONTROLLER_URL") or RESOURCES_URL),
+        auth_url=address_of(values.get("AUTH_URL"), "VPC_AUTH_URL", source),
+        vpc_url=address_of(values.get("URL"), "VPC_URL", source) or None,
+        groups_url=address_of(others.get(GROUPS_VARIABLE) or RESOURCES_URL, GROUPS_VARIABLE, source),
+        resources_url=address_of(others.get(SERVICES_VARIABLE) or RESOURCES_URL, SERVICES_VARIABLE, source),
     )
 
 
@@ -261,31 +238,10 @@ def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
     :param wanted: the configuration names it. Else one that cannot be read is no error, as for the SDK.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
+        lines = text_of_file(path, "credentials-file").splitlines()
+    except LoginRefused:
         if not wanted:
             return {}
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise LoginRefused(f"{path} cannot be read: {why}; correct credentials-file or the file's mode") from None
+        raise
     pairs = (line.strip().partition("=") for line in lines)
     return {name: value for name, between, value in pairs if between and name}
-
-
-def _of_vcap(service: str, text: str) -> dict[str, str]:
-    """What VCAP_SERVICES says of an instance of a service, by the names of variables: of the first one that is called
-    so, else of the first one that is of the kind.
-    """
-    if not text:
-        return {}
-    try:
-        kinds = json.loads(text)
-        named = [entry for kind in kinds.values() for entry in kind if entry.get("name") == service]
-        found = [entry.get("credentials") for entry in (*named, *(kinds.get(service) or ())[:1])]
-        given: Mapping[str, Any] = next(filter(None, found), {})
-        key = given.get("iam_apikey") or given.get("apikey")
-        if given.get("username") and given.get("password"):
-            # No service of the public cloud takes a password.
-            return {"AUTH_TYPE": "basic"}
-        return {"AUTH_TYPE": IAM, "APIKEY": str(key)} if key else {name: str(value) for name, value in given.items()}
-    except (ValueError, AttributeError, TypeError):
-        raise LoginRefused(f"{VCAP_VARIABLE} is not the JSON of services; correct it, or unset it") from None

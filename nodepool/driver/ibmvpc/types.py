@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from nodepool.driver.ibmvpc.errors import IbmError, reasons_of
+from nodepool.driver.ibmvpc.errors import reasons_of
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.instance import (
     BUILD_KEY,
@@ -22,6 +22,7 @@ from nodepool.driver.statemachine.instance import (
     mark_of,
     of_mark,
 )
+from nodepool.driver.statemachine.inventory import CloudRecord
 
 #: States of an instance.
 RUNNING: Final = "running"
@@ -45,50 +46,26 @@ def _id(data: Any) -> str:
     return str((data or {}).get("id") or "")
 
 
-class IbmRecord(NamedTuple):
-    """An instance as a list shows it: a record of the inventory."""
+class IbmRecord(CloudRecord):
+    """An instance as a list shows it: a record of the inventory. What is gone is in no list.
 
-    #: Its name if it is ours, which is known before it is made; else what IBM calls it.
-    id: str
-    #: What IBM calls it.
-    instance_id: str
-    status: str
-    reasons: tuple[IbmError, ...]
-    metadata: Mapping[str, str]
-    profile: str
-    cores: int
-    ram_gib: int
-    zone: str
-    interface_id: str
-    private_ipv4: str | None
-    spot: bool
-    #: IBM does not list what changed.
-    updated: str = ""
+    :param provider: whose instances are known by their names.
+    :ivar id: its name if it is ours, which is known before it is made; else as ``instance_id``, what IBM calls it.
+    """
 
-    @property
-    def gone(self) -> bool:
-        """What is gone is in no list."""
-        return False
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], provider: str) -> IbmRecord:
-        """:param provider: whose instances are known by their names."""
-        metadata = node_metadata(data["name"], _name(data.get("resource_group")))
+    def __init__(self, data: Mapping[str, Any], provider: str) -> None:
         interface = data.get("primary_network_interface") or {}
-        return cls(
-            id=data["name"] if metadata.get(PROVIDER_KEY) == provider else data["id"],
-            instance_id=data["id"],
-            status=data.get("status") or "",
-            reasons=reasons_of(data),
-            metadata=metadata,
-            profile=_name(data.get("profile")),
-            cores=int((data.get("vcpu") or {}).get("count") or 0),
-            ram_gib=int(data.get("memory") or 0),
-            zone=_name(data.get("zone")),
-            interface_id=_id(interface),
-            private_ipv4=_address(interface),
-            spot=(data.get("availability") or {}).get("class") == "spot",
-        )
+        self.metadata = node_metadata(data["name"], _name(data.get("resource_group")))
+        self.instance_id: str = data["id"]
+        self.id: str = data["name"] if self.metadata.get(PROVIDER_KEY) == provider else data["id"]
+        self.status: str = data.get("status") or ""
+        self.reasons = reasons_of(data)
+        self.cores = int((data.get("vcpu") or {}).get("count") or 0)
+        self.ram_gib = int(data.get("memory") or 0)
+        self.zone = _name(data.get("zone"))
+        self.interface_id = _id(interface)
+        self.private_ipv4 = _address(interface)
+        self.spot = (data.get("availability") or {}).get("class") == "spot"
 
 
 def _address(interface: Mapping[str, Any]) -> str | None:
@@ -97,22 +74,23 @@ def _address(interface: Mapping[str, Any]) -> str | None:
     return str(found) if found and found != "0.0.0.0" else None
 
 
-class IbmFloatingIp(NamedTuple):
-    """A floating IP."""
+class IbmFloatingIp(CloudRecord):
+    """A floating IP.
 
-    id: str
-    name: str
-    address: str
-    status: str
-    zone: str
-    #: Of its resource group.
-    group_id: str
-    #: Whose it is; empty = it is not of a node.
-    metadata: Mapping[str, str]
-    #: Id of what it is bound to; "" = nothing.
-    target: str
-    #: In one form, so that texts can be compared.
-    created: str
+    :ivar group_id: of its resource group. ``metadata``: whose it is; empty = it is not of a node. ``target``: id of
+        what it is bound to; "" = nothing. ``created``: in one form, so that texts can be compared.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id: str = data["id"]
+        self.name: str = data["name"]
+        self.address: str = data.get("address") or ""
+        self.status: str = data.get("status") or ""
+        self.zone = _name(data.get("zone"))
+        self.group_id = _id(data.get("resource_group"))
+        self.metadata = floating_metadata(self.name, _name(data.get("resource_group")))
+        self.target = _id(data.get("target"))
+        self.created = _AFTER_SECONDS.sub("Z", data.get("created_at") or "")
 
     @property
     def free(self) -> bool:
@@ -128,20 +106,6 @@ class IbmFloatingIp(NamedTuple):
     def unused(self) -> bool:
         """May it be deleted?"""
         return not self.target and self.status in (AVAILABLE, FAILED)
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> IbmFloatingIp:
-        return cls(
-            id=data["id"],
-            name=data["name"],
-            address=data.get("address") or "",
-            status=data.get("status") or "",
-            zone=_name(data.get("zone")),
-            group_id=_id(data.get("resource_group")),
-            metadata=floating_metadata(data["name"], _name(data.get("resource_group"))),
-            target=_id(data.get("target")),
-            created=_AFTER_SECONDS.sub("Z", data.get("created_at") or ""),
-        )
 
 
 class IbmVolume:

@@ -12,13 +12,14 @@ deleted is proved otherwise, see `nodepool.driver.statemachine.cloud.InstanceClo
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
@@ -62,6 +63,32 @@ class InventoryRecord(Protocol):
 
 
 T = TypeVar("T")
+
+
+class CloudRecord:
+    """Something as a cloud lists it: a value. The constructor of a subclass takes the fields out of the cloud's words.
+
+    Without other words of its own it is of a cloud that lists neither what is gone nor what changed.
+    """
+
+    gone: bool = False
+    updated: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({vars(self)})"
+
+    def _replace(self, **changes: Any) -> Self:
+        """The same with other fields."""
+        made = copy.copy(self)
+        vars(made).update(changes)
+        return made
+
+
 #: The records of a driver.
 R = TypeVar("R", bound=InventoryRecord)
 

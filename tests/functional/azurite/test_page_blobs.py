@@ -50,7 +50,7 @@ class BlobCalls(AzureImageCalls):
     def _image(self, name: str) -> AzureImage:
         if name not in self._images:
             raise CloudNotFound(name, 404)
-        return AzureImage(name, name, SUCCEEDED, "northeurope", {})
+        return AzureImage({"id": name, "properties": {"provisioningState": SUCCEEDED}})
 
     def create_disk(self, name: str, size: int, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
         self._storage.get_blob_client("disks", name).create_page_blob(size)

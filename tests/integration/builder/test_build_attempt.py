@@ -16,13 +16,14 @@ from nodepool.builder.build import BuildQueue, BuildWorker, conversion_commands
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
-from nodepool.driver.azure.config import FOOTER_BYTES, MIB, AzureProviderConfig, problem_of
+from nodepool.driver.azure.config import MIB, AzureProviderConfig
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.image import ImageBuild
 from tests.support.build_site import BuildSite, in_background
 from tests.support.image_site import IMAGE
 from tests.support.session_loss import expire_session
+from tests.support.vhd import FOOTER_BYTES, is_fixed
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 from tests.unit.driver.azure.support import section
@@ -70,7 +71,7 @@ def test_form_that_a_cloud_takes(azure_image: BuildSite, more: set[str]) -> None
     files = azure_image.site.files
     assert files.formats(IMAGE, build.key) == {"vhd", *more}
     vhd = files.path(IMAGE, build.key, "vhd")
-    assert problem_of(str(vhd)) is None
+    assert is_fixed(vhd)
     assert vhd.stat().st_size == 2 * MIB + FOOTER_BYTES
     if more:
         raw = files.path(IMAGE, build.key, "raw").read_bytes()
@@ -88,7 +89,7 @@ def test_what_is_empty_takes_no_room(tmp_path: Path) -> None:
         file.truncate(64 * MIB)
     for words in conversion_commands(conversion, source, target, 64 * MIB):
         subprocess.run(words, check=True)
-    assert problem_of(str(target)) is None
+    assert is_fixed(target)
     assert target.stat().st_size == 64 * MIB + FOOTER_BYTES
     assert allocated_bytes(target) < MIB
 

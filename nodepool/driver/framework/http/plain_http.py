@@ -62,6 +62,14 @@ class HttpAnswer(NamedTuple):
             return None
         return fast_json.loads_any(content)
 
+    @property
+    def data(self) -> Any:
+        """The same; None = it is no JSON."""
+        try:
+            return self.json()
+        except (ValueError, RecursionError):
+            return None
+
 
 class _Adapter(BoundedAdapter):
     """Idle connections are probed, so that a firewall does not forget them."""

@@ -18,12 +18,14 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
+    CodedErrors,
     LoginRefused,
     NotFoundByProxy,
     asks_for_a_pause,
@@ -43,6 +45,8 @@ THROTTLED_ATTEMPTS: Final = 6
 #: Attempts of a call that only reads, and pauses between them.
 READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
+#: A list has no more pages than these: an answer that leads in a circle must end.
+MOST_PAGES: Final = 1000
 #: Methods that change nothing.
 _READS: Final = ("GET", "HEAD")
 #: Statuses that a proxy may have of its own, with a page: the login or the thing that was asked for is not to blame. By
@@ -114,6 +118,13 @@ class RestApi(abc.ABC):
 
         :param head: whose call it was, and which.
         """
+
+
+class CodedApi(CodedErrors, RestApi):
+    """An API whose errors have codes."""
+
+    def error(self, head: str, answer: HttpAnswer) -> Exception:
+        return self.meaning(head, self.errors_in(answer.data), answer.status)
 
 
 class RestCalls:
@@ -206,6 +217,24 @@ class RestCalls:
             shown = one_line(str(data)[:_SHOWN])
             text = f"{self._head(what)}: the answer cannot be understood ({type(error).__name__}: {error}): {shown}"
             raise CloudAway(text) from error
+
+    def pages(
+        self, what: str, ask: Callable[[Any], Any], read: Callable[[Any], tuple[Sequence[T], Any]]
+    ) -> Iterator[T]:
+        """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one.
+
+        :param what: for errors, as in `call`.
+        :param ask: gives the page that begins somewhere; None = the first one.
+        :param read: entries of a page, and where the next one begins; nothing = it is the last one.
+        :raises CloudAway: an answer is none of that kind, or the list does not end.
+        """
+        start = None
+        for _ in range(MOST_PAGES):
+            entries, start = self.read(what, read, ask(start))
+            yield from entries
+            if not start:
+                return
+        raise CloudAway(f"{self._head(what)}: the list does not end")
 
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
@@ -318,6 +347,13 @@ class RestCalls:
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
 
+def listed(data: Any) -> list[Any]:
+    """The same, which must be a list: anything else must not pass for one without entries. Raises TypeError."""
+    if not isinstance(data, list):
+        raise TypeError("it is no list")
+    return data
+
+
 def is_page(answer: HttpAnswer) -> bool:
     """Is an answer a web page, and so that of a proxy?"""
     return answer.content[:100].lstrip().lower().startswith((b"<!doctype html", b"<html"))
@@ -406,6 +442,40 @@ def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metada
     return CloudAway("; ".join(filter(None, (text, advice))), maybe_done=False, code=code)
 
 
+def text_of_file(path: str | os.PathLike[str], key: str) -> str:
+    """What is in a file with credentials; blocks. Raises LoginRefused.
+
+    :param key: of the configuration, which names the file.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise LoginRefused(f"{path} cannot be read: {why}; correct {key} or the file's mode") from None
+
+
+def json_of_file(path: str, key: str, written_by: str) -> dict[str, Any]:
+    """The same of a file that is a JSON object.
+
+    :param written_by: a program that writes such files.
+    """
+    try:
+        data = json.loads(text_of_file(path, key))
+    except (ValueError, RecursionError):
+        raise LoginRefused(f"{path} is not JSON; write it with {written_by}") from None
+    if not isinstance(data, dict):
+        raise LoginRefused(f"{path} is not a JSON object; write it with {written_by}")
+    return data
+
+
+def address_of(text: object, name: str, source: str) -> str:
+    """An address that credentials name, without a slash at its end; "" = none. Raises LoginRefused."""
+    parts = urllib.parse.urlsplit(text) if isinstance(text, str) else None
+    if text and (parts is None or parts.scheme not in ("http", "https") or not parts.hostname):
+        raise LoginRefused(f"{name} in {source} is no address; correct it")
+    return str(text or "").rstrip("/")
+
+
 class TokenLogin(abc.ABC):
     """A `nodepool.driver.framework.http.rest_calls.RestLogin`; a driver says where its cloud's tokens come from.
 
@@ -437,6 +507,35 @@ class TokenLogin(abc.ABC):
         :raises CloudAway: there was no answer.
         :raises LoginRefused: the credentials are not valid, or there are none.
         """
+
+    def error_in(self, data: Any) -> tuple[str, str]:
+        """Code and message of an answer that refuses a token; as OAuth has it, RFC 6749, 5.2."""
+        found = data if isinstance(data, dict) else {}
+        return str(found.get("error") or ""), str(found.get("error_description") or "")
+
+    def exchange(self, http: PlainHttp, remedy: str, *call: Any, metadata: bool) -> dict[str, Any]:
+        """Make a call for a token; what is in its answer. Blocks. Raises as `ask`.
+
+        :param remedy: what corrects the credentials.
+        :param call: of `PlainHttp.send`.
+        :param metadata: a metadata service answers it.
+        """
+        from nodepool.driver.framework.http.plain_http import NoAnswer
+
+        head = f"Provider {self.provider}: login failed"
+        try:
+            answer = http.send(*call)
+        except NoAnswer as error:
+            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
+        data = answer.data
+        if answer.status in (200, 201):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                return {**data, "access_token": str(data["access_token"]), "expires_in": float(data["expires_in"])}
+            raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
+        code, message = self.error_in(data)
+        code = code or str(answer.status)
+        text = f"{head}: {code}: {one_line(message or f'status {answer.status}')}"
+        raise login_error(text, answer, code, remedy, metadata=metadata)
 
     def headers(self) -> Mapping[str, str]:
         """See `RestLogin`."""

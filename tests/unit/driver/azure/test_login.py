@@ -34,7 +34,7 @@ class Http:
         self.sent: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
 
     def send(self, method: str, url: str, headers: Any, body: bytes = b"", query: Any = None) -> HttpAnswer:
-        form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        form = {name: values[0] for name, values in parse_qs((body or b"").decode()).items()}
         self.sent.append((method, url, dict(headers), form or dict(query or {})))
         if self.answer.status == 0:
             raise NoAnswer("no answer", maybe_done=True)

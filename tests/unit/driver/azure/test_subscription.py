@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure.config import MIB
-from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
+from nodepool.driver.azure.errors import ArmApi
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudSetup,
@@ -157,7 +157,11 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
 def test_codes_are_those_of_the_code() -> None:
     table = (PAGES / "troubleshooting.rst").read_text(encoding="utf-8").partition("What Azure refuses")[2]
     cells = re.findall(r"^\* (``.*?): [A-Z]", table, re.MULTILINE)
-    for cell, codes in zip(cells, [QUOTA | {"OperationNotAllowed"}, CAPACITY, THROTTLED, LOGIN], strict=True):
+    for cell, codes in zip(
+        cells,
+        [ArmApi.quota | {"OperationNotAllowed"}, ArmApi.capacity, ArmApi.throttled_codes, ArmApi.login],
+        strict=True,
+    ):
         assert set(re.findall(r"``(\w+)``", cell)) <= codes
 
 

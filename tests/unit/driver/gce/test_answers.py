@@ -18,7 +18,7 @@ from nodepool.driver.framework.images import ImageTime
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
-from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, GceQuota, LabelReader
+from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, LabelReader
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table
@@ -106,8 +106,10 @@ def test_records() -> None:
     none, as one that is not known.
     """
     data = {"name": "i", "diskSizeGb": "10", "archiveSizeBytes": "536870912", "labels": None}
-    has(GceImage.of(data, LabelReader(PROVIDER, [])), size_gib=10, archive_bytes=512 * 1024**2, metadata={})
-    assert GceQuota.of({"metric": "CPUS", "limit": "Infinity", "usage": 3}).limit == float("inf")
+    has(GceImage(data, LabelReader(PROVIDER, [])), size_gib=10, metadata={})
+    project = {"quotas": [{"metric": "CPUS", "limit": "Infinity", "usage": 3}, {"metric": "INSTANCES", "limit": 2}]}
+    client, _ = recorded((200, project), (200, {"quotas": [{"metric": "INSTANCES", "limit": 1}]}))
+    assert client.quotas() == {"CPUS": float("inf"), "INSTANCES": 1}
     items = [INSTANCE, {**INSTANCE, "labels": None}, {**INSTANCE, "labels": METADATA}]
     client, _ = recorded((200, {"items": items}))
     assert [record.metadata for record in client.instances()[0]] == [{}, {}, METADATA]

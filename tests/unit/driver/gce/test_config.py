@@ -103,8 +103,8 @@ def test_quota_of_cores(name: str, expected: set[str]) -> None:
     """GC-7: a series without a quota of its own counts against that of all regions only."""
     known = {"CPUS", "N2_CPUS", "CPUS_ALL_REGIONS"}
     for spot in (False, True):
-        assert core_quotas(MachineType(name, 2, 4096), spot, known) == dict.fromkeys(expected, 2)
-    preemptible = core_quotas(MachineType(name, 2, 4096), True, known | {"PREEMPTIBLE_CPUS"})
+        assert core_quotas(MachineType({"name": name, "guestCpus": 2}), spot, known) == dict.fromkeys(expected, 2)
+    preemptible = core_quotas(MachineType({"name": name, "guestCpus": 2}), True, known | {"PREEMPTIBLE_CPUS"})
     assert preemptible == {"PREEMPTIBLE_CPUS": 2}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lists of operations say: how creations and deletions end, what was preempted; and zones without an answer."""
+"""What lists of operations say: how creations and deletions end; and zones without an answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GONE = CloudNotFound("there is none")
 def operation(name: str = "op-1", status: str = "DONE", target: str = "a/np1", **more: Any) -> Operation:
     zone, _, instance = target.partition("/")
     given = {"name": name, "zone": f"x/zones/{zone}", "targetLink": f"x/{instance}", "status": status}
-    return Operation.of({**given, **more})
+    return Operation({**given, **more})
 
 
 class Calls(ComputeEngine):

@@ -55,22 +55,12 @@ def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
     ],
 )
 def test_preempted(tmp_path: Path, spot: bool, kind: type[Exception], words: str) -> None:
-    """A launch lacks capacity then. Later the sweep asks for the reason, in the words of Google."""
+    """A launch lacks capacity then."""
     with at_simulator(tmp_path, section({"use-spot": spot})) as here:
         creation = here.creation()
         drive(creation)
         with pytest.raises(kind, match=words):
             creation.seen(here.adapter.client.instance(ZONES[0], HOST)._replace(status="STOPPING"))
-        list(here.adapter.listResources())
-        assert here.adapter.whyLost(HOST) is None
-        with here.simulator.cloud() as cloud:
-            (one,) = cloud.instances.all()
-            cloud.instances.preempt(one)
-        for _ in range(2):
-            list(here.adapter.listResources())
-        reason = here.adapter.whyLost(HOST) or ("", "")
-        assert (reason[0], "preempted" in reason[1]) == (("compute.instances.preempted", True) if spot else ("", False))
-        assert here.adapter.whyLost("np0000000043") is None
         here.delete(HOST)
 
 

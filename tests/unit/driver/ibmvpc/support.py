@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nodepool.driver.framework.cloud_errors import CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
-from nodepool.driver.ibmvpc.errors import IbmError, meaning
+from nodepool.driver.ibmvpc.errors import meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.driver.statemachine import instance
 from simulators.ibmvpc import (
@@ -73,13 +74,13 @@ def goes_wrong(settings: dict[str, Any]) -> dict[str, Any]:
 
 def refusal(code: str, status: int = 400) -> Exception:
     """What the client raises for an error of IBM."""
-    return meaning("Provider south: it failed", [IbmError(code, "IBM says so")], status)
+    return meaning("Provider south: it failed", [CodedError(code, "IBM says so")], status)
 
 
 def floating(
     number: int, name: str = "", target: str = "", group: str = GROUP, zone: str = "us-south-1"
 ) -> IbmFloatingIp:
-    return IbmFloatingIp.of(
+    return IbmFloatingIp(
         {
             "id": f"fip-{number}",
             "name": name or f"np{number:010}",

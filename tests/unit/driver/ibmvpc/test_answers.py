@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CodedError
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
-from nodepool.driver.ibmvpc.errors import PREEMPTED, IbmError, busy, errors_in, exists, meaning
+from nodepool.driver.ibmvpc.errors import PREEMPTED, busy, errors_in, exists, meaning
 from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmMachines
 from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
@@ -153,7 +153,7 @@ def test_errors(client: IbmVpc, http: Http, status: int, body: Any, kind: type[E
 @pytest.mark.parametrize(("code", "status", "kind", "passes", "words"), driver_table("ibmvpc", "kinds"))
 def test_kinds(code: str, status: int, kind: type[Exception], passes: bool, words: str) -> None:
     """CM-5, CM-6, IV-3: what the launcher does next, in the words of IBM. 409 is not always for now only."""
-    error: Any = meaning("here", [IbmError(code, "it says so")], status)
+    error: Any = meaning("here", [CodedError(code, "it says so")], status)
     assert f"{code}: it says so" in str(error)
     assert words in str(error)
     assert (type(error), busy(error), exists(error)) == (kind, passes, code == "validation_unique_failed")
@@ -163,14 +163,14 @@ def test_kinds(code: str, status: int, kind: type[Exception], passes: bool, word
 @pytest.mark.parametrize(("data", "found"), driver_table("ibmvpc", "errors_in"))
 def test_errors_in(data: Any, found: list[tuple[str, str]]) -> None:
     """CM-6: of any shape."""
-    assert errors_in(data) == [IbmError(*one) for one in found]
+    assert errors_in(data) == [CodedError(*one) for one in found]
 
 
 # -- records --
 
 
 def record(**changes: Any) -> IbmRecord:
-    return IbmRecord.of({**INSTANCE, "status": "running", **changes}, PROVIDER)
+    return IbmRecord({**INSTANCE, "status": "running", **changes}, PROVIDER)
 
 
 def test_records() -> None:

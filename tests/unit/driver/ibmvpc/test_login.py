@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from pathlib import Path
@@ -17,7 +16,7 @@ from ibm_cloud_sdk_core.utils import read_external_sources
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
-from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, authenticator_of, read_credentials
+from nodepool.driver.ibmvpc.login import IbmLogin, authenticator_of, read_credentials
 from tests.support.tables import driver_table
 from tests.unit.driver.ibmvpc.support import Http
 
@@ -31,7 +30,7 @@ def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
     for name in list(os.environ):
-        if name.startswith("VPC_") or name in ("IBM_CREDENTIALS_FILE", VCAP_VARIABLE):
+        if name.startswith("VPC_") or name in ("IBM_CREDENTIALS_FILE", "VCAP_SERVICES"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
@@ -39,8 +38,8 @@ def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def as_the_sdk() -> None:
     """The same values as the SDK finds, the same way to log in."""
     wanted = read_external_sources("vpc") or {}
-    if not wanted or wanted.get("AUTH_TYPE") == "basic":
-        with pytest.raises(LoginRefused, match="choose one of iam" if wanted else "nor in the environment"):
+    if not wanted:
+        with pytest.raises(LoginRefused, match="nor in the environment"):
             read_credentials(None, os.environ)
         return
     found = read_credentials(None, os.environ)
@@ -53,32 +52,19 @@ def as_the_sdk() -> None:
         assert first == second
 
 
-VCAP: dict[str, Any] = driver_table("ibmvpc", "vcap")
-
-
-@pytest.mark.parametrize("kinds", VCAP.values(), ids=VCAP)
-def test_services_of_a_platform(monkeypatch: pytest.MonkeyPatch, kinds: Any) -> None:
-    """IV-1: the last place where it looks."""
-    monkeypatch.setenv(VCAP_VARIABLE, json.dumps(kinds))
-    as_the_sdk()
-
-
 @pytest.mark.parametrize("files", [(), ("home",), ("here",), ("home", "here"), FILES, ("else",)], ids=" ".join)
 @pytest.mark.parametrize("variable", [None, "", "else", "nowhere"])
 def test_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[str, ...], variable: str | None) -> None:
-    """IV-1: file of the variable, in the present directory, at home; the environment; the platform."""
+    """IV-1: file of the variable, in the present directory, at home; the environment."""
     for name in files:
         text = "# VPC_APIKEY=\nKMS_APIKEY=other\n VPC_SCOPE=a=b \nVPC_X\n" if name == "home" else f"VPC_APIKEY={name}\n"
         (tmp_path / name / "ibm-credentials.env").write_text(text, encoding="utf-8")
     if variable is not None:
         path = str(tmp_path / variable / "ibm-credentials.env") if variable else ""
         monkeypatch.setenv("IBM_CREDENTIALS_FILE", path)
-    platform = {VCAP_VARIABLE: json.dumps(VCAP["called so"])}
-    for vcap, environment in itertools.product(
-        ({}, platform), ({}, {"VPC_APIKEY": "e"}, {"VPC_URL": "https://vpc/v1"})
-    ):
+    for environment in ({}, {"VPC_APIKEY": "e"}, {"VPC_URL": "https://vpc/v1"}):
         with monkeypatch.context() as patch:
-            for key, value in {**environment, **vcap}.items():
+            for key, value in environment.items():
                 patch.setenv(key, value)
             as_the_sdk()
 
@@ -163,8 +149,8 @@ def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind
     assert len(http.sent) == (status is not None)
 
 
-@pytest.mark.parametrize(("file", "vcap", "words"), driver_table("ibmvpc", "no_credentials"))
-def test_no_credentials(file: str | None, vcap: str | None, words: str) -> None:
-    """IV-1: the SDK fails with an error of JSON or of Python; here it says what to do."""
+@pytest.mark.parametrize(("file", "words"), driver_table("ibmvpc", "no_credentials"))
+def test_no_credentials(file: str | None, words: str) -> None:
+    """IV-1: the SDK fails with an error of Python; here it says what to do."""
     with pytest.raises(LoginRefused, match=words):
-        read_credentials(file, {VCAP_VARIABLE: vcap} if vcap else {})
+        read_credentials(file, {})

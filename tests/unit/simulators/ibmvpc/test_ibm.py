@@ -27,20 +27,8 @@ from ibm_cloud_sdk_core.authenticators import (
 from ibm_vpc import VpcV1
 from ibm_vpc import vpc_v1 as models
 
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
-from nodepool.driver.ibmvpc.errors import (
-    BUSY,
-    CAPACITY,
-    DENIED,
-    EXISTS,
-    LOGIN,
-    PREEMPTED,
-    QUOTA,
-    THROTTLED,
-    IbmError,
-    errors_in,
-    meaning,
-)
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused, CodedError
+from nodepool.driver.ibmvpc.errors import PREEMPTED, VpcApi, errors_in, meaning
 from nodepool.driver.ibmvpc.types import AVAILABLE, DELETING, FAILED, PENDING, RUNNING, STOPPED, USABLE_IMAGES
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
 from simulators.ibmvpc.images import IMAGE_NAME
@@ -175,7 +163,7 @@ STATES: Final = (
     ((AVAILABLE, FAILED, DELETING), models.FloatingIP.StatusEnum),
     ((AVAILABLE, PENDING, FAILED, DELETING, *USABLE_IMAGES), models.Image.StatusEnum),
     ((PREEMPTED, "cannot_start_compute"), models.InstanceStatusReason.CodeEnum),
-    (sorted(code for code in CAPACITY if code.startswith("cannot_start")), models.InstanceStatusReason.CodeEnum),
+    (sorted(code for code in VpcApi.capacity if code.startswith("cannot_start")), models.InstanceStatusReason.CodeEnum),
     (("image_data_corrupted", "image_request_in_progress"), models.ImageStatusReason.CodeEnum),
 )
 
@@ -193,7 +181,7 @@ def test_each_reason_is_known() -> None:
         reason.value for reason in models.InstanceStatusReason.CodeEnum
     }
     for kind, codes in reasons.items():
-        assert {type(meaning("head", [IbmError(code, "")])) for code in codes} == {KINDS[kind]}
+        assert {type(meaning("head", [CodedError(code, "")])) for code in codes} == {KINDS[kind]}
 
 
 def _same_name(caller: Caller) -> None:
@@ -252,6 +240,9 @@ def test_what_the_api_cannot_do(caller: Caller) -> None:
     assert refused(caller.bind, "ip-2", first) == (409, "network_interface_in_use")
     moved = caller.vpc.update_floating_ip(made["id"], {"target": {"id": second.id}}).get_result()
     assert moved["target"]["id"] == second.id
-    for code in frozenset().union(QUOTA, CAPACITY, EXISTS, THROTTLED, LOGIN, DENIED, BUSY):
+    api = VpcApi
+    for code in frozenset().union(
+        *(api.quota, api.capacity, api.exists, api.throttled_codes, api.login, api.denied, api.busy)
+    ):
         assert code == code.lower()
         assert code.replace("_", "").isalnum()
