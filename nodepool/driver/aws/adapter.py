@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
@@ -27,7 +27,7 @@ from nodepool.driver.aws.instances import (
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
@@ -148,59 +148,51 @@ class AwsAdapter(CloudAdapter):
 # What ``nodepool check`` finds out about a region: has it all that the configuration names? Only reads.
 
 
-#: What a check of `AwsPreflight` says of its subject: is it fine all the same, what was found, and a remedy.
-_Said = Iterator[tuple[bool, str, str]]
-
-
 class AwsPreflight:
     """Of one provider; for one use."""
 
     def __init__(self, adapter: AwsAdapter) -> None:
         self._config, self._client, self._facts = adapter.config, adapter.client, adapter.facts
         self._limits, self._store = adapter.limits, adapter.images.store
-        self._checks = CloudChecks(adapter.config.name)
         #: Zones of the region that can be used.
         self._zones: set[str] = set()
         #: Where instances of each pool may be, as far as it is known.
         self._zones_of_pool: dict[str, set[str]] = {}
         # What several labels or images have in common is asked for once.
         self._has_key_pair, self._zones_with = cache(self._client.has_key_pair), cache(self._client.zones_with)
-        self._why_no_import = cache(self._without_import)
+        self._import_error = cache(self._error_of_imports)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to AWS."""
-        where = f"region {self._config.region_name}"
-        try:
-            states = self._client.zones()
-        except LaunchError as error:
-            # Nothing else can be asked.
-            yield self._checks.failure(where, error)
-            return
-        self._zones = {name for name, state in states.items() if state == "available"}
-        yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
+        return CloudChecks(self._config.name).all(f"region {self._config.region_name}", self._region, self._others)
+
+    def _region(self) -> str:
+        self._zones = {name for name, state in self._client.zones().items() if state == "available"}
+        return f"the credentials work; zones: {', '.join(sorted(self._zones))}"
+
+    def _others(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        good = "instance type, image and key pair are there"
         for pool in self._config.pools.values():
-            yield from self._said(f"pool {pool.name}", self._pool, pool)
+            yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
             for label in pool.labels.values():
-                yield from self._label(label)
-        yield from self._said("quota", self._quota)
+                of_label = [partial(check, label) for check in (self._types, self._image, self._key)]
+                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+        yield from checks.about("quota", "", self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:
-                yield self._upload(image)
-
-    def _said(self, subject: str, check: Callable[..., _Said], *args: object) -> list[CheckResult]:
-        return self._checks.results(subject, lambda: [CheckResult(subject, *said) for said in check(*args)])
+                yield from checks.about(f"diskimage {image.name}", "", partial(self._upload, image))
 
     # -- a pool --
 
-    def _pool(self, pool: AwsPool) -> _Said:
+    def _pool(self, pool: AwsPool) -> Iterator[Found]:
         for zone in pool.availability_zones:
             if zone not in self._zones:
                 text = f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})"
-                yield False, text, "correct availability-zone of the pool"
+                yield Found(text, "correct availability-zone of the pool")
         subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
         if not subnets and not pool.subnet_ids:
             text = "the region has no default VPC with subnets, and the pool names none"
-            yield False, text, "add subnet-id to the pool"
+            yield Found(text, "add subnet-id to the pool")
         for subnet_id in pool.subnet_ids:
             yield from self._subnet(pool, subnet_id, subnets.get(subnet_id))
         if pool.security_group_id:
@@ -208,35 +200,30 @@ class AwsPreflight:
         zones = {subnet.zone for subnet in subnets.values()}
         self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
 
-    def _subnet(self, pool: AwsPool, subnet_id: str, subnet: Subnet | None) -> _Said:
+    def _subnet(self, pool: AwsPool, subnet_id: str, subnet: Subnet | None) -> Iterator[Found]:
         if subnet is None:
-            yield False, f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
+            yield Found(f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool")
         elif not subnet.free:
-            yield False, f"subnet {subnet_id} has no free addresses", "add another subnet to subnet-id"
+            yield Found(f"subnet {subnet_id} has no free addresses", "add another subnet to subnet-id")
         elif pool.public_ipv6 and not subnet.ipv6:
             text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
-            yield False, text, "give it an IPv6 block, or set public-ipv6: false"
+            yield Found(text, "give it an IPv6 block, or set public-ipv6: false")
         elif pool.availability_zones and subnet.zone not in pool.availability_zones:
             text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
-            yield False, text, "remove availability-zone of the pool: the subnet says it"
+            yield Found(text, "remove availability-zone of the pool: the subnet says it")
 
-    def _group(self, group_id: str, subnets: dict[str, Subnet]) -> _Said:
+    def _group(self, group_id: str, subnets: dict[str, Subnet]) -> Iterator[Found]:
         vpc = self._client.vpc_of_group(group_id)
         others = {subnet.vpc for subnet in subnets.values()} - {vpc}
         if vpc is None:
-            yield False, f"the region has no security group {group_id!r}", "correct security-group-id of the pool"
+            yield Found(f"the region has no security group {group_id!r}", "correct security-group-id of the pool")
         elif others:
             text = f"security group {group_id} is in {vpc}, and the subnets are in {', '.join(sorted(others))}"
-            yield False, text, "choose a group of the VPC of the subnets"
+            yield Found(text, "choose a group of the VPC of the subnets")
 
     # -- a label --
 
-    def _label(self, label: AwsLabel) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {label.pool.name}"
-        found = [said for check in (self._types, self._image, self._key) for said in self._said(subject, check, label)]
-        yield from found or [CheckResult(subject, True, "instance type, image and key pair are there")]
-
-    def _types(self, label: AwsLabel) -> _Said:
+    def _types(self, label: AwsLabel) -> Iterator[Found]:
         found, somewhere = [], False
         zones = self._zones_of_pool.get(label.pool.name) or set()
         for name in label.fleet_types or label.instance_types:
@@ -250,28 +237,28 @@ class AwsPreflight:
                 found.append(f"{text}, but in {others}" if others else text)
         # Of several types that AWS chooses from one will do.
         for text in found:
-            yield somewhere, text, "choose another instance type, or a subnet or zone that has it"
+            yield Found(text, "choose another instance type, or a subnet or zone that has it", somewhere)
 
-    def _image(self, label: AwsLabel) -> _Said:
+    def _image(self, label: AwsLabel) -> Iterator[Found]:
         if label.cloud_image is not None:
             image = self._facts.image(self._facts.cloud_image_id(label))
             if image.status not in ("available", ""):
                 remedy = f"correct image-id of cloud image {label.cloud_image.name}"
-                yield False, f"the image {image.id} is {image.status}", remedy
+                yield Found(f"the image {image.id} is {image.status}", remedy)
 
-    def _key(self, label: AwsLabel) -> _Said:
+    def _key(self, label: AwsLabel) -> Iterator[Found]:
         if not self._has_key_pair(label.key_name):
             remedy = "correct key-name of the label, or import the key pair in this region"
-            yield False, f"the region has no key pair {label.key_name!r}", remedy
+            yield Found(f"the region has no key pair {label.key_name!r}", remedy)
 
     # -- limits --
 
-    def _quota(self) -> _Said:
+    def _quota(self) -> Iterator[Found]:
         """How many nodes of each label the limits of the account allow, were there no others."""
         limits = self._limits.told()
         if limits is None:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
-            yield True, text, "allow servicequotas:ListServiceQuotas"
+            yield Found(text, "allow servicequotas:ListServiceQuotas", ok=True)
             return
         fine: set[str] = set()
         scarce = False
@@ -288,9 +275,9 @@ class AwsPreflight:
                         f"max-servers of pool {pool.name} allows {wanted}"
                     )
                     ask = f"ask for more of {code} under Service Quotas"
-                    yield most >= 1, text, f"{ask}, or lower max-servers; the smaller one counts"
+                    yield Found(text, f"{ask}, or lower max-servers; the smaller one counts", most >= 1)
         if not scarce:
-            yield True, ", ".join(sorted(fine)) or "no limit concerns the labels", ""
+            yield Found(", ".join(sorted(fine)) or "no limit concerns the labels", ok=True)
 
     def _most(self, label: AwsLabel, limits: dict[str, float]) -> Iterator[tuple[str, float, int]]:
         """Of each limit that concerns a label: code, value, and how many nodes of the label it allows."""
@@ -303,24 +290,25 @@ class AwsPreflight:
 
     # -- uploads of images: could they begin? --
 
-    def _upload(self, image: AwsDiskImage) -> CheckResult:
-        subject = f"diskimage {image.name}"
+    def _upload(self, image: AwsDiskImage) -> Iterator[Found]:
         problem = image.format_problem(self._config.image_type)
         if problem is not None:
-            return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
-        if image.import_method == EBS_DIRECT:
-            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
-        if why := self._why_no_import(image.import_method):
-            return failure(subject, why)
-        return CheckResult(subject, True, f"bucket {self._config.bucket_name} and imports can be listed")
+            yield Found(problem, "change image-format, or import-method of the diskimage")
+        elif image.import_method == EBS_DIRECT:
+            yield Found("uploads by ebs-direct need no bucket", ok=True)
+        elif self._store is None:
+            yield Found("images are imported from S3", "add object-storage.bucket-name to the provider")
+        else:
+            if error := self._import_error(image.import_method):
+                raise error
+            yield Found(f"bucket {self._config.bucket_name} and imports can be listed", ok=True)
 
-    def _without_import(self, method: str) -> str:
-        """Why images cannot be imported, as far as it can be known without one; "" = they can."""
-        if self._store is None:
-            return "images are imported from S3; add object-storage.bucket-name to the provider"
+    def _error_of_imports(self, method: str) -> LaunchError | None:
+        """Why images cannot be imported, as far as it can be known without one."""
+        assert self._store is not None
         try:
             next(iter(self._store.keys(PREFIX)), None)
             self._client.import_tasks(whole=method == IMAGE)
         except LaunchError as error:
-            return self._checks.said(error)
-        return ""
+            return error
+        return None
