@@ -59,7 +59,7 @@ def job(adapter: AwsAdapter, path: Path, data: bytes) -> ImageJob:
 
 
 def wait(adapter: AwsAdapter, given: ImageJob) -> UploadWait:
-    return UploadWait("upload", given.size, adapter.client.transport.stopped)
+    return UploadWait(adapter.config, given, adapter.client.transport.stopped)
 
 
 def test_blocks(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:

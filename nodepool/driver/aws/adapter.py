@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -17,7 +18,7 @@ from nodepool.clock import wall_time
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.facts import AwsFacts
-from nodepool.driver.aws.image_store import PREFIX
+from nodepool.driver.aws.image_store import PREFIX, ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import (
     AwsCreation,
@@ -118,8 +119,9 @@ class AwsAdapter(CloudAdapter):
         md5: str | None = None,
         sha256: str | None = None,
     ) -> str:
-        wanted = image_format or self.config.image_type
-        return self.images.upload(provider_image, image_name, filename, wanted, metadata or {}, sha256)
+        size, wanted = os.stat(filename).st_size, image_format or self.config.image_type
+        tags = image_tags(provider_image, metadata or {})
+        return self.images.upload(ImageJob(image_name, filename, size, wanted, provider_image, tags, sha256))
 
     def deleteImage(self, external_id: str) -> None:
         self.client.discard_image(external_id)

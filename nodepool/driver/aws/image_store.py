@@ -32,7 +32,7 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsDiskImage
+    from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
     from nodepool.driver.framework.uploads import Segment
 
 
@@ -201,24 +201,21 @@ LIMIT_PAUSE_SECONDS: Final = 30.0
 class UploadWait:
     """Of one upload; made in the thread that called ``uploadImage()``.
 
-    :param head: whose upload it is, for texts.
-    :param size: of the file, in bytes.
     :param stopped: set when the provider ends.
-    :param limit_seconds: ``image-import-timeout``.
     """
 
     def __init__(
         self,
-        head: str,
-        size: int,
+        config: AwsProviderConfig,
+        job: ImageJob,
         stopped: threading.Event,
-        limit_seconds: float | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.head = head
-        self._size = size
+        #: Whose upload it is, for texts.
+        self.head = f"Provider {config.name}: image {job.name}"
+        self._size = job.size
         self._stopped = stopped
-        self._limit_seconds = limit_seconds
+        self._limit_seconds = config.image_import_timeout
         self._clock = clock
         self._report = uploads.reporter()
         self._check = uploads.checker()

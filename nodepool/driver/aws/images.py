@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
@@ -24,7 +23,6 @@ from nodepool.driver.aws.image_store import (
     S3Upload,
     UploadWait,
     file_problem,
-    image_tags,
     import_arguments,
     metadata_of_key,
     provider_prefix,
@@ -43,7 +41,7 @@ from nodepool.guard import OnError
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.client import Ec2
-    from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
+    from nodepool.driver.aws.config import AwsProviderConfig
     from nodepool.driver.aws.types import AwsImage
 
 log = logging.getLogger("nodepool.driver.aws.images")
@@ -83,39 +81,21 @@ class AwsImages:
 
     # -- upload --
 
-    def upload(
-        self,
-        image: AwsDiskImage,
-        name: str,
-        path: str,
-        image_format: str,
-        metadata: Mapping[str, Any],
-        sha256: str | None,
-    ) -> str:
+    def upload(self, job: ImageJob) -> str:
         """Upload a file; returns the id of the AMI. After an error nothing is left, if AWS lets us.
 
-        :param name: of the AMI; unique.
-        :param metadata: of the AMI and all that is made for it.
-        :param sha256: of the file, hexadecimal; None = it is not known.
         :raises ImageCreateException: AWS cannot use it, or it took too long.
         :raises UploadGivenUp: nobody wants it any more.
         :raises LaunchError: AWS refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        size = os.stat(path).st_size
-        job = ImageJob(name, path, size, image_format, image, image_tags(image, metadata), sha256)
-        wait = UploadWait(
-            f"Provider {self._config.name}: image {name}",
-            size,
-            self._ec2.transport.stopped,
-            self._config.image_import_timeout,
-            self._clock,
-        )
-        problem = image.format_problem(image_format)
+        wait = UploadWait(self._config, job, self._ec2.transport.stopped, self._clock)
+        problem = job.image.format_problem(job.format)
         if problem is not None:
             raise ImageCreateException(f"{wait.head}: {problem}")
+        by_blocks = job.image.import_method == EBS_DIRECT
         try:
-            return self._upload_by_blocks(job, wait) if image.import_method == EBS_DIRECT else self._import(job, wait)
+            return self._upload_by_blocks(job, wait) if by_blocks else self._import(job, wait)
         except CloudAway as error:
             if wait.stopped:
                 raise UploadInterrupted("the provider was stopped") from error

@@ -317,8 +317,7 @@ class ImageRig(Rig):
         }
 
     def upload(self, image_format: str = "raw", sha256: str | None = None) -> str:
-        image = self.config.diskimages["debian"]
-        return self.images.upload(image, NAME, str(self.path), image_format, IDS, sha256)
+        return self.images.upload(self.job(format=image_format, sha256=sha256))
 
     def job(self, **more: Any) -> ImageJob:
         """An upload of the file."""
