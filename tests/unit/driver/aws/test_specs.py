@@ -129,7 +129,7 @@ def test_fleet(strategy: str, spot: bool, sent: str) -> None:
 def test_template() -> None:
     """AW-9: what it has, and its name: of the content and the provider."""
     label = {"volume-size": 40, "volume-type": "gp3", "imdsv2": "required", "userdata": "#!/bin/sh\n"}
-    more = ((label, "north"), (label, "north"), (label, "south"), ({}, "north"))
+    more: Any = ((label, "north"), (label, "north"), (label, "south"), ({}, "north"))
     rigs = [fleet_rig("prioritized", *given) for given in more]
     found = [rig.region.last("create_launch_template") for rig in rigs]
     assert found[0]["LaunchTemplateData"] == driver_table("aws", "template")
