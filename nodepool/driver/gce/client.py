@@ -12,6 +12,7 @@ import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,12 +28,11 @@ from nodepool.driver.framework.http.rest_calls import (
 )
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.errors import THROTTLED, GceApi
-from nodepool.driver.gce.types import LabelReader
+from nodepool.driver.gce.types import THROTTLED, GceApi, LabelReader
 from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.gce.config import GceProviderConfig
 
@@ -489,15 +489,6 @@ def credentials_of(path: str) -> Any:
     return getattr(importlib.import_module(module).Credentials, make)(info, scopes=SCOPES)
 
 
-class _Reply:
-    """What google-auth uses of an answer."""
-
-    def __init__(self, answer: HttpAnswer) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self.data = answer.content
-
-
 class GoogleTransport:
     """A ``google.auth.transport.Request`` whose answers are bounded. For the calls of one login.
 
@@ -519,7 +510,7 @@ class GoogleTransport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **_: Any,
-    ) -> _Reply:
+    ) -> Any:
         from google.auth import exceptions
 
         from nodepool.driver.framework.http.plain_http import NoAnswer
@@ -534,7 +525,7 @@ class GoogleTransport:
         metadata = is_metadata(url) and urlsplit(url).path not in ("", "/")
         self.away = is_away(answer, metadata=metadata)
         self.advice = NOT_READY if self.away and metadata else ""
-        return _Reply(answer)
+        return SimpleNamespace(status=answer.status, headers=answer.headers, data=answer.content)
 
 
 def _words(error: Exception) -> str:

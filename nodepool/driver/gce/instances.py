@@ -29,15 +29,19 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
-from nodepool.driver.gce.errors import BUSY, EXISTS, THROTTLED, UNSUPPORTED, operation_failure
 from nodepool.driver.gce.facts import GcePlace, places_of
 from nodepool.driver.gce.types import (
+    BUSY,
     ENDING,
+    EXISTS,
     PREEMPTED,
     RUNNING,
+    THROTTLED,
+    UNSUPPORTED,
     GceRecord,
     Operation,
     labels_of,
+    operation_failure,
     record_id,
     request_id,
     zone_and_name,
