@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm
-from nodepool.driver.azure.errors import errors_in, meaning
+from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after, sent_again
 from nodepool.driver.framework.images import ImageTime, ListedImage

@@ -12,6 +12,7 @@ import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,12 +28,11 @@ from nodepool.driver.framework.http.rest_calls import (
 )
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.errors import THROTTLED, GceApi
-from nodepool.driver.gce.types import LabelReader
-from nodepool.plan.retries import Backoff
+from nodepool.driver.gce.types import THROTTLED, GceApi, LabelReader
+from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.gce.config import GceProviderConfig
 
@@ -347,22 +347,18 @@ PAUSE: Final = Backoff(15.0, 60.0)
 
 
 class SilentZones:
-    """Of one provider. Thread-safe, does not block; ``_lock`` guards the tables."""
+    """Of one provider. Thread-safe, does not block; ``_lock`` guards the circuit breakers."""
 
     def __init__(self, provider: str, zones: Iterable[str], clock: Callable[[], float] = monotonic) -> None:
         self._provider = provider
-        self._zones = frozenset(zones)
         self._clock = clock
         self._lock = threading.Lock()
-        #: Calls in a row without an answer, by zone.
-        self._failures: dict[str, int] = {}
-        #: When the next call may ask whether a zone answers again. Those that are in it are silent.
-        self._ask_at: dict[str, float] = {}
+        self._breakers = {zone: CircuitBreaker(FAILURES, 0.0, PAUSE) for zone in zones}
 
     def silent(self, zone: str) -> bool:
         """Does it not answer, while another one does?"""
         with self._lock:
-            return zone in self._ask_at and not self._all_silent()
+            return self._of(zone).is_open and not self._all_silent()
 
     def check(self, zone: str) -> None:
         """For each call that begins. Of a silent zone one is let through now and then.
@@ -370,42 +366,37 @@ class SilentZones:
         :raises CloudAway: it is silent; nothing was sent.
         """
         with self._lock:
-            ask_at = self._ask_at.get(zone)
-            if ask_at is None or self._all_silent():
+            now, breaker = self._clock(), self._of(zone)
+            left = breaker.probe_due(now)
+            if left is None or self._all_silent():
                 return
-            now = self._clock()
-            if now >= ask_at:
-                self._ask_at[zone] = now + self._pause(zone)
+            if not left:
+                breaker.plan_probe(now)
                 return
-        text = f"Provider {self._provider}: zone {zone} does not answer; it is asked again in {ask_at - now:.0f} s"
+        text = f"Provider {self._provider}: zone {zone} does not answer; it is asked again in {left:.0f} s"
         raise CloudAway(text, maybe_done=False)
 
     def answered(self, zone: str) -> None:
         """A call had an answer, of whatever kind."""
         with self._lock:
-            self._failures.pop(zone, None)
-            again = self._ask_at.pop(zone, None) is not None
+            again = self._of(zone).worked()
         if again:
             log.info("Provider %s: zone %s answers again", self._provider, zone)
 
     def no_answer(self, zone: str) -> None:
         """A call had none, or an error of the server."""
         with self._lock:
-            failures = self._failures[zone] = self._failures.get(zone, 0) + 1
-            if failures < FAILURES:
-                return
-            new = zone not in self._ask_at
-            self._ask_at[zone] = self._clock() + self._pause(zone)
+            new = self._of(zone).failed(self._clock(), "")
         if new:
             log.warning("Provider %s: zone %s does not answer and is left alone", self._provider, zone)
 
     # -- with the lock --
 
-    def _all_silent(self) -> bool:
-        return self._ask_at.keys() >= self._zones
+    def _of(self, zone: str) -> CircuitBreaker:
+        return self._breakers.setdefault(zone, CircuitBreaker(FAILURES, 0.0, PAUSE))
 
-    def _pause(self, zone: str) -> float:
-        return PAUSE.pause(max(1, self._failures.get(zone, 0) - FAILURES + 1))
+    def _all_silent(self) -> bool:
+        return all(breaker.is_open for breaker in self._breakers.values())
 
 
 # `GoogleLogin`: access tokens for Google's APIs, through google-auth (GC-1).
@@ -498,15 +489,6 @@ def credentials_of(path: str) -> Any:
     return getattr(importlib.import_module(module).Credentials, make)(info, scopes=SCOPES)
 
 
-class _Reply:
-    """What google-auth uses of an answer."""
-
-    def __init__(self, answer: HttpAnswer) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self.data = answer.content
-
-
 class GoogleTransport:
     """A ``google.auth.transport.Request`` whose answers are bounded. For the calls of one login.
 
@@ -528,7 +510,7 @@ class GoogleTransport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **_: Any,
-    ) -> _Reply:
+    ) -> Any:
         from google.auth import exceptions
 
         from nodepool.driver.framework.http.plain_http import NoAnswer
@@ -543,7 +525,7 @@ class GoogleTransport:
         metadata = is_metadata(url) and urlsplit(url).path not in ("", "/")
         self.away = is_away(answer, metadata=metadata)
         self.advice = NOT_READY if self.away and metadata else ""
-        return _Reply(answer)
+        return SimpleNamespace(status=answer.status, headers=answer.headers, data=answer.content)
 
 
 def _words(error: Exception) -> str:

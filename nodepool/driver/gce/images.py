@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import re
-import struct
 import tarfile
 import threading
 import urllib.parse
@@ -30,8 +29,7 @@ from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT
-from nodepool.driver.gce.errors import operation_failure
-from nodepool.driver.gce.types import DELETING, READY, image_name, label_value
+from nodepool.driver.gce.types import DELETING, READY, image_name, label_value, operation_failure
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -531,8 +529,7 @@ class ObjectUpload:
 # A raw disk as Compute Engine takes it: ``disk.raw`` in a tar archive, in gzip; made while it is read.
 #
 # https://cloud.google.com/compute/docs/import/import-existing-image: the size of the disk is a multiple of 1 GiB, and
-# the archive has the old format of GNU tar. Most of a disk is zero. What is zero is compressed once, and repeated: the
-# pieces of a deflate stream (RFC 1951) that do not refer to others may be put together.
+# the archive has the old format of GNU tar.
 
 FILE_NAME: Final = "disk.raw"
 #: The size of a disk is a multiple of this.
@@ -541,8 +538,7 @@ DISK_UNIT_BYTES: Final = 1024**3
 BLOCK_BYTES: Final = 1024 * 1024
 #: Quick: what is sent is mostly not compressible further.
 _LEVEL: Final = 1
-_GZIP_HEAD: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))
-_RAW_DEFLATE: Final = -15
+_GZIP: Final = 16 + zlib.MAX_WBITS
 _ZEROS: Final = bytes(BLOCK_BYTES)
 _TAR_BLOCK: Final = tarfile.BLOCKSIZE
 
@@ -563,20 +559,10 @@ def tar_gz(
     :raises OSError: it cannot be read, or changed its size meanwhile.
     """
     file_bytes = os.fstat(file.fileno()).st_size
-    zeros = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-    empty = zeros.compress(_ZEROS) + zeros.flush(zlib.Z_FULL_FLUSH)
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-    crc, size, flushed = 0, 0, True
-    yield _GZIP_HEAD
+    packed = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     for data in _tar(file, file_bytes, unit, read):
-        crc, size = zlib.crc32(data, crc), size + len(data)
-        if data == _ZEROS:
-            yield empty if flushed else deflate.flush(zlib.Z_FULL_FLUSH) + empty
-            flushed = True
-        else:
-            yield deflate.compress(data)
-            flushed = False
-    yield deflate.flush() + struct.pack("<II", crc, size & 0xFFFFFFFF)
+        yield packed.compress(data)
+    yield packed.flush()
 
 
 def _tar(file: BinaryIO, file_bytes: int, unit: int, read: Callable[[int], None]) -> Iterator[bytes]:

@@ -18,8 +18,7 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.framework.http.rest_calls import RestCalls, listed
 from nodepool.driver.framework.rate import BucketSize
-from nodepool.driver.ibmvpc.errors import VpcApi
-from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume
+from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume, VpcApi
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -88,7 +87,7 @@ class IbmVpc:
         return next(self._list("instances", self._record, name=name), None)
 
     def create_instance(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmRecord:
-        """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.errors.EXISTS`."""
+        """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.types.EXISTS`."""
         return self._one(CREATE, "creating an instance", self._record, "create_instance", body, permit=permit)
 
     # -- what belongs to them --

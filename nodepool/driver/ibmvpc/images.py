@@ -32,7 +32,7 @@ from nodepool.driver.framework.uploads import (
     check_stored,
 )
 from nodepool.driver.ibmvpc import types as t
-from nodepool.driver.ibmvpc.errors import VpcApi, exists
+from nodepool.driver.ibmvpc.types import VpcApi, exists
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard

@@ -21,12 +21,15 @@ from nodepool.driver.azure.client import (
     INTERFACES,
     VMS,
     Addresses,
+    ArmApi,
     ArmResource,
+    CloudBusy,
     VmRecord,
     addresses_of,
     by_id,
+    errors_in,
+    meaning,
 )
-from nodepool.driver.azure.errors import ArmApi, CloudBusy, errors_in, meaning
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
 from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
