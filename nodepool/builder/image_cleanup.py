@@ -74,13 +74,13 @@ class ImageCleanupWorker(Worker):
     ) -> None:
         log = logging.getLogger(log_names.image_cleanup_worker(0))
         super().__init__("CleanupWorker-0", shared.client, log, IDLE_SECONDS)
-        self._shared = shared
+        self.shared = shared
         self._uploading = uploading
         self._publish = publish
         self._clock = clock
         self._threads = ProviderThreads("delete")
-        self.deletions = CloudDeletions(shared, self._threads, log, self.wake)
-        self.unknown = UnknownImages(shared, self._threads, log, self.wake)
+        self.deletions = CloudDeletions(self, self._threads)
+        self.unknown = UnknownImages(self, self._threads)
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
         #: Image and build -> when its record, which kept its files, was last seen; of builds with files here.
@@ -94,10 +94,10 @@ class ImageCleanupWorker(Worker):
 
     def run_once(self) -> float | None:
         """Look once at everything. Blocks for ZooKeeper and the disk, never for a cloud."""
-        view = self._shared.images()
+        view = self.shared.images()
         if view is None:
             return None
-        wanted = wanted_images(self._shared.config())
+        wanted = wanted_images(self.shared.config())
         self._ever_wanted.update(wanted.images)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
@@ -105,7 +105,7 @@ class ImageCleanupWorker(Worker):
         # Only of what is to be deleted now: what somebody else has locked, or was kept after all, must not wake us.
         later = [self.deletions.begin(upload) for upload in uploads]
         # Before the records of builds: without them files would stay for an hour.
-        with Guard(self.log, "Files in %s are not cleaned", self._shared.files.directory):
+        with Guard(self.log, "Files in %s are not cleaned", self.shared.files.directory):
             self._clean_files(wanted)
         waits: list[float] = []
         for verdict in verdicts:
@@ -127,7 +127,7 @@ class ImageCleanupWorker(Worker):
         if not isinstance(verdict, RemoveBuild):
             return 0.0
         build = view.image(verdict.image).builds.get(verdict.build_id)
-        return left_to_its_builder(build, self._shared.builder_id, self._clock())
+        return left_to_its_builder(build, self.shared.builder_id, self._clock())
 
     def _carry_out(self, verdict: Verdict) -> None:
         try:
@@ -142,7 +142,7 @@ class ImageCleanupWorker(Worker):
         """R-6, R-14."""
         if verdict.warning and self._repeats.worth_saying((verdict.image, verdict.build_id)):
             self.log.warning("%s", verdict.warning)
-        store, image, build_id = self._shared.store, verdict.image, verdict.build_id
+        store, image, build_id = self.shared.store, verdict.image, verdict.build_id
         with store.build_id_lock(image, build_id) as lock:
             if verdict.record is None:
                 store.replace_bad_build(image, build_id, lock)
@@ -153,14 +153,14 @@ class ImageCleanupWorker(Worker):
         self.log.info("Build %s of image %s is being deleted: %s", build_id, image, verdict.reason)
 
     def _remove(self, verdict: RemoveBuild) -> None:
-        store = self._shared.store
+        store = self.shared.store
         with store.build_id_lock(verdict.image, verdict.build_id) as lock:
             if store.delete_build(verdict.image, verdict.build_id, under=lock):
                 self.log.info("Build %s of image %s is removed", verdict.build_id, verdict.image)
 
     def _has_own_record(self, view: ImagesView) -> bool:
         return any(
-            build.record is not None and build.record.builder_id == self._shared.builder_id
+            build.record is not None and build.record.builder_id == self.shared.builder_id
             for image in view.images.values()
             for build in image.builds.values()
         )
@@ -169,7 +169,7 @@ class ImageCleanupWorker(Worker):
 
     def _clean_files(self, wanted: WantedImages) -> None:
         """R-9, R-10, R-15."""
-        shared = self._shared
+        shared = self.shared
         # What is being built and uploaded, and the records, are looked at after the files were listed: nothing that was
         # built meanwhile is taken for abandoned.
         found = shared.files.builds()
@@ -246,24 +246,13 @@ _Key = tuple[str, str, str, str]
 class CloudDeletions:
     """Any thread; nothing blocks. ``_lock`` guards the tables and is not held over I/O.
 
+    :param worker: is woken when a deletion has ended.
     :param threads: for calls of providers.
-    :param on_end: called when a deletion has ended, in its thread; must not block.
-    :param clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        threads: ProviderThreads,
-        log: logging.Logger,
-        on_end: Callable[[], None],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self.log = log
-        self._shared = shared
+    def __init__(self, worker: ImageCleanupWorker, threads: ProviderThreads) -> None:
+        self.log, self._shared, self._on_end = worker.log, worker.shared, worker.wake
         self._threads = threads
-        self._on_end = on_end
-        self._clock = clock
         self._lock = threading.Lock()
         self._running: set[_Key] = set()
         #: Deletions that come later: how many failed in a row, and not before when.
@@ -284,7 +273,7 @@ class CloudDeletions:
         with self._lock:
             if key in self._running:
                 return None
-            wait_seconds = self._later.get(key, (0, 0.0))[1] - self._clock()
+            wait_seconds = self._later.get(key, (0, 0.0))[1] - monotonic()
             if wait_seconds > 0:
                 return wait_seconds
             self._running.add(key)
@@ -319,9 +308,9 @@ class CloudDeletions:
             self._running.discard(key)
             if error is not None:
                 failures = self._later.get(key, (0, 0.0))[0] + 1
-                self._later[key] = failures, self._clock() + BACKOFF.pause(failures)
+                self._later[key] = failures, monotonic() + BACKOFF.pause(failures)
             elif stays_seconds > 0:
-                self._later[key] = 0, self._clock() + stays_seconds
+                self._later[key] = 0, monotonic() + stays_seconds
             else:
                 self._later.pop(key, None)
         self._on_end()
@@ -406,23 +395,13 @@ class _LooksAt:
 class UnknownImages:
     """Any thread; nothing blocks. ``_lock`` guards the table; one look of a provider runs at a time.
 
-    :param on_end: called when a look has ended, in its thread; must not block.
-    :param clock: monotonic seconds.
+    :param worker: is woken when a look has ended.
+    :param threads: for calls of providers.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        threads: ProviderThreads,
-        log: logging.Logger,
-        on_end: Callable[[], None],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self.log = log
-        self._shared = shared
+    def __init__(self, worker: ImageCleanupWorker, threads: ProviderThreads) -> None:
+        self.log, self._shared, self._on_end = worker.log, worker.shared, worker.wake
         self._threads = threads
-        self._on_end = on_end
-        self._clock = clock
         self._lock = threading.Lock()
         self._looks: dict[str, _LooksAt] = {}
 
@@ -440,7 +419,7 @@ class UnknownImages:
         """
         waits = []
         for name in names:
-            provider, now = self._shared.providers.get(name), self._clock()
+            provider, now = self._shared.providers.get(name), monotonic()
             if provider is None:
                 continue
             with self._lock:
@@ -462,7 +441,7 @@ class UnknownImages:
             tell_error(self.log, error, "Provider %s: images could not be looked for", provider.name)
         again = LOOK_AGAIN_SECONDS if error is None and looks.seen.new else LOOK_SECONDS
         with self._lock:
-            looks.due = self._clock() + again
+            looks.due = monotonic() + again
             looks.running = False
         self._on_end()
 

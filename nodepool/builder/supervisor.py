@@ -237,13 +237,10 @@ class ImageBuilder(ConnectedDaemon):
 
 def check_config(config: Config) -> None:
     """Can a builder start with this configuration (B-12)? Raises ConfigError."""
-    lacking = [
-        key
-        for key, value in (
-            ("images-dir (a directory for image files, such as /var/lib/nodepool/images)", config.images_dir),
-            ("zookeeper-servers", config.zookeeper_servers),
-        )
-        if not value
-    ]
+    lacking = []
+    if not config.images_dir:
+        lacking.append("images-dir (a directory for image files, such as /var/lib/nodepool/images)")
+    if not config.zookeeper_servers:
+        lacking.append("zookeeper-servers")
     if lacking:
         raise ConfigError(f"{config.path}: a builder needs {' and '.join(lacking)}")

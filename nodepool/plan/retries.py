@@ -67,9 +67,13 @@ PROBE: Final = Backoff(2.0, 30.0)
 
 
 class CircuitBreaker:
-    """Pure: each method gets the time, in seconds. The owner serializes the calls."""
+    """Pure: each method gets the time, in seconds. The owner serializes the calls.
 
-    def __init__(self) -> None:
+    :param failures: see `TRIP_FAILURES`; ``seconds``: `TRIP_SECONDS`; ``probe``: `PROBE`.
+    """
+
+    def __init__(self, failures: int = TRIP_FAILURES, seconds: float = TRIP_SECONDS, probe: Backoff = PROBE) -> None:
+        self._trip_failures, self._trip_seconds, self._probe = failures, seconds, probe
         #: What the last failure was, while it is open; else empty.
         self.reason = ""
         self._failures = 0
@@ -91,20 +95,21 @@ class CircuitBreaker:
         if self.is_open:
             self.reason = reason
             if now >= self._probe_at:
-                self._plan_probe(now)
+                self.plan_probe(now)
             return False
         if not self._failures:
             self._first_failure = now
         self._failures += 1
-        if self._failures < TRIP_FAILURES or now - self._first_failure < TRIP_SECONDS:
+        if self._failures < self._trip_failures or now - self._first_failure < self._trip_seconds:
             return False
         self.reason = reason
-        self._plan_probe(now)
+        self.plan_probe(now)
         return True
 
-    def _plan_probe(self, now: float) -> None:
+    def plan_probe(self, now: float) -> None:
+        """The probe is for later: it has failed, or begins now, and no other call shall be one."""
         self._probes_failed += 1
-        self._probe_at = now + PROBE.pause(self._probes_failed)
+        self._probe_at = now + self._probe.pause(self._probes_failed)
 
     def worked(self) -> bool:
         """Note a call that worked; did it close the circuit breaker?"""

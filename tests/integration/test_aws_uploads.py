@@ -81,7 +81,7 @@ class Uploads:
 @pytest.fixture
 def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
     monkeypatch.setattr(images, "LOOK", Backoff(0.02, 0.1))
-    monkeypatch.setattr(BlockUpload, "retry_pause_seconds", 0.01)
+    monkeypatch.setattr(framework_uploads.ImageUploader, "retry_pause_seconds", 0.01)
     with AwsSimulator() as simulator:
         for name, value in simulator.environment.items():
             monkeypatch.setenv(name, value)

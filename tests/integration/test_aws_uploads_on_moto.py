@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, UploadWait, image_tags, send_file
+from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, S3Upload, UploadWait, image_tags
 from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework.uploads import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
@@ -59,7 +59,7 @@ def job(adapter: AwsAdapter, path: Path, data: bytes) -> ImageJob:
 
 
 def wait(adapter: AwsAdapter, given: ImageJob) -> UploadWait:
-    return UploadWait("upload", given.size, adapter.client.transport.stopped)
+    return UploadWait(adapter.config, given, adapter.client.transport.stopped)
 
 
 def test_blocks(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_blocks(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
     data = b"".join(os.urandom(8) * (BLOCK_BYTES // 8) if number % 2 else bytes(BLOCK_BYTES) for number in range(9))
     given = job(adapter, tmp_path / "image", data + b"end")
     ec2 = adapter.client
-    snapshot_id = BlockUpload(ec2, given, wait(adapter, given), None).upload()
+    snapshot_id = BlockUpload(ec2, given, wait(adapter, given)).upload()
     ebs = moto.client("ebs")
     shown = ebs.list_snapshot_blocks(SnapshotId=snapshot_id)["Blocks"]
     assert sorted(block["BlockIndex"] for block in shown) == [1, 3, 5, 7, 9]
@@ -93,13 +93,13 @@ def test_objects(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path, size: in
     assert store is not None
     data = os.urandom(size)
     given = job(adapter, tmp_path / "image", data)
-    assert send_file(store, given, wait(adapter, given)) == given.key
+    assert S3Upload(store, given, wait(adapter, given)).upload() == given.key
     s3 = moto.client("s3")
     assert s3.get_object(Bucket=BUCKET, Key=given.key)["Body"].read() == data
     tags = s3.get_object_tagging(Bucket=BUCKET, Key=given.key)["TagSet"]
     assert {tag["Key"]: tag["Value"] for tag in tags} == IDS
     other = dataclasses.replace(given, tags={**given.tags, "nodepool_provider_name": "south"})
-    assert send_file(store, other, wait(adapter, other)) == other.key
+    assert S3Upload(store, other, wait(adapter, other)).upload() == other.key
     assert list(store.keys("nodepool/north/")) == [given.key]
     store.delete(given.key)
     assert list(store.keys("nodepool/")) == [other.key]
@@ -126,7 +126,7 @@ def test_objects_of_interrupted_uploads(moto: MotoServer, adapter: AwsAdapter, t
     store.put_part(begun, 2, data[PART_BYTES : 2 * PART_BYTES])
     first = store.parts(begun)
     assert is_part(first[2], data[PART_BYTES : 2 * PART_BYTES])
-    assert send_file(store, given, wait(adapter, given)) == begun.key
+    assert S3Upload(store, given, wait(adapter, given)).upload() == begun.key
     assert moto.client("s3").get_object(Bucket=BUCKET, Key=begun.key)["Body"].read() == data
     assert list(store.open_uploads("nodepool/")) == []
 

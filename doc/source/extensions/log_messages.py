@@ -34,7 +34,7 @@ _LEVELS: Final = {
     "exception": "ERROR",
     "log": "",
 }
-_LOGS: Final = re.compile(r"\.(?:info|warning|error|critical|exception|log)\(|\b(?:Guard|tell_error)\(")
+_LOGS: Final = re.compile(r"\.(?:logged|info|warning|error|critical|exception|log)\(|\b(?:Guard|tell_error)\(")
 _PLACEHOLDER: Final = re.compile(r"%%|%(?:\(\w+\))?[-#0 +]*[\d.]*[a-zA-Z]")
 #: The class and the function that a piece of code is in; empty = none.
 Owner = tuple[str, str]
@@ -72,6 +72,9 @@ def messages(package: Path = PACKAGE) -> Iterator[Message]:
             method, first = node.func, 0
             if isinstance(method, ast.Name) and method.id == "tell_error":
                 level, logger, first = "ERROR", loggers.get(("", "", "log"), ""), 2
+            elif isinstance(method, ast.Attribute) and method.attr == "logged":
+                # `nodepool.driver.framework.fact.Repeats`
+                level, logger, first = "WARNING", loggers.get(("", "", "log"), ""), 2
             elif isinstance(method, ast.Attribute) and method.attr in _LEVELS:
                 receiver = ast.unparse(method.value)
                 if "log" not in receiver.lower():

@@ -6,16 +6,19 @@ First `AwsAdapter`, then what ``nodepool check`` finds out.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.facts import AwsFacts
-from nodepool.driver.aws.image_store import PREFIX
+from nodepool.driver.aws.image_store import PREFIX, ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import (
     AwsCreation,
@@ -25,7 +28,7 @@ from nodepool.driver.aws.instances import (
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
@@ -116,8 +119,9 @@ class AwsAdapter(CloudAdapter):
         md5: str | None = None,
         sha256: str | None = None,
     ) -> str:
-        wanted = image_format or self.config.image_type
-        return self.images.upload(provider_image, image_name, filename, wanted, metadata or {}, sha256)
+        size, wanted = os.stat(filename).st_size, image_format or self.config.image_type
+        tags = image_tags(provider_image, metadata or {})
+        return self.images.upload(ImageJob(image_name, filename, size, wanted, provider_image, tags, sha256))
 
     def deleteImage(self, external_id: str) -> None:
         self.client.discard_image(external_id)
@@ -152,201 +156,161 @@ class AwsPreflight:
     def __init__(self, adapter: AwsAdapter) -> None:
         self._config, self._client, self._facts = adapter.config, adapter.client, adapter.facts
         self._limits, self._store = adapter.limits, adapter.images.store
-        self._checks = CloudChecks(adapter.config.name)
         #: Zones of the region that can be used.
         self._zones: set[str] = set()
         #: Where instances of each pool may be, as far as it is known.
         self._zones_of_pool: dict[str, set[str]] = {}
-        self._key_pairs: dict[str, bool] = {}
-        self._offered: dict[str, set[str]] = {}
-        #: Why imports cannot be asked for, by method; "" = they can.
-        self._imports: dict[str, str] = {}
+        # What several labels or images have in common is asked for once.
+        self._has_key_pair, self._zones_with = cache(self._client.has_key_pair), cache(self._client.zones_with)
+        self._import_error = cache(self._error_of_imports)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to AWS."""
-        where = f"region {self._config.region_name}"
-        try:
-            states = self._client.zones()
-        except LaunchError as error:
-            # Nothing else can be asked.
-            yield self._checks.failure(where, error)
-            return
-        self._zones = {name for name, state in states.items() if state == "available"}
-        yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
+        return CloudChecks(self._config.name).all(f"region {self._config.region_name}", self._region, self._others)
+
+    def _region(self) -> str:
+        self._zones = {name for name, state in self._client.zones().items() if state == "available"}
+        return f"the credentials work; zones: {', '.join(sorted(self._zones))}"
+
+    def _others(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        good = "instance type, image and key pair are there"
         for pool in self._config.pools.values():
-            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
+            yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
             for label in pool.labels.values():
-                yield from self._label(label)
-        yield from self._checks.results("quota", self._quota)
+                of_label = [partial(check, label) for check in (self._types, self._image, self._key)]
+                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+        yield from checks.about("quota", "", self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:
-                yield self._upload(image)
+                yield from checks.about(f"diskimage {image.name}", "", partial(self._upload, image))
 
     # -- a pool --
 
-    def _pool(self, pool: AwsPool) -> list[CheckResult]:
-        subject = f"pool {pool.name}"
-        bad = [
-            CheckResult(
-                subject,
-                False,
-                f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})",
-                "correct availability-zone of the pool",
-            )
-            for zone in pool.availability_zones
-            if zone not in self._zones
-        ]
+    def _pool(self, pool: AwsPool) -> Iterator[Found]:
+        for zone in pool.availability_zones:
+            if zone not in self._zones:
+                text = f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})"
+                yield Found(text, "correct availability-zone of the pool")
         subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
-        bad += self._subnets(pool, subnets, subject)
-        if pool.security_group_id:
-            bad += self._group(pool.security_group_id, subnets, subject)
-        zones = {subnet.zone for subnet in subnets.values()}
-        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
-        return bad
-
-    def _subnets(self, pool: AwsPool, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
         if not subnets and not pool.subnet_ids:
             text = "the region has no default VPC with subnets, and the pool names none"
-            return [CheckResult(subject, False, text, "add subnet-id to the pool")]
-        found = []
+            yield Found(text, "add subnet-id to the pool")
         for subnet_id in pool.subnet_ids:
-            subnet = subnets.get(subnet_id)
-            if subnet is None:
-                text, remedy = f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
-            elif not subnet.free:
-                text, remedy = (
-                    f"subnet {subnet_id} has no free addresses",
-                    "add another subnet to subnet-id",
-                )
-            elif pool.public_ipv6 and not subnet.ipv6:
-                text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
-                remedy = "give it an IPv6 block, or set public-ipv6: false"
-            elif pool.availability_zones and subnet.zone not in pool.availability_zones:
-                text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
-                remedy = "remove availability-zone of the pool: the subnet says it"
-            else:
-                continue
-            found.append(CheckResult(subject, False, text, remedy))
-        return found
+            yield from self._subnet(pool, subnet_id, subnets.get(subnet_id))
+        if pool.security_group_id:
+            yield from self._group(pool.security_group_id, subnets)
+        zones = {subnet.zone for subnet in subnets.values()}
+        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
 
-    def _group(self, group_id: str, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+    def _subnet(self, pool: AwsPool, subnet_id: str, subnet: Subnet | None) -> Iterator[Found]:
+        if subnet is None:
+            yield Found(f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool")
+        elif not subnet.free:
+            yield Found(f"subnet {subnet_id} has no free addresses", "add another subnet to subnet-id")
+        elif pool.public_ipv6 and not subnet.ipv6:
+            text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
+            yield Found(text, "give it an IPv6 block, or set public-ipv6: false")
+        elif pool.availability_zones and subnet.zone not in pool.availability_zones:
+            text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
+            yield Found(text, "remove availability-zone of the pool: the subnet says it")
+
+    def _group(self, group_id: str, subnets: dict[str, Subnet]) -> Iterator[Found]:
         vpc = self._client.vpc_of_group(group_id)
-        if vpc is None:
-            text = f"the region has no security group {group_id!r}"
-            return [CheckResult(subject, False, text, "correct security-group-id of the pool")]
         others = {subnet.vpc for subnet in subnets.values()} - {vpc}
-        if others:
+        if vpc is None:
+            yield Found(f"the region has no security group {group_id!r}", "correct security-group-id of the pool")
+        elif others:
             text = f"security group {group_id} is in {vpc}, and the subnets are in {', '.join(sorted(others))}"
-            return [CheckResult(subject, False, text, "choose a group of the VPC of the subnets")]
-        return []
+            yield Found(text, "choose a group of the VPC of the subnets")
 
     # -- a label --
 
-    def _label(self, label: AwsLabel) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {label.pool.name}"
-        found = [
-            result
-            for check in (self._types, self._image, self._key)
-            for result in self._checks.results(subject, check, label, subject)
-        ]
-        yield from found
-        if not found:
-            yield CheckResult(subject, True, "instance type, image and key pair are there")
-
-    def _types(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+    def _types(self, label: AwsLabel) -> Iterator[Found]:
         found, somewhere = [], False
-        names = label.fleet_types or label.instance_types
         zones = self._zones_of_pool.get(label.pool.name) or set()
-        for name in names:
+        for name in label.fleet_types or label.instance_types:
             self._facts.instance_type(name)
-            if name not in self._offered:
-                self._offered[name] = self._client.zones_with(name)
-            here = self._offered[name] & zones if zones else self._offered[name]
+            offered = self._zones_with(name)
+            here = offered & zones if zones else offered
             somewhere = somewhere or bool(here)
             if not here:
+                others = ", ".join(sorted(offered - zones))
                 text = f"{name} is not offered in {', '.join(sorted(zones)) or 'the region'}"
-                others = ", ".join(sorted(self._offered[name] - zones))
-                text += f", but in {others}" if others else ""
-                found.append((text, "choose another instance type, or a subnet or zone that has it"))
+                found.append(f"{text}, but in {others}" if others else text)
         # Of several types that AWS chooses from one will do.
-        return [CheckResult(subject, somewhere, text, remedy) for text, remedy in found]
+        for text in found:
+            yield Found(text, "choose another instance type, or a subnet or zone that has it", somewhere)
 
-    def _image(self, label: AwsLabel, subject: str) -> list[CheckResult]:
-        if label.cloud_image is None:
-            return []
-        image = self._facts.image(self._facts.cloud_image_id(label))
-        if image.status in ("available", ""):
-            return []
-        remedy = f"correct image-id of cloud image {label.cloud_image.name}"
-        return [CheckResult(subject, False, f"the image {image.id} is {image.status}", remedy)]
+    def _image(self, label: AwsLabel) -> Iterator[Found]:
+        if label.cloud_image is not None:
+            image = self._facts.image(self._facts.cloud_image_id(label))
+            if image.status not in ("available", ""):
+                remedy = f"correct image-id of cloud image {label.cloud_image.name}"
+                yield Found(f"the image {image.id} is {image.status}", remedy)
 
-    def _key(self, label: AwsLabel, subject: str) -> list[CheckResult]:
-        name = label.key_name
-        if name not in self._key_pairs:
-            self._key_pairs[name] = self._client.has_key_pair(name)
-        if self._key_pairs[name]:
-            return []
-        remedy = "correct key-name of the label, or import the key pair in this region"
-        return [CheckResult(subject, False, f"the region has no key pair {name!r}", remedy)]
+    def _key(self, label: AwsLabel) -> Iterator[Found]:
+        if not self._has_key_pair(label.key_name):
+            remedy = "correct key-name of the label, or import the key pair in this region"
+            yield Found(f"the region has no key pair {label.key_name!r}", remedy)
 
     # -- limits --
 
-    def _quota(self) -> list[CheckResult]:
+    def _quota(self) -> Iterator[Found]:
         """How many nodes of each label the limits of the account allow, were there no others."""
         limits = self._limits.told()
         if limits is None:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
-            return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
-        told: set[str] = set()
-        results: list[CheckResult] = []
+            yield Found(text, "allow servicequotas:ListServiceQuotas", ok=True)
+            return
+        fine: set[str] = set()
+        scarce = False
         for pool in self._config.pools.values():
             wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
             for label in pool.labels.values():
-                try:
-                    needs = self._limits.need_of(label).get_resources()
-                except (LaunchError, RuntimeConfigurationException):
-                    # What is wrong with it was told of the label.
-                    continue
-                for code, limit in limits.items():
-                    if not needs.get(code):
+                for code, limit, most in self._most(label, limits):
+                    if 1 <= most >= pool.max_servers:
+                        fine.add(f"{code}: {limit:.15g}")
                         continue
-                    most = math.floor(limit / needs[code])
-                    told.add(f"{code}: {limit:.15g}")
-                    if most >= 1 and pool.max_servers <= most:
-                        continue
+                    scarce = True
                     text = (
                         f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
                         f"max-servers of pool {pool.name} allows {wanted}"
                     )
-                    remedy = (
-                        f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
-                    )
-                    results.append(CheckResult("quota", most >= 1, text, remedy))
-        return results or [CheckResult("quota", True, ", ".join(sorted(told)) or "no limit concerns the labels")]
+                    ask = f"ask for more of {code} under Service Quotas"
+                    yield Found(text, f"{ask}, or lower max-servers; the smaller one counts", most >= 1)
+        if not scarce:
+            yield Found(", ".join(sorted(fine)) or "no limit concerns the labels", ok=True)
+
+    def _most(self, label: AwsLabel, limits: dict[str, float]) -> Iterator[tuple[str, float, int]]:
+        """Of each limit that concerns a label: code, value, and how many nodes of the label it allows."""
+        # What is wrong with the label was found before.
+        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
+            needs = self._limits.need_of(label).get_resources()
+            for code, limit in limits.items():
+                if needs.get(code):
+                    yield code, limit, math.floor(limit / needs[code])
 
     # -- uploads of images: could they begin? --
 
-    def _upload(self, image: AwsDiskImage) -> CheckResult:
-        subject = f"diskimage {image.name}"
+    def _upload(self, image: AwsDiskImage) -> Iterator[Found]:
         problem = image.format_problem(self._config.image_type)
         if problem is not None:
-            return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
-        method = image.import_method
-        if method == EBS_DIRECT:
-            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
-        if method not in self._imports:
-            self._imports[method] = self._without_import(method)
-        if why := self._imports[method]:
-            return failure(subject, why)
-        return CheckResult(subject, True, f"bucket {self._config.bucket_name} and imports can be listed")
+            yield Found(problem, "change image-format, or import-method of the diskimage")
+        elif image.import_method == EBS_DIRECT:
+            yield Found("uploads by ebs-direct need no bucket", ok=True)
+        elif self._store is None:
+            yield Found("images are imported from S3", "add object-storage.bucket-name to the provider")
+        else:
+            if error := self._import_error(image.import_method):
+                raise error
+            yield Found(f"bucket {self._config.bucket_name} and imports can be listed", ok=True)
 
-    def _without_import(self, method: str) -> str:
+    def _error_of_imports(self, method: str) -> LaunchError | None:
         """Why images cannot be imported, as far as it can be known without one."""
-        if self._store is None:
-            return "images are imported from S3; add object-storage.bucket-name to the provider"
+        assert self._store is not None
         try:
             next(iter(self._store.keys(PREFIX)), None)
             self._client.import_tasks(whole=method == IMAGE)
         except LaunchError as error:
-            return self._checks.said(error)
-        return ""
+            return error
+        return None

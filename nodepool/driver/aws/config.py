@@ -28,10 +28,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, section_check
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.config import ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -54,7 +54,7 @@ from nodepool.model.config_keys import (
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config, DiskImage
+    pass
 
 
 # What keys of a section of AWS say together: what is wrong, and where in the section.
@@ -168,7 +168,7 @@ class AwsCloudImage(ImageSettings):
         self.image_filters = [ImageFilter(section) for section in data.get("image-filters") or []]
 
 
-class AwsDiskImage(ImageSettings):
+class AwsDiskImage(UploadedImage):
     """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
 
     :param image: the top-level image.
@@ -176,11 +176,6 @@ class AwsDiskImage(ImageSettings):
 
     checks: ClassVar[tuple[Any, ...]] = (_diskimage_check,)
 
-    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
-    username: str | None = key(
-        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
-    )
-    pause: bool = with_default(DiskImageSettings.pause, False)
     architecture: str = key(FILLED_TEXT, "x86_64", "Of the AMI: ``x86_64`` or ``arm64``.")
     ena_support: bool = key(FLAG, True, "The image has a driver for enhanced networking.")
     volume_size: int | None = key(
@@ -201,9 +196,6 @@ class AwsDiskImage(ImageSettings):
     tags: dict[str, Any] = key(
         ANY_MAPPING, {}, "Of the AMI and its snapshot; they win over the ``metadata`` of the top-level image."
     )
-
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
 
     def format_problem(self, image_format: str) -> str | None:
         """Why AWS cannot use a file of a format by the import method; None = it can."""
@@ -304,7 +296,7 @@ class AwsLabel(ImageLabel):
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AwsPool(ConfigPool):
+class AwsPool(DeclaredPool):
     """A slice of the region."""
 
     checks: ClassVar[tuple[Any, ...]] = (_pool_check,)
@@ -356,17 +348,11 @@ class AwsPool(ConfigPool):
     )
     labels: dict[str, AwsLabel] = key(Sections(AwsLabel), None, "What nodes are made of.")
 
-    def __init__(self, provider: AwsProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         self.max_resources = {**self.provider.max_resources, **self.max_resources}
         if self.public_ip_address is not None:
             self.public_ipv4 = self.public_ip_address
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = AwsLabel(self, self.provider, data)
 
 
 class AwsProviderConfig(CloudProviderConfig[AwsPool]):
@@ -425,8 +411,3 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
             problem = image.format_problem(self.image_type)
             if problem and not image.pause:
                 yield "image-format", f"diskimage {image.name}: {problem}; its uploads fail"
-
-    def load(self, newconfig: Config) -> None:
-        # The format of images is asked for before the framework reads the keys.
-        self.read_keys(self.provider)
-        super().load(newconfig)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import math
 import re
@@ -31,7 +32,7 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsDiskImage
+    from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
     from nodepool.driver.framework.uploads import Segment
 
 
@@ -131,24 +132,11 @@ def part_bytes(size: int) -> int:
     return max(PART_BYTES, -(-size // _MOST_PARTS))
 
 
-def send_file(store: ObjectStore, job: ImageJob, wait: UploadWait) -> str:
-    """Have a file in the bucket; returns the key of its object. Blocks.
+class S3Upload(PartsUploader):
+    """One upload, made in the thread that calls ``upload()``, which returns the key of the object.
 
     After an error nothing is left of it, unless the upload was interrupted.
-
-    :param wait: made by the thread that calls this.
-    :raises ImageCreateException: it is not the file that was built, or S3 has not got all of it.
-    :raises UploadGivenUp: nobody wants it any more.
-    :raises LaunchError: AWS refused it, or is away.
-    :raises OSError: the file cannot be read.
     """
-    key = str(S3Upload(store, job, wait).upload())
-    wait.sent(job.size)
-    return key
-
-
-class S3Upload(PartsUploader):
-    """One upload. ``upload()`` returns the key of the object."""
 
     #: Parts that are under way at once, and so in memory.
     concurrency: ClassVar[int] = 4
@@ -180,18 +168,25 @@ class S3Upload(PartsUploader):
             self.complete_parts()
             stored = self.retry(self._store.size_of, self.key)
             if stored == self._job.size:
+                self._wait.sent(stored)
                 return self.key
             problem = f"{stored} of {self._job.size} bytes are in the bucket"
         raise ImageCreateException(f"{self.head} did not arrive as it was built: {problem}")
 
     def abortUpload(self) -> None:
-        if isinstance(self.error, UploadInterrupted) or self.stopped:
+        if self.interrupted:
+            log.info("%s: what was sent of the file stays", self.head)
             return
-        with Guard(log, "%s: parts of %s may be left over", self.head, self.key, traceback=False):
-            self.abort_parts()
-            if self.key != self._job.key:
-                # Of the interrupted upload; that of this one the caller deletes.
-                self._store.delete(self.key)
+        self._wait.discard("parts of", self.key, lambda _: self.abort_parts())
+        self.discard_object()
+
+    @property
+    def interrupted(self) -> bool:
+        """Is it for the next upload of the build to go on with what there is?"""
+        return isinstance(self.error, UploadInterrupted) or self.stopped
+
+    def discard_object(self) -> None:
+        self._wait.discard("object", self.key, self._store.delete, logging.WARNING)
 
 
 # `UploadWait`: what an upload does while it waits: it says how far it is, and hears whether it is still wanted.
@@ -206,15 +201,21 @@ LIMIT_PAUSE_SECONDS: Final = 30.0
 class UploadWait:
     """Of one upload; made in the thread that called ``uploadImage()``.
 
-    :param head: whose upload it is, for texts.
-    :param size: of the file, in bytes.
     :param stopped: set when the provider ends.
     """
 
-    def __init__(self, head: str, size: int, stopped: threading.Event, clock: Callable[[], float] = monotonic) -> None:
-        self.head = head
-        self._size = size
+    def __init__(
+        self,
+        config: AwsProviderConfig,
+        job: ImageJob,
+        stopped: threading.Event,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        #: Whose upload it is, for texts.
+        self.head = f"Provider {config.name}: image {job.name}"
+        self._size = job.size
         self._stopped = stopped
+        self._limit_seconds = config.image_import_timeout
         self._clock = clock
         self._report = uploads.reporter()
         self._check = uploads.checker()
@@ -244,71 +245,58 @@ class UploadWait:
         if self._stopped.is_set():
             raise UploadInterrupted("the provider was stopped")
 
-    def looks(self, what: str, seconds: float) -> Iterator[None]:
-        """Times to look: now, and after growing pauses.
+    def answers(
+        self, what: str, seconds: float, ask: Callable[[], T], passing: tuple[type[Exception], ...] = (CloudAway,)
+    ) -> Iterator[T]:
+        """Ask now, and after growing pauses: what is answered.
 
         :param what: is waited for, for the error.
-        :raises ImageCreateException: it is over.
+        :param passing: errors after which it asks again.
+        :raises ImageCreateException: the time is over.
         :raises UploadGivenUp: nobody wants the upload any more.
         """
         time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, self._clock, self.go_on)
         self.go_on()
-        yield from time.looks()
-        self.go_on()
-        raise time.over()
-
-    def answers(
-        self, what: str, seconds: float, ask: Callable[[], T], passing: tuple[type[Exception], ...] = (CloudAway,)
-    ) -> Iterator[T]:
-        """What is answered at the times of `looks`, whose arguments and errors these are.
-
-        :param passing: errors after which it asks again.
-        """
-        for _ in self.looks(what, seconds):
+        for _ in time.looks():
             try:
                 answer = ask()
             except passing as error:
                 log.debug("%s: %s", self.head, error)
             else:
                 yield answer
+        self.go_on()
+        raise time.over()
 
     def discard(self, what: str, name: str, delete: Callable[[str], object], level: int = logging.ERROR) -> None:
         """Delete what is not wanted any more; an error is logged."""
         with Guard(log, "%s: %s %s may be left over", self.head, what, name, level=level, traceback=False):
             delete(name)
 
-    def pause(self, seconds: float) -> None:
-        """Block for a while. Raises UploadGivenUp."""
-        self.go_on()
-        wait_wanted(seconds, self._stopped, self.go_on)
-        self.go_on()
-
-    def when_allowed(self, begin: Callable[[], T], timeout: float | None) -> T:
+    def when_allowed(self, begin: Callable[[], T]) -> T:
         """Begin something as soon as the limits of the account allow it.
 
-        :param timeout: ``image-import-timeout``; None = the first refusal is an error.
-        :raises ImageCreateException: AWS refused it for so long.
+        :raises ImageCreateException: AWS refused it for ``image-import-timeout``; without that the first time.
         """
-        time = ImageTime(self.head, timeout or 0.0, self._stopped, self._clock)
-        told = False
-        while True:
+        limit = self._limit_seconds
+        time = ImageTime(self.head, limit or 0.0, self._stopped, self._clock)
+        for attempt in itertools.count():
             self.check()
             try:
                 return begin()
             except CloudQuota as error:
-                if timeout is None:
-                    raise ImageCreateException(
-                        f"{self.head}: {error}; set image-import-timeout, and uploads wait for that long"
-                    ) from error
-                if not told:
-                    log.info("%s waits for a limit of the account: %s", self.head, error)
-                    told = True
                 pause = min(LIMIT_PAUSE_SECONDS, time.left())
+                if limit is None:
+                    text = f"{error}; set image-import-timeout, and uploads wait for that long"
+                    raise ImageCreateException(f"{self.head}: {text}") from error
                 if pause <= 0:
-                    raise ImageCreateException(
-                        f"{self.head}: AWS refused it for image-import-timeout ({timeout:g} s): {error}"
-                    ) from error
-                self.pause(pause)
+                    text = f"AWS refused it for image-import-timeout ({limit:g} s): {error}"
+                    raise ImageCreateException(f"{self.head}: {text}") from error
+                if not attempt:
+                    log.info("%s waits for a limit of the account: %s", self.head, error)
+            self.go_on()
+            wait_wanted(pause, self._stopped, self.go_on)
+            self.go_on()
+        raise AssertionError("the attempts end with an error")
 
 
 # What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure functions.

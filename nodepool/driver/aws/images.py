@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
@@ -21,14 +20,13 @@ from nodepool.driver.aws.image_store import (
     PREFIX,
     ImageJob,
     ObjectStore,
+    S3Upload,
     UploadWait,
     file_problem,
-    image_tags,
     import_arguments,
     metadata_of_key,
     provider_prefix,
     registration,
-    send_file,
     snapshot_start,
 )
 from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
@@ -40,11 +38,10 @@ from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, Reso
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import OnError
-from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.client import Ec2
-    from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
+    from nodepool.driver.aws.config import AwsProviderConfig
     from nodepool.driver.aws.types import AwsImage
 
 log = logging.getLogger("nodepool.driver.aws.images")
@@ -84,58 +81,43 @@ class AwsImages:
 
     # -- upload --
 
-    def upload(
-        self,
-        image: AwsDiskImage,
-        name: str,
-        path: str,
-        image_format: str,
-        metadata: Mapping[str, Any],
-        sha256: str | None,
-    ) -> str:
+    def upload(self, job: ImageJob) -> str:
         """Upload a file; returns the id of the AMI. After an error nothing is left, if AWS lets us.
 
-        :param name: of the AMI; unique.
-        :param metadata: of the AMI and all that is made for it.
-        :param sha256: of the file, hexadecimal; None = it is not known.
         :raises ImageCreateException: AWS cannot use it, or it took too long.
         :raises UploadGivenUp: nobody wants it any more.
         :raises LaunchError: AWS refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        size = os.stat(path).st_size
-        job = ImageJob(name, path, size, image_format, image, image_tags(image, metadata), sha256)
-        wait = UploadWait(f"Provider {self._config.name}: image {name}", size, self._ec2.transport.stopped, self._clock)
-        problem = image.format_problem(image_format)
+        wait = UploadWait(self._config, job, self._ec2.transport.stopped, self._clock)
+        problem = job.image.format_problem(job.format)
         if problem is not None:
             raise ImageCreateException(f"{wait.head}: {problem}")
+        by_blocks = job.image.import_method == EBS_DIRECT
         try:
-            return self._upload_by_blocks(job, wait) if image.import_method == EBS_DIRECT else self._import(job, wait)
+            return self._upload_by_blocks(job, wait) if by_blocks else self._import(job, wait)
         except CloudAway as error:
             if wait.stopped:
                 raise UploadInterrupted("the provider was stopped") from error
             raise
 
     def _upload_by_blocks(self, job: ImageJob, wait: UploadWait) -> str:
-        snapshot_id = BlockUpload(self._ec2, job, wait, self._config.image_import_timeout).upload()
+        snapshot_id = BlockUpload(self._ec2, job, wait).upload()
         with OnError(lambda _: wait.discard("snapshot", snapshot_id, self._ec2.discard_snapshot)):
             return self._register(job, wait, snapshot_id)
 
     def _import(self, job: ImageJob, wait: UploadWait) -> str:
         if self.store is None:
             raise ImageCreateException(f"{wait.head} goes through S3; add object-storage.bucket-name to the provider")
-        whole = job.image.import_method == IMAGE
-        upload = ImportUpload(self._ec2, self.store, job, wait, self._config.image_import_timeout, whole)
-        task = upload.run()
-        with OnError(lambda _: upload.undo()):
-            if whole:
+
+        def image_of(task: ImportTask) -> str:
+            if task.image_id:
                 self._wait_available(task.image_id, wait)
-                image_id = task.image_id
-            else:
-                (snapshot_id,) = task.snapshot_ids
-                image_id = self._register(job, wait, snapshot_id)
-        upload.used_for(image_id)
-        return image_id
+                return task.image_id
+            (snapshot_id,) = task.snapshot_ids
+            return self._register(job, wait, snapshot_id)
+
+        return str(ImportUpload(self._ec2, self.store, job, wait, image_of).upload())
 
     def _register(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> str:
         """Make an AMI of a snapshot; returns its id when it can be used."""
@@ -242,24 +224,18 @@ class AwsImages:
 # `ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
 #
 # An import takes long, and goes on without us. It is known by its tags: when the builder was restarted meanwhile, the
-# next upload of the build takes it up again. One whose result became an image has a tag that says so. What was sent of
-# a file whose import had not begun is not sent again, either: see `S3Upload`.
+# next upload of the build takes it up again. One whose result became an image has a tag that says so.
 
 #: Tag of a task: the image that was made of its result.
 IMAGE_KEY: Final = "nodepool_image_id"
 #: Longest time of an import.
 IMPORT_SECONDS: Final = 24 * 3600.0
-#: How often an import is ordered that gets no answer; the token makes it one.
-ATTEMPTS: Final = 4
-_AGAIN: Final = Backoff(1.0, 30.0)
 
 
-class ImportUpload:
-    """One upload.
+class ImportUpload(S3Upload):
+    """One upload. ``upload()`` returns the id of the AMI.
 
-    :param whole: of an AMI; False = of a snapshot.
-    :param wait: made by the thread that calls `run`.
-    :param limit_seconds: ``image-import-timeout``.
+    :param image_of: gives the id of the AMI that is made of an import's results; blocks until it can be used.
     """
 
     def __init__(
@@ -268,46 +244,51 @@ class ImportUpload:
         store: ObjectStore,
         job: ImageJob,
         wait: UploadWait,
-        limit_seconds: float | None,
-        whole: bool,
+        image_of: Callable[[ImportTask], str],
     ) -> None:
+        super().__init__(store, job, wait)
         self._ec2 = ec2
-        self._store = store
-        self._job = job
-        self._wait = wait
-        self._limit_seconds = limit_seconds
-        self._whole = whole
-        #: Of the object: that of this upload, or of the one that was interrupted.
-        self._key = job.key
+        self._image_of = image_of
+        self._whole = job.image.import_method == IMAGE
         #: The import, as soon as there is one.
         self._task: ImportTask | None = None
 
-    def run(self) -> ImportTask:
-        """Upload and import; returns the completed task, whose results have all tags. Blocks.
+    # -- hooks --
 
-        :raises ImageCreateException: AWS cannot import it, or it took too long.
-        :raises UploadGivenUp: nobody wants it any more.
-        :raises LaunchError: AWS refused it, or is away.
-        :raises OSError: the file cannot be read.
-        """
-        with OnError(self._undo):
-            self._task = self._interrupted() or self._begin()
-            self._task = self._imported(self._task)
-            self._discard_object()
-            self._ec2.tag_now(self._task.result_ids, self._job.tags)
-        return self._task
+    def startUpload(self) -> None:
+        self._task = self._interrupted()
+        if self._task is None:
+            super().startUpload()
 
-    def undo(self) -> None:
-        """Its result is not wanted."""
-        self._undo(ImageCreateException("it is not wanted"))
+    def _upload_segments(self) -> None:
+        if self._task is None:
+            super()._upload_segments()
 
-    def used_for(self, image_id: str) -> None:
-        """Note that nobody needs the task any more: an image was made of its result."""
-        assert self._task is not None
+    def finishUpload(self) -> str:
+        if self._task is None:
+            super().finishUpload()
+            arguments = import_arguments(self._job, self._store.bucket, self.key, whole=self._whole)
+            # The token makes it one import.
+            self._task = self._wait.when_allowed(
+                lambda: self.retry(self._ec2.begin_import, arguments, whole=self._whole)
+            )
+        self._task = task = self._imported(self._task)
+        self.discard_object()
+        self._ec2.tag_now(task.result_ids, self._job.tags)
+        image_id = self._image_of(task)
         try:
-            self._ec2.tag_now([self._task.id], {IMAGE_KEY: image_id})
+            self._ec2.tag_now([task.id], {IMAGE_KEY: image_id})
         except LaunchError as error:
-            log.warning("%s: import %s is not marked as used: %s", self._wait.head, self._task.id, error)
+            log.warning("%s: import %s is not marked as used: %s", self.head, task.id, error)
+        return image_id
+
+    def abortUpload(self) -> None:
+        if self._task is not None and self.interrupted:
+            log.info("%s: import %s goes on", self.head, self._task.id)
+            return
+        if self._task is not None:
+            self._wait.discard("import", self._task.id, self._ec2.discard_import)
+        super().abortUpload()
 
     # -- inside --
 
@@ -321,7 +302,7 @@ class ImportUpload:
                 self._ec2.tag_now([task.id], self._job.tags)
                 self._wait.sent(self._job.size)
                 if task.bucket == self._store.bucket and task.key.startswith(PREFIX):
-                    self._key = task.key
+                    self.key = task.key
                 return task
         return None
 
@@ -331,21 +312,6 @@ class ImportUpload:
             return True
         found = [self._ec2.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]
         return bool(found) and None not in found
-
-    def _begin(self) -> ImportTask:
-        self._wait.check()
-        self._key = send_file(self._store, self._job, self._wait)
-        return self._wait.when_allowed(self._order, self._limit_seconds)
-
-    def _order(self) -> ImportTask:
-        arguments = import_arguments(self._job, self._store.bucket, self._key, whole=self._whole)
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return self._ec2.begin_import(arguments, whole=self._whole)
-            except CloudAway as error:
-                log.debug("%s: %s", self._wait.head, error)
-                self._wait.pause(_AGAIN.pause(attempt))
-        return self._ec2.begin_import(arguments, whole=self._whole)
 
     def _imported(self, task: ImportTask) -> ImportTask:
         told, task_id = "", task.id
@@ -361,21 +327,6 @@ class ImportUpload:
                 log.debug("%s: import %s: %s, %s%%", self._wait.head, task.id, told, task.progress or "?")
         raise AssertionError("the looks end with an error")
 
-    def _undo(self, error: BaseException) -> None:
-        """After an error nothing is left, but for what the next upload goes on with: import, object, parts of it."""
-        if isinstance(error, UploadInterrupted) or self._wait.stopped:
-            if self._task is None:
-                log.info("%s: what was sent of the file stays", self._wait.head)
-            else:
-                log.info("%s: import %s goes on", self._wait.head, self._task.id)
-            return
-        if self._task is not None:
-            self._wait.discard("import", self._task.id, self._ec2.discard_import)
-        self._discard_object()
-
-    def _discard_object(self) -> None:
-        self._wait.discard("object", self._key, self._store.delete, logging.WARNING)
-
 
 # `BlockUpload`: writes an image to a snapshot, block by block, without S3 (``import-method: ebs-direct``, AW-18).
 #
@@ -389,9 +340,8 @@ BLOCK_BYTES: Final = 512 * 1024
 _EMPTY: Final = bytes(BLOCK_BYTES)
 #: Tag of a snapshot that is not complete: all blocks with a lower index are written, or empty.
 WRITTEN_KEY: Final = "nodepool_blocks_written"
-#: It is set after so long for the first time, each time after twice as long, and then so often.
-FIRST_MARK_SECONDS: Final = 1.0
-MARK_SECONDS: Final = 30.0
+#: It is set so often, in seconds.
+MARK_SECONDS: Final = 10.0
 #: AWS gives a snapshot up that gets no block for so long.
 IDLE_MINUTES: Final = 240
 #: Longest time that AWS may need to complete one.
@@ -404,7 +354,6 @@ class BlockUpload(ImageUploader):
     """One upload. ``upload()`` returns the id of the snapshot.
 
     :param wait: made by the thread that calls ``upload()``.
-    :param limit_seconds: ``image-import-timeout``.
     """
 
     segment_size = BLOCK_BYTES
@@ -412,12 +361,11 @@ class BlockUpload(ImageUploader):
     concurrency: ClassVar[int] = 16
     error_retries: ClassVar[int] = 4
 
-    def __init__(self, ec2: Ec2, job: ImageJob, wait: UploadWait, limit_seconds: float | None) -> None:
+    def __init__(self, ec2: Ec2, job: ImageJob, wait: UploadWait) -> None:
         super().__init__(ec2, log, job.path, job.name, dict(job.tags))
         self._ec2 = ec2
         self._job = job
         self._wait = wait
-        self._limit_seconds = limit_seconds
         self._snapshot_id = ""
         #: Blocks before this one were written by an upload that was interrupted.
         self._written_before = 0
@@ -432,7 +380,6 @@ class BlockUpload(ImageUploader):
         self._done_blocks: set[int] = set()
         self._first_open = 0
         self._marked_at = monotonic()
-        self._mark_seconds = FIRST_MARK_SECONDS
 
     # -- hooks --
 
@@ -450,9 +397,7 @@ class BlockUpload(ImageUploader):
             return
         # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
         arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
-        self._snapshot_id = self._wait.when_allowed(
-            lambda: self.retry(self._ec2.start_snapshot, arguments), self._limit_seconds
-        )
+        self._snapshot_id = self._wait.when_allowed(lambda: self.retry(self._ec2.start_snapshot, arguments))
 
     def segmentRead(self, segment: Segment) -> None:
         self._whole.update(segment.data)
@@ -518,10 +463,9 @@ class BlockUpload(ImageUploader):
                 self._done_blocks.remove(self._first_open)
                 self._first_open += 1
             written, now = self._first_open, monotonic()
-            if now - self._marked_at < self._mark_seconds or written <= self._written_before:
+            if now - self._marked_at < MARK_SECONDS or written <= self._written_before:
                 return
             self._marked_at = now
-            self._mark_seconds = min(MARK_SECONDS, 2 * self._mark_seconds)
         self._mark(written)
 
     def _mark(self, written: int) -> None:

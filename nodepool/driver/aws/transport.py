@@ -31,8 +31,6 @@ CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 45
 #: botocore keeps 10 by itself, which is less than the threads of a provider.
 CONNECTIONS: Final = 32
-#: Reads per second, of the ``rate`` of changes.
-READS: Final = 10.0
 
 #: Classes of calls as EC2 counts them, and what it takes of each at once.
 READ: Final = "read"
@@ -42,14 +40,13 @@ TAG: Final = "tag"
 CHANGE: Final = "change"
 QUOTAS: Final = "quotas"
 STORE: Final = "store"
-_BURSTS: Final = {RUN: 5, TERMINATE: 100, TAG: 100, CHANGE: 50, QUOTAS: 5}
-_READ_BURST: Final = 100
+_BURSTS: Final = {RUN: 5, TERMINATE: 100, TAG: 100, CHANGE: 50, QUOTAS: 5, READ: 100}
 #: Only this part of them is used: calls that were sent apart may arrive together, and one that AWS puts off costs more
 #: than it gains.
 _BURST_PART: Final = 0.9
 #: How much faster than calls that make instances AWS lets those of a class come in the long run: 2 a second of those,
-#: 5 that terminate or change something else, 10 that set tags.
-_SHARES: Final = {RUN: 1.0, TERMINATE: 2.5, TAG: 5.0, CHANGE: 2.5, QUOTAS: 1.0}
+#: 5 that terminate or change something else, 10 that set tags, 20 that read.
+_SHARES: Final = {RUN: 1.0, TERMINATE: 2.5, TAG: 5.0, CHANGE: 2.5, QUOTAS: 1.0, READ: 10.0}
 
 #: Exceptions of botocore for calls that never left this machine, and for credentials that are not there.
 _NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError")
@@ -66,7 +63,7 @@ def class_sizes(rate: float) -> dict[str, BucketSize]:
     """
     sizes = {kind: BucketSize(_BURST_PART * burst, _SHARES[kind] * rate) for kind, burst in _BURSTS.items()}
     # Data of images are limited by the network.
-    return {**sizes, READ: BucketSize(_BURST_PART * _READ_BURST, READS * rate), STORE: BucketSize(1, 0)}
+    return {**sizes, STORE: BucketSize(1, 0)}
 
 
 class AwsTransport:

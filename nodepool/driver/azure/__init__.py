@@ -4,7 +4,7 @@
 Where to begin to read:
 
 * ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
-* ``client.py``: what Azure says, and all calls that are made; ``errors.py``: what can go wrong;
+* ``client.py``: what Azure says, and also what can go wrong, and all calls that are made;
 * ``facts.py``: what seldom changes, places and limits;
 * ``machines.py``: how VMs are listed, launched and deleted;
 * ``images.py``: uploads, and what Azure takes long for;

@@ -30,12 +30,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool, ImageConversion, ImageSettings
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.config import ImageConversion, ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -51,84 +52,63 @@ from nodepool.model.config_keys import (
     Sections,
     Whole,
     key,
-    with_default,
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config, DiskImage
+    from nodepool.config.objects import Config
 
 
-# What keys of a section of Azure say together. Each takes a section and returns it, or raises voluptuous.Invalid.
-
-Section = dict[str, Any]
+# What keys of a section of Azure say together: what is wrong, and where in the section.
 
 #: Where an image may come from: exactly one of them.
 IMAGE_SOURCES: Final = (
-    "image-reference",
-    "image-id",
-    "image-filter",
-    "shared-gallery-image",
-    "community-gallery-image",
+    *("image-reference", "image-id", "image-filter", "shared-gallery-image", "community-gallery-image"),
 )
 _NETWORK_KEYS: Final = ("network", "resource-group", "subnet")
+#: What sources of images must have.
+_NEEDED: Final = {
+    "image-reference": ("sku", "publisher", "offer", "version"),
+    "shared-gallery-image": ("gallery-name", "name"),
+    "community-gallery-image": ("gallery-name", "name"),
+}
 
 
-def vm_size(label: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _label_check(label: Section) -> Iterator[Problem]:
     profile = label.get("hardware-profile")
     if not isinstance(profile, dict) or not profile.get("vm-size"):
-        raise v.Invalid("hardware-profile.vm-size is needed, such as Standard_D2s_v5")
-    return label
+        yield [], "hardware-profile.vm-size is needed, such as Standard_D2s_v5"
 
 
-def one_network(provider: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _provider_check(provider: Section) -> Iterator[Problem]:
     network = provider.get("network")
     if bool(network) == bool(provider.get("subnet-id")):
-        raise v.Invalid("exactly one of network and subnet-id is needed")
-    if isinstance(network, dict):
-        unknown = sorted(str(name) for name in network if name not in _NETWORK_KEYS)
-        if unknown:
-            known = ", ".join(_NETWORK_KEYS)
-            raise v.Invalid(f"unknown key; there are {known}", path=["network", unknown[0]])
+        yield [], "exactly one of network and subnet-id is needed"
+    elif isinstance(network, dict):
+        for name in sorted(str(name) for name in network if name not in _NETWORK_KEYS):
+            yield ["network", name], f"unknown key; there are {', '.join(_NETWORK_KEYS)}"
         if not network.get("network"):
-            raise v.Invalid("the name of the network is needed", path=["network"])
-    return provider
+            yield ["network"], "the name of the network is needed"
 
 
-def one_image_source(image: Section) -> Section:
-    import voluptuous as v
+def _login_problems(image: Section) -> Iterator[Problem]:
+    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
+    if image.get("password") and image.get("generate-password"):
+        yield ["generate-password"], "only one of password and generate-password can be given"
 
+
+@section_check
+def _cloud_image_check(image: Section) -> Iterator[Problem]:
     given = [name for name in IMAGE_SOURCES if image.get(name)]
     if len(given) != 1:
-        raise v.Invalid(f"exactly one of {', '.join(IMAGE_SOURCES)} is needed", path=[*given[1:2]])
-    return image
-
-
-def whole_reference(image: Section) -> Section:
-    import voluptuous as v
-
-    for source, names in (
-        ("image-reference", ("sku", "publisher", "offer", "version")),
-        ("shared-gallery-image", ("gallery-name", "name")),
-        ("community-gallery-image", ("gallery-name", "name")),
-    ):
-        given = image.get(source)
-        missing = [name for name in names if isinstance(given, dict) and not given.get(name)]
-        if missing:
-            raise v.Invalid(f"{missing[0]} is needed", path=[source])
-    return image
-
-
-def key_or_password(image: Section) -> Section:
-    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
-    import voluptuous as v
-
-    if image.get("password") and image.get("generate-password"):
-        raise v.Invalid("only one of password and generate-password can be given", path=["generate-password"])
-    return image
+        yield [*given[1:2]], f"exactly one of {', '.join(IMAGE_SOURCES)} is needed"
+    for source, names in _NEEDED.items():
+        values = image.get(source)
+        for name in names:
+            if isinstance(values, dict) and not values.get(name):
+                yield [source], f"{name} is needed"
+    yield from _login_problems(image)
 
 
 # Configuration of images on Azure.
@@ -142,7 +122,7 @@ def _named(name: str, help: str, default_text: str = "not given") -> Any:
 class AzureImageSettings(ImageSettings):
     """How to log in to what is made of an image."""
 
-    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(_login_problems),)
 
     ssh_key: str | None = key(
         TEXT.or_null(),
@@ -157,7 +137,7 @@ class AzureImageSettings(ImageSettings):
 class AzureCloudImage(AzureImageSettings):
     """An image that is in Azure already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+    checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
 
     username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
     image_id: str | None = _named("image-id", "Id of an image, or of a version of an image in a gallery.")
@@ -212,26 +192,15 @@ def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None
     return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
-class AzureDiskImage(AzureImageSettings):
-    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+class AzureDiskImage(UploadedImage, AzureImageSettings):
+    """An image that the builder uploads here."""
 
-    :param image: the top-level image.
-    """
-
-    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
-    username: str | None = key(
-        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
-    )
-    pause: bool = with_default(DiskImageSettings.pause, False)
     tags: dict[str, str] = key(
         ANY_MAPPING,
         {},
         "Of the image; they win over the ``metadata`` of the top-level image.",
         convert=as_texts,
     )
-
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
 
 
 MIB: Final = 1024 * 1024
@@ -242,7 +211,7 @@ AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 class AzureLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, vm_size)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
@@ -281,7 +250,7 @@ class AzureLabel(ImageLabel):
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AzurePool(ConfigPool):
+class AzurePool(DeclaredPool):
     """A slice of the location."""
 
     max_servers: float = key(
@@ -303,15 +272,9 @@ class AzurePool(ConfigPool):
     )
     labels: dict[str, AzureLabel] = key(Sections(AzureLabel), None, "What nodes are made of.")
 
-    def __init__(self, provider: AzureProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         self.ipv4, self.ipv6 = private_addresses(self.ipv4, self.ipv6, self.public_ipv4, self.public_ipv6)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = AzureLabel(self, self.provider, data)
 
 
 def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, public_ipv6: bool) -> tuple[bool, bool]:
@@ -323,7 +286,7 @@ def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, p
 class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     """One ``providers[]`` section with ``driver: azure``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, one_network)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 
     #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.

@@ -15,7 +15,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ class AzureFacts:
 
     def know_sizes(self) -> None:
         """Have the sizes of VMs for `use_of`; without them each counts as a VM only."""
-        self._try("the sizes of VMs are not known", lambda: self._sizes.get(SIZES_SECONDS))
+        text = "Provider %s: the sizes of VMs are not known: %s"
+        with self._repeats.logged("sizes", log.warning, text, self._config.name):
+            self._sizes.get(SIZES_SECONDS)
 
     def limits(self) -> QuotaInformation:
         """Of what the labels of the configuration need, as far as Azure says.
@@ -170,7 +172,9 @@ class AzureFacts:
         Nothing waits for it: without an answer the last one counts, or there are no limits. What Azure then refuses
         waits all the same (AZ-10).
         """
-        self._try("the quota of the subscription is not known", lambda: self._usages.get(LIMITS_SECONDS))
+        text = "Provider %s: the quota of the subscription is not known: %s"
+        with self._repeats.logged("quota", log.warning, text, self._config.name):
+            self._usages.get(LIMITS_SECONDS)
         by_name = {usage.name.lower(): usage.limit for usage in self._usages.known() or ()}
         if ADDRESSES_ALSO.lower() in by_name:
             by_name.setdefault(ADDRESSES.lower(), by_name[ADDRESSES_ALSO.lower()])
@@ -186,16 +190,6 @@ class AzureFacts:
                 if size := self._known_size(place.size):
                     needed |= _cores_of(size, place.spot).keys()
         return needed
-
-    def _try(self, trouble: str, ask: Callable[[], object]) -> None:
-        """Have something without which work goes on. That it cannot be had is logged now and then."""
-        try:
-            ask()
-        except LaunchError as error:
-            if self._repeats.worth_saying(trouble):
-                log.warning("Provider %s: %s: %s", self._config.name, trouble, error)
-        else:
-            self._repeats.over(trouble)
 
     def need_of(self, label: AzureLabel) -> QuotaInformation:
         """What a node of a label uses, if it is of the first of its sizes.

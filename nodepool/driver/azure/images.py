@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm
-from nodepool.driver.azure.errors import errors_in, meaning
+from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after, sent_again
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
@@ -97,8 +96,6 @@ class DiskUpload(ImageUploader):
 ACCESS_SECONDS: Final = 24 * 3600
 PAGES_SECONDS: Final = 120.0
 _BLOB_VERSION: Final = "2023-11-03"
-#: Attempts of a call that may be sent again.
-_ATTEMPTS: Final = 3
 
 
 class AzureImageCalls:
@@ -245,14 +242,14 @@ class AzureImageCalls:
         self._put(IMAGES, name, f"image {name}", tags, properties, wanted)
         where = f"Provider {self.arm.calls.provider}: image {name}"
 
-        def look() -> tuple[bool, None, None]:
+        def look() -> bool | None:
             # After the end of the operation Azure may not know the image for a moment, or it may not be ready.
             status = self.arm.image(name).status
             if status in (FAILED, CANCELED):
                 raise ImageCreateException(f"{where} is {status} after its upload")
-            return status == SUCCEEDED, None, None
+            return status == SUCCEEDED or None
 
-        wait(self.arm, where, look, self._clock, wanted)
+        ImageTime(where, OPERATION_SECONDS, self.arm.calls.stopped, self._clock, wanted).until(look, APPEARS_LOOKS)
 
     # -- inside --
 
@@ -272,13 +269,7 @@ class AzureImageCalls:
         self, method: str, kind: str, name: str, what: str, action: str = "", body: Mapping[str, Any] | None = None
     ) -> RestAnswer:
         """`Arm.request`, sent again without an answer: the same again makes nothing new."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return self.arm.request(method, kind, name, what, action, body)
-            except CloudAway as error:
-                if attempt == _ATTEMPTS or not error.maybe_done:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return sent_again(lambda: self.arm.request(method, kind, name, what, action, body))
 
     def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
         return follow(self.arm, answer, what, self._clock, wanted)
@@ -291,18 +282,12 @@ class AzureImageCalls:
 
 #: Longest time for one operation.
 OPERATION_SECONDS: Final = 1800.0
-#: From one look to the next, if Azure does not say; and at most.
-POLL_SECONDS: Final = 2.0
-LONGEST_POLL_SECONDS: Final = 10.0
-#: Azure may not know a new operation or resource yet: for so long it is looked for, in seconds.
-APPEARS_SECONDS: Final = 30.0
+#: Azure may not know a new operation or resource yet: so many looks, in half a minute.
+APPEARS_LOOKS: Final = 10
 _ACCEPTED: Final = 202
 #: How an operation can end; any other state is one of an operation that runs, as for azure-core.
 _SUCCEEDED: Final = "succeeded"
 _FAILED: Final = ("failed", "canceled", "cancelled")
-
-#: What a look finds: whether it has ended, what came of it, and after how many seconds to look again, if Azure says.
-Look = Callable[[], tuple[bool, Any, float | None]]
 
 
 def follow(
@@ -324,48 +309,27 @@ def follow(
     if not address:
         return answer.data
     pause = retry_after(answer.headers)
+    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
 
-    def look() -> tuple[bool, Any, float | None]:
+    def look() -> tuple[Any] | None:
         nonlocal address
         found = arm.operation(address, what)
         given = retry_after(found.headers)
-        again = pause if given is None else given
+        time.pause = pause if given is None else given
         if not by_location:
-            return *_ended(found.data, where), again
+            return _output(found.data, where)
         address = found.headers.get("Location") or address
         # An operation that failed answers with an error.
-        return found.status != _ACCEPTED, found.data, again
+        return None if found.status == _ACCEPTED else (found.data,)
 
-    return wait(arm, where, look, clock, wanted)
-
-
-def wait(arm: Arm, where: str, look: Look, clock: Callable[[], float], wanted: Callable[[], None]) -> Any:
-    """Look until something has ended; returns its output. Blocks. Raises as `follow`.
-
-    :param look: while the thing is new it may raise CloudNotFound.
-    """
-    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
-    while True:
-        pause: float | None = None
-        try:
-            ended, output, pause = look()
-            if ended:
-                return output
-        except CloudNotFound:
-            if time.left() < OPERATION_SECONDS - APPEARS_SECONDS:
-                raise
-        time.check()
-        wanted()
-        if not time.wait(min(LONGEST_POLL_SECONDS, POLL_SECONDS if pause is None else pause)):
-            time.check()
-            raise time.over()
+    return time.until(look, APPEARS_LOOKS)[0]
 
 
-def _ended(data: Any, where: str) -> tuple[bool, Any]:
-    """Has an operation ended, and with which output?"""
+def _output(data: Any, where: str) -> tuple[Any] | None:
+    """What came of an operation; None = it has not ended."""
     data = data if isinstance(data, dict) else {}
     status = str(data.get("status", "")).lower()
     if status in _FAILED:
         errors = errors_in(data)
         raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")
-    return status == _SUCCEEDED, (data.get("properties") or {}).get("output")
+    return ((data.get("properties") or {}).get("output"),) if status == _SUCCEEDED else None

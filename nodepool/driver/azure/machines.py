@@ -31,12 +31,12 @@ from nodepool.driver.azure.client import (
     Addresses,
     Arm,
     ArmResource,
+    CloudBusy,
     VmRecord,
     addresses_of,
     by_id,
     name_of,
 )
-from nodepool.driver.azure.errors import CloudBusy
 from nodepool.driver.azure.facts import VmPlace, places_of
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,

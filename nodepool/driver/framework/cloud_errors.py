@@ -11,7 +11,7 @@ import contextlib
 import email.utils
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import (
@@ -23,6 +23,8 @@ from nodepool.exceptions import (
     NotFound,
     QuotaException,
 )
+
+T = TypeVar("T")
 
 
 class CloudAway(CloudUnavailableException):
@@ -53,6 +55,17 @@ def nothing_sent() -> Iterator[None]:
         if not error.maybe_done:
             raise
         raise CloudAway(str(error), maybe_done=False, code=error.code) from error
+
+
+def sent_again(call: Callable[[], T], attempts: int = 3) -> T:
+    """What a call returns that makes nothing new when it is sent again: so it is, when it has no answer."""
+    for _ in range(attempts - 1):
+        try:
+            return call()
+        except CloudAway as error:
+            if not error.maybe_done:
+                raise
+    return call()
 
 
 class LoginRefused(CloudAway):

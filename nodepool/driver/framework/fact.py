@@ -6,12 +6,14 @@ A `Fact` is waited for by all who ask. What is `Known` is returned at once, and 
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar, cast
 
 from nodepool.clock import monotonic
+from nodepool.exceptions import LaunchError
 from nodepool.guard import ERRORS, OnError, as_exception
 
 T = TypeVar("T")
@@ -287,6 +289,20 @@ class Repeats:
                 return False
             self._said[key] = now
             return True
+
+    @contextlib.contextmanager
+    def logged(self, key: Hashable, warn: Callable[..., object], text: str, *args: object) -> Iterator[None]:
+        """Inside is something without which work goes on. That the cloud refuses it is logged when it is worth saying.
+
+        :param warn: of a logger; ``text`` gets ``args`` and the error.
+        """
+        try:
+            yield
+        except LaunchError as error:
+            if self.worth_saying(key):
+                warn(text, *args, error)
+        else:
+            self.over(key)
 
     def over(self, key: Hashable) -> bool:
         """The trouble has ended: the next time is the first again. Returns whether there was any."""

@@ -17,18 +17,21 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.key_schema import mappings
 from nodepool.driver.framework.rate import TimeLimit, held_here
 from nodepool.exceptions import ConfigError, ImageCreateException
-from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, key
+from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, TEXT, key, with_default
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.config.objects import DiskImage
+
+T = TypeVar("T")
 
 
 class DiskImageSettings(ImageSettings):
@@ -57,6 +60,22 @@ class DiskImageSettings(ImageSettings):
         super().__init__(data, username=image.username)
         self.python_path = image.python_path
         self.shell_type = image.shell_type
+
+
+class UploadedImage(ImageSettings):
+    """The same for drivers in which the entry says how to log in, and the top-level image only the user.
+
+    :param image: the top-level image.
+    """
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
 
 
 def one_image(label: dict[str, Any]) -> dict[str, Any]:
@@ -251,6 +270,8 @@ class InterruptedUpload:
 
 #: Between two looks at an image that the cloud works on.
 LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
+#: What is not there for so many looks is not there.
+UNSEEN_LOOKS: Final = 4
 #: So often who looks asks whether it is still of interest, in seconds.
 WANTED_SECONDS: Final = 1.0
 
@@ -278,6 +299,8 @@ class ImageTime:
         self._clock = clock
         self._wanted = wanted
         self._limit = TimeLimit(seconds, held_here(clock), clock)
+        #: Before the next look, in seconds, as the cloud says; None = it does not.
+        self.pause: float | None = None
 
     def check(self) -> None:
         """:raises ImageCreateException: it is over, or the provider was stopped. Does not block."""
@@ -306,9 +329,31 @@ class ImageTime:
         part = self._limit if seconds is None else TimeLimit(seconds, held_here(self._clock), self._clock)
         for looks in itertools.count(1):
             yield
-            pause = LOOK.pause(looks)
+            pause = LOOK.pause(looks) if self.pause is None else min(self.pause, LOOK.longest_seconds)
             if min(part.left, self.left()) <= pause or not wait_wanted(pause, self._stopped, self._wanted):
                 return
+
+    def until(self, look: Callable[[], T | None], unseen: int = UNSEEN_LOOKS) -> T:
+        """Look until there is something: that. Blocks; asks ``wanted`` after each look.
+
+        :param look: None = not yet. Of what is new CloudNotFound counts only when it was raised ``unseen`` times: not
+            each server of a cloud may know it.
+        :raises ImageCreateException: it is over, or the provider was stopped.
+        """
+        for _ in self.looks():
+            try:
+                found = look()
+            except CloudNotFound:
+                self.pause = None
+                unseen -= 1
+                if not unseen:
+                    raise
+                found = None
+            if found is not None:
+                return found
+            self._wanted()
+        self.check()
+        raise self.over()
 
 
 def wait_wanted(seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:

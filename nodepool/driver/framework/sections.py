@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 PoolT = TypeVar("PoolT", bound=ConfigPool)
 
 
+class DeclaredPool(ConfigPool):
+    """A pool of a provider whose keys are declared. Its class declares ``labels``, whose class makes the labels."""
+
+    def __init__(self, provider: Any) -> None:
+        super().__init__()
+        self.provider = provider
+
+    def load(self, pool_config: dict[str, Any]) -> None:
+        super().load(pool_config)
+        make_label = section_class(type(self), "labels")
+        for data in pool_config.get("labels") or []:
+            self.labels[data["name"]] = make_label(self, self.provider, data)
+
+
 class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
     """A provider section whose keys are declared; ``pools`` is declared by the driver, as the attribute ``_pools``.
 
@@ -126,6 +140,8 @@ class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
 
     def load(self, newconfig: Config) -> None:
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
+        # The format of images may be a key.
+        self.read_keys(self.provider)
         make_diskimage = section_class(type(self), "diskimages")
         for section in self.provider.get("diskimages") or []:
             image = newconfig.diskimages[section["name"]]
@@ -155,6 +171,8 @@ class CloudProviderConfig(UploadingProviderConfig[PoolT]):
 
     def load(self, newconfig: Config) -> None:
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
+        # The format of images may be a key.
+        self.read_keys(self.provider)
         make_cloud_image = section_class(type(self), "cloud-images")
         for section in self.provider.get("cloud-images") or []:
             self.cloud_images[section["name"]] = make_cloud_image(section)

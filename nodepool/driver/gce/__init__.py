@@ -4,8 +4,7 @@
 It makes less than thirty kinds of calls. Where to begin to read:
 
 * ``config.py``: what stands in the configuration;
-* ``client.py``: all calls for instances, and tokens; ``types.py``: what Compute Engine says; ``errors.py``: what can go
-  wrong;
+* ``client.py``: all calls for instances, and tokens; ``types.py``: what Google says, also what can go wrong;
 * ``facts.py``: what seldom changes, places and limits;
 * ``instances.py``: how instances are listed, launched and deleted, and what operations say of that;
 * ``images.py``: uploads;

@@ -12,6 +12,7 @@ import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,12 +28,11 @@ from nodepool.driver.framework.http.rest_calls import (
 )
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.errors import THROTTLED, GceApi
-from nodepool.driver.gce.types import LabelReader
-from nodepool.plan.retries import Backoff
+from nodepool.driver.gce.types import THROTTLED, GceApi, LabelReader
+from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.gce.config import GceProviderConfig
 
@@ -49,8 +49,6 @@ GROUPS: Final = (READ, LIST, OPERATION, WRITE, IMAGE)
 CALLS_A_MINUTE: Final = 1500
 #: Entries of a page; the most that Google allows.
 PAGE: Final = 500
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 #: The same of operations, for which lists of instances wait.
 OPERATION_SECONDS: Final = 15.0
@@ -93,14 +91,13 @@ class ComputeEngine:
     def instance(self, zone: str, name: str) -> t.GceRecord:
         """One as it is now; raises CloudNotFound."""
         path = self._zonal(zone, "instances", name)
-        return self._get_one(path, "reading an instance", t.INSTANCE_FIELDS, self._record)
+        return self._get(path, "reading an instance", t.INSTANCE_FIELDS, self._record)
 
     def metadata_items(self, zone: str, name: str) -> dict[str, str]:
         """Metadata items of an instance; raises CloudNotFound."""
         path = self._zonal(zone, "instances", name)
-        data = self._get(path, "reading the metadata of an instance", "metadata(items(key,value))")
-        items = (data.get("metadata") or {}).get("items") or ()
-        return {item["key"]: str(item.get("value") or "") for item in items if item.get("key")}
+        fields = "metadata(items(key,value))"
+        return self._get(path, "reading the metadata of an instance", fields, _metadata_items)
 
     def insert(self, zone: str, body: Mapping[str, Any], request_id: str, permit: Callable[[], None]) -> t.Operation:
         """Order an instance; the operation says whether there is one in the end."""
@@ -117,7 +114,7 @@ class ComputeEngine:
     def console(self, zone: str, name: str) -> str:
         """The latest that an instance wrote to its first serial port; raises CloudNotFound."""
         path = f"{self._zonal(zone, 'instances', name)}/serialPort"
-        return str(self._get(path, "reading the console", "contents").get("contents") or "")
+        return self._get(path, "reading the console", "contents", lambda data: str(data.get("contents") or ""))
 
     # -- operations --
 
@@ -130,14 +127,12 @@ class ComputeEngine:
         """
         query = {"filter": f'operationType="{kind}"', "orderBy": "creationTimestamp desc"}
         path = self._zonal(zone, "operations")
-        for page in self._pages(path, f"items({t.OPERATION_FIELDS})", what, OPERATION, query):
-            for data in self.calls.read(what, _items, page):
-                yield self.calls.read(what, t.Operation, data)
+        return self._list(path, t.OPERATION_FIELDS, what, t.Operation, OPERATION, query)
 
     def operation(self, zone: str, name: str) -> t.Operation:
         """One operation of a zone; raises CloudNotFound."""
         path = self._zonal(zone, "operations", name)
-        return self._get_one(path, "reading an operation", t.OPERATION_FIELDS, t.Operation, OPERATION)
+        return self._get(path, "reading an operation", t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- what may be left over --
 
@@ -149,14 +144,11 @@ class ComputeEngine:
     def delete_disk(self, zone: str, name: str) -> None:
         self._delete(self._zonal(zone, "disks", name), "deleting a disk")
 
-    def addresses(self) -> list[t.Leftover]:
+    def addresses(self) -> Iterator[t.Leftover]:
         """Reserved addresses of the region that this provider labelled."""
         query = {"filter": self.labels.own_filter}
         path = f"{self.project}/regions/{quoted(self._region)}/addresses"
-        what = "listing addresses"
-        found = self._pages(path, f"items({t.ADDRESS_FIELDS})", what, LIST, query)
-        entries = [data for page in found for data in self.calls.read(what, _items, page)]
-        return [self.calls.read(what, self._leftover, data) for data in entries]
+        return self._list(path, t.ADDRESS_FIELDS, "listing addresses", self._leftover, LIST, query)
 
     def delete_address(self, name: str) -> None:
         path = f"{self.project}/regions/{quoted(self._region)}/addresses/{quoted(name)}"
@@ -167,24 +159,23 @@ class ComputeEngine:
     def machine_type(self, zone: str, name: str) -> t.MachineType:
         """Raises CloudNotFound."""
         path = self._zonal(zone, "machineTypes", name)
-        return self._get_one(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType)
+        return self._get(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType)
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
         path = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
-        return self._get_one(path, "reading an image family", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image family", t.IMAGE_FIELDS, self._image)
 
     def image_at(self, link: str) -> t.GceImage:
         """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
-        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
     def quotas(self) -> dict[str, float]:
         """Limits by name, of the project and of the region. What both have is that of the region."""
         found: dict[str, float] = {}
         for path in (self.project, f"{self.project}/regions/{quoted(self._region)}"):
-            data = self._get(path, what := "reading the quota", "quotas(metric,limit)")
-            found |= self.calls.read(what, _limits, data)
+            found |= self._get(path, "reading the quota", "quotas(metric,limit)", _limits)
         return found
 
     def exists(self, path: str, what: str) -> None:
@@ -194,26 +185,24 @@ class ComputeEngine:
         :param what: for errors.
         """
         whole = path if path.startswith("projects/") else f"{self.project}/{path}"
-        self._get(whole, what, "name")
+        self._get(whole, what, "name", dict)
 
     # -- for images, too --
 
     def image_named(self, name: str) -> t.GceImage:
         """An image of the project; raises CloudNotFound."""
         path = f"{self.project}/global/images/{quoted(name)}"
-        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
     def images(self) -> Iterator[t.GceImage]:
         """Images of the project that this provider labelled; each page is a call."""
-        query, what = {"filter": self.labels.own_filter}, "listing images"
-        for page in self._pages(f"{self.project}/global/images", f"items({t.IMAGE_FIELDS})", what, LIST, query):
-            for data in self.calls.read(what, _items, page):
-                yield self.calls.read(what, self._image, data)
+        path, query = f"{self.project}/global/images", {"filter": self.labels.own_filter}
+        return self._list(path, t.IMAGE_FIELDS, "listing images", self._image, LIST, query)
 
     def operation_of_project(self, name: str, what: str) -> t.Operation:
         """One operation that belongs to no zone; raises CloudNotFound."""
         path = f"{self.project}/global/operations/{quoted(name)}"
-        return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation, OPERATION)
+        return self._get(path, what, t.OPERATION_FIELDS, t.Operation, OPERATION)
 
     # -- inside --
 
@@ -233,12 +222,8 @@ class ComputeEngine:
     def _image(self, data: Any) -> t.GceImage:
         return t.GceImage(data, self.labels)
 
-    def _get_one(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
-        return self.calls.read(what, of, self._get(path, what, fields, group))
-
-    def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
-        answer = self._call(group, "GET", path, what, query={"fields": fields})
-        return self._checked(answer.data, what)
+    def _get(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
+        return self.calls.read(what, of, self._call(group, "GET", path, what, query={"fields": fields}).data)
 
     def _delete(self, path: str, what: str) -> None:
         self._call(WRITE, "DELETE", path, what)
@@ -264,16 +249,10 @@ class ComputeEngine:
         self.silent_zones.answered(zone)
         return answer
 
-    def _checked(self, data: Any, what: str) -> Mapping[str, Any]:
-        if not isinstance(data, dict):
-            raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no JSON object")
-        return data
-
     def _scoped(
         self, kind: str, fields: str, what: str, of: Callable[[Any], T], query: Mapping[str, str] | None = None
     ) -> tuple[list[T], set[str]]:
         """All entries of the zones, and the zones that did not answer; with several zones by one list of all zones."""
-        found: list[T] = []
         unreachable: set[str] = set()
         query = query or {}
         if len(self.zones) == 1:
@@ -286,39 +265,53 @@ class ComputeEngine:
             # Dated versions of the API, from 2026-09-01 on, have no such parameter, and always answer so. No version is
             # named here, and without the parameter one silent zone is an error of the whole list.
             query = {**query, "returnPartialSuccess": "true"}
-        for page in self._pages(path, shown, what, LIST, query):
-            entries, silent = self.calls.read(what, lambda page: self._of_zones(kind, page), page)
-            found += [self.calls.read(what, of, data) for data in entries]
-            unreachable |= silent.intersection(self.zones)
-        return found, unreachable
+
+        def read(page: Mapping[str, Any]) -> list[T]:
+            entries, silent = self._of_zones(kind, page)
+            unreachable.update(silent.intersection(self.zones))
+            return [of(data) for data in entries]
+
+        return list(self._pages(path, shown, what, LIST, query, read)), unreachable
 
     def _of_zones(self, kind: str, page: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
         """Entries of a page of such a list, and zones that did not answer, maybe of others, too."""
         if len(self.zones) == 1:
-            return _items(page), set(self.zones) if _is_silent(page) else set()
+            return list(page.get("items") or ()), set(self.zones) if _is_silent(page) else set()
         parts = {t.name_of(scope): part or {} for scope, part in (page.get("items") or {}).items()}
         silent = {t.name_of(scope) for scope in page.get("unreachables") or ()}
         silent |= {zone for zone, part in parts.items() if _is_silent(part)}
         return [entry for zone in self.zones for entry in parts.get(zone, {}).get(kind) or ()], silent
 
+    def _list(
+        self, path: str, fields: str, what: str, of: Callable[[Any], T], group: str, query: Mapping[str, str]
+    ) -> Iterator[T]:
+        def read(page: Mapping[str, Any]) -> list[T]:
+            return [of(data) for data in page.get("items") or ()]
+
+        return self._pages(path, f"items({fields})", what, group, query, read)
+
     def _pages(
-        self, path: str, fields: str, what: str, group: str, query: Mapping[str, str]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Each page is a call."""
+        self,
+        path: str,
+        fields: str,
+        what: str,
+        group: str,
+        query: Mapping[str, str],
+        read: Callable[[Mapping[str, Any]], list[T]],
+    ) -> Iterator[T]:
+        """Each page is a call. :param read: the entries of one."""
         whole = {**query, "maxResults": str(PAGE), "fields": f"{fields},nextPageToken"}
-        for _ in range(MOST_PAGES):
-            answer = self._call(group, "GET", path, what, query=whole)
-            page = self._checked(answer.data, what)
-            yield page
-            token = page.get("nextPageToken")
-            if not token:
-                return
-            whole["pageToken"] = str(token)
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+
+        def ask(token: str | None) -> Any:
+            more = {"pageToken": token} if token else {}
+            return self._call(group, "GET", path, what, query={**whole, **more}).data
+
+        return self.calls.pages(what, ask, lambda page: (read(page), page.get("nextPageToken")))
 
 
-def _items(page: Mapping[str, Any]) -> list[Any]:
-    return list(page.get("items") or ())
+def _metadata_items(data: Mapping[str, Any]) -> dict[str, str]:
+    items = (data.get("metadata") or {}).get("items") or ()
+    return {item["key"]: str(item.get("value") or "") for item in items if item.get("key")}
 
 
 def _limits(data: Mapping[str, Any]) -> dict[str, float]:
@@ -354,22 +347,18 @@ PAUSE: Final = Backoff(15.0, 60.0)
 
 
 class SilentZones:
-    """Of one provider. Thread-safe, does not block; ``_lock`` guards the tables."""
+    """Of one provider. Thread-safe, does not block; ``_lock`` guards the circuit breakers."""
 
     def __init__(self, provider: str, zones: Iterable[str], clock: Callable[[], float] = monotonic) -> None:
         self._provider = provider
-        self._zones = frozenset(zones)
         self._clock = clock
         self._lock = threading.Lock()
-        #: Calls in a row without an answer, by zone.
-        self._failures: dict[str, int] = {}
-        #: When the next call may ask whether a zone answers again. Those that are in it are silent.
-        self._ask_at: dict[str, float] = {}
+        self._breakers = {zone: CircuitBreaker(FAILURES, 0.0, PAUSE) for zone in zones}
 
     def silent(self, zone: str) -> bool:
         """Does it not answer, while another one does?"""
         with self._lock:
-            return zone in self._ask_at and not self._all_silent()
+            return self._of(zone).is_open and not self._all_silent()
 
     def check(self, zone: str) -> None:
         """For each call that begins. Of a silent zone one is let through now and then.
@@ -377,42 +366,37 @@ class SilentZones:
         :raises CloudAway: it is silent; nothing was sent.
         """
         with self._lock:
-            ask_at = self._ask_at.get(zone)
-            if ask_at is None or self._all_silent():
+            now, breaker = self._clock(), self._of(zone)
+            left = breaker.probe_due(now)
+            if left is None or self._all_silent():
                 return
-            now = self._clock()
-            if now >= ask_at:
-                self._ask_at[zone] = now + self._pause(zone)
+            if not left:
+                breaker.plan_probe(now)
                 return
-        text = f"Provider {self._provider}: zone {zone} does not answer; it is asked again in {ask_at - now:.0f} s"
+        text = f"Provider {self._provider}: zone {zone} does not answer; it is asked again in {left:.0f} s"
         raise CloudAway(text, maybe_done=False)
 
     def answered(self, zone: str) -> None:
         """A call had an answer, of whatever kind."""
         with self._lock:
-            self._failures.pop(zone, None)
-            again = self._ask_at.pop(zone, None) is not None
+            again = self._of(zone).worked()
         if again:
             log.info("Provider %s: zone %s answers again", self._provider, zone)
 
     def no_answer(self, zone: str) -> None:
         """A call had none, or an error of the server."""
         with self._lock:
-            failures = self._failures[zone] = self._failures.get(zone, 0) + 1
-            if failures < FAILURES:
-                return
-            new = zone not in self._ask_at
-            self._ask_at[zone] = self._clock() + self._pause(zone)
+            new = self._of(zone).failed(self._clock(), "")
         if new:
             log.warning("Provider %s: zone %s does not answer and is left alone", self._provider, zone)
 
     # -- with the lock --
 
-    def _all_silent(self) -> bool:
-        return self._ask_at.keys() >= self._zones
+    def _of(self, zone: str) -> CircuitBreaker:
+        return self._breakers.setdefault(zone, CircuitBreaker(FAILURES, 0.0, PAUSE))
 
-    def _pause(self, zone: str) -> float:
-        return PAUSE.pause(max(1, self._failures.get(zone, 0) - FAILURES + 1))
+    def _all_silent(self) -> bool:
+        return all(breaker.is_open for breaker in self._breakers.values())
 
 
 # `GoogleLogin`: access tokens for Google's APIs, through google-auth (GC-1).
@@ -505,15 +489,6 @@ def credentials_of(path: str) -> Any:
     return getattr(importlib.import_module(module).Credentials, make)(info, scopes=SCOPES)
 
 
-class _Reply:
-    """What google-auth uses of an answer."""
-
-    def __init__(self, answer: HttpAnswer) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self.data = answer.content
-
-
 class GoogleTransport:
     """A ``google.auth.transport.Request`` whose answers are bounded. For the calls of one login.
 
@@ -535,7 +510,7 @@ class GoogleTransport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **_: Any,
-    ) -> _Reply:
+    ) -> Any:
         from google.auth import exceptions
 
         from nodepool.driver.framework.http.plain_http import NoAnswer
@@ -550,7 +525,7 @@ class GoogleTransport:
         metadata = is_metadata(url) and urlsplit(url).path not in ("", "/")
         self.away = is_away(answer, metadata=metadata)
         self.advice = NOT_READY if self.away and metadata else ""
-        return _Reply(answer)
+        return SimpleNamespace(status=answer.status, headers=answer.headers, data=answer.content)
 
 
 def _words(error: Exception) -> str:

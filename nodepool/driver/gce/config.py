@@ -31,18 +31,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, section_check
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.config import ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
     FLAG,
     REQUIRED,
-    SECONDS,
     TEXT,
     WHOLE,
     From,
@@ -54,10 +53,6 @@ from nodepool.model.config_keys import (
     key,
     with_default,
 )
-
-if TYPE_CHECKING:
-    from nodepool.config.objects import DiskImage
-
 
 # What keys of a section of GCE say together: what is wrong, and where in the section.
 
@@ -115,6 +110,14 @@ ARCHITECTURES = ("X86_64", "ARM64")
 GUEST_FEATURES = ["GVNIC", "UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE"]
 
 
+_SSH_KEY = key(
+    TEXT.or_null(),
+    None,
+    "Public SSH key that ``username`` accepts; metadata item ``ssh-keys`` of the instance.",
+    name="key",
+)
+
+
 class GceCloudImage(ImageSettings):
     """An image that is in Compute Engine already."""
 
@@ -134,31 +137,13 @@ class GceCloudImage(ImageSettings):
         "E.g. ``debian-12``: the newest image of it that is not deprecated. A new one is used within 5 minutes.",
         default_text="not given",
     )
-    ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that ``username`` accepts; metadata item ``ssh-keys`` of the instance.",
-        name="key",
-    )
+    ssh_key: str | None = with_default(_SSH_KEY, None)
 
 
-class GceDiskImage(ImageSettings):
-    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+class GceDiskImage(UploadedImage):
+    """An image that the builder uploads here."""
 
-    :param image: the top-level image.
-    """
-
-    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
-    username: str | None = key(
-        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
-    )
-    pause: bool = with_default(DiskImageSettings.pause, False)
-    ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that ``username`` accepts; metadata item ``ssh-keys`` of the instance.",
-        name="key",
-    )
+    ssh_key: str | None = with_default(_SSH_KEY, None)
     architecture: str = key(Text(choices=ARCHITECTURES), "X86_64", "Of the image.")
     guest_features: list[str] = key(
         ListOf(FILLED_TEXT),
@@ -168,18 +153,11 @@ class GceDiskImage(ImageSettings):
         default_text="``GVNIC``, ``UEFI_COMPATIBLE``, ``VIRTIO_SCSI_MULTIQUEUE``",
     )
 
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
-
 
 COMPUTE_ENDPOINT = "https://compute.googleapis.com"
 STORAGE_ENDPOINT = "https://storage.googleapis.com"
 #: What an instance with a service account may do, as far as the roles of the account allow it.
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-
-
-def _address(given: str) -> str:
-    return given.rstrip("/")
 
 
 class GceLabel(ImageLabel):
@@ -235,7 +213,7 @@ class GceLabel(ImageLabel):
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class GcePool(ConfigPool):
+class GcePool(DeclaredPool):
     """A slice of the project."""
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_wrong_tags),)
@@ -258,15 +236,6 @@ class GcePool(ConfigPool):
     subnetwork: str | None = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
     network_tags: list[str] = key(ListOf(FILLED_TEXT), From("provider"), "Instead of those of the provider.")
     labels: dict[str, GceLabel] = key(Sections(GceLabel), None, "What nodes are made of.")
-
-    def __init__(self, provider: GceProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = GceLabel(self, self.provider, data)
 
 
 class GceProviderConfig(CloudProviderConfig[GcePool]):
@@ -308,9 +277,12 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
         "below. 0 = no limit.",
     )
     rate_limit: int = key(WHOLE, 1, "Accepted because 11.0.0 does; it has no effect there and here.")
-    boot_timeout: float = key(SECONDS, 60.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds")
+    boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)
     endpoint: str = key(
-        FILLED_TEXT, COMPUTE_ENDPOINT, "Address of Compute Engine, e.g. of Private Service Connect.", convert=_address
+        FILLED_TEXT,
+        COMPUTE_ENDPOINT,
+        "Address of Compute Engine, e.g. of Private Service Connect.",
+        convert=lambda given: given.rstrip("/"),
     )
     bucket_name: str | None = key(
         FILLED_TEXT, REQUIRED, "Bucket for uploads; it must exist.", name="object-storage.bucket-name"
@@ -320,7 +292,7 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
         STORAGE_ENDPOINT,
         "Address of Cloud Storage.",
         name="object-storage.endpoint",
-        convert=_address,
+        convert=lambda given: given.rstrip("/"),
     )
     diskimages: dict[str, GceDiskImage] = key(Sections(GceDiskImage), None, "Images that ``nodepool-builder`` uploads.")
     cloud_images: dict[str, GceCloudImage] = key(

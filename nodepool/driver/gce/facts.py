@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.client import ComputeEngine
     from nodepool.driver.gce.config import GceLabel, GceProviderConfig
     from nodepool.driver.gce.types import GceRecord, MachineType
-
-K = TypeVar("K")
-T = TypeVar("T")
 
 #: How long the newest image of a family is remembered: a new one is used within 5 minutes.
 FAMILY_SECONDS: Final = 240.0
@@ -35,7 +32,7 @@ NO_TYPE_SECONDS: Final = 600.0
 
 
 class GceFacts:
-    """Of one provider. Thread-safe; ``_lock`` guards the tables, and is not held while Google is asked."""
+    """Of one provider. Thread-safe: what changes a table is one operation."""
 
     def __init__(
         self, config: GceProviderConfig, client: ComputeEngine, clock: Callable[[], float] = monotonic
@@ -43,7 +40,7 @@ class GceFacts:
         self._config = config
         self._client = client
         self._clock = clock
-        self._lock = threading.Lock()
+        #: Links of images by the name of the cloud image.
         self._images: dict[str, Fact[str]] = {}
         #: By zone and name; None = the zone does not have it.
         self._types: dict[tuple[str, str], Fact[MachineType | None]] = {}
@@ -52,7 +49,8 @@ class GceFacts:
 
     def machine_type(self, zone: str, name: str) -> MachineType | None:
         """A machine type of a zone; None = it is not there. May block."""
-        fact = self._of(self._types, (zone, name), lambda: self._ask_type(zone, name))
+        ask = partial(self._ask_type, zone, name)
+        fact = self._types.setdefault((zone, name), Fact(ask, self._clock))
         found = fact.get(TYPE_SECONDS)
         return found if found is not None else fact.get(NO_TYPE_SECONDS)
 
@@ -70,8 +68,7 @@ class GceFacts:
 
     def known_type(self, zone: str, name: str) -> MachineType | None:
         """A machine type if it was asked for before. Does not block."""
-        with self._lock:
-            fact = self._types.get((zone, name))
+        fact = self._types.get((zone, name))
         return None if fact is None else fact.known()
 
     def _ask_type(self, zone: str, name: str) -> MachineType | None:
@@ -94,14 +91,12 @@ class GceFacts:
         assert image is not None
         if image.image_id:
             return image.image_id
-        project, family = str(image.image_project), str(image.image_family)
-        fact = self._of(self._images, image.name, lambda: self._newest(image.name, project, family))
-        return fact.get(FAMILY_SECONDS)
+        ask = partial(self._newest, image.name, str(image.image_project), str(image.image_family))
+        return self._images.setdefault(image.name, Fact(ask, self._clock)).get(FAMILY_SECONDS)
 
     def forget_images(self) -> None:
         """Google refused a creation: look up again what it was made of."""
-        with self._lock:
-            self._images.clear()
+        self._images = {}
 
     def _newest(self, name: str, project: str, family: str) -> str:
         try:
@@ -109,13 +104,6 @@ class GceFacts:
         except CloudNotFound as error:
             text = f"{error}; correct image-project or image-family of cloud image {name!r}"
             raise CloudSetup(text, code=error.code, status=404) from error
-
-    def _of(self, table: dict[K, Fact[T]], key: K, ask: Callable[[], T]) -> Fact[T]:
-        with self._lock:
-            fact = table.get(key)
-            if fact is None:
-                fact = table[key] = Fact(ask, self._clock)
-            return fact
 
 
 # Where Compute Engine may have capacity for an instance: the combinations that a label allows.
@@ -185,25 +173,20 @@ class ProjectLimits:
         return next((found for zone in self._config.zones if (found := self._facts.known_type(zone, name))), None)
 
     def _refresh(self) -> None:
-        try:
-            quotas = self._quotas.get(LIMITS_SECONDS)
-        except LaunchError as error:
-            if self._repeats.worth_saying("quotas"):
-                log.warning("Provider %s: the quota of the project is not known: %s", self._config.name, error)
-            return
-        self._repeats.over("quotas")
-        self._known = {name: limit for name, limit in quotas.items() if limit > 0}
+        name = self._config.name
+        with self._repeats.logged(
+            "quotas", log.warning, "Provider %s: the quota of the project is not known: %s", name
+        ):
+            known = self._quotas.get(LIMITS_SECONDS)
+            self._known = {name: limit for name, limit in known.items() if limit > 0}
 
     def know_types(self, records: Iterable[GceRecord]) -> None:
         """Have the machine types of instances for `use_of`; without its type an instance counts as one only."""
-        for zone, name in {(record.zone, record.machine_type) for record in records}:
-            try:
+        types = {(record.zone, record.machine_type) for record in records}
+        provider = self._config.name
+        with self._repeats.logged("types", log.warning, "Provider %s: a machine type is not known: %s", provider):
+            for zone, name in types:
                 self._facts.machine_type(zone, name)
-            except LaunchError as error:
-                if self._repeats.worth_saying("types"):
-                    log.warning("Provider %s: a machine type is not known: %s", self._config.name, error)
-                return
-        self._repeats.over("types")
 
     def need_of(self, label: GceLabel) -> QuotaInformation:
         """What a node of a label uses, if it is of the first of its machine types.

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import re
-import struct
 import tarfile
 import threading
 import urllib.parse
@@ -23,15 +22,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
 from nodepool.driver.framework.http.rest_calls import same_server
 from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine, quoted
+from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT
-from nodepool.driver.gce.errors import operation_failure
-from nodepool.driver.gce.types import DELETING, READY, image_name, label_value
+from nodepool.driver.gce.types import DELETING, READY, image_name, label_value, operation_failure
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -200,11 +198,7 @@ STORAGE: Final = "storage"
 #: Longest time for one operation.
 OPERATION_SECONDS: Final = 1800.0
 PIECE_SECONDS: Final = 120.0
-#: Attempts of a call that may be sent again.
-ATTEMPTS: Final = 3
 _KEPT: Final = re.compile(r"bytes=0-(\d+)", re.IGNORECASE)
-#: An operation that is not there for so many looks is none.
-UNSEEN_LOOKS: Final = 4
 #: Status of a piece of an upload that has more pieces.
 _MORE: Final = 308
 
@@ -237,7 +231,7 @@ class GceImageCalls:
         body = {"name": name, "contentType": "application/gzip", "metadata": dict(metadata)}
         what = "beginning an upload"
         query = {"uploadType": "resumable", "name": name}
-        answer = self._again(lambda: self._call("POST", url, what, body=body, query=query))
+        answer = sent_again(lambda: self._call("POST", url, what, body=body, query=query))
         where = answer.headers.get("Location") or ""
         if not self.is_address(where):
             raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: no address at {self._endpoint}")
@@ -265,12 +259,12 @@ class GceImageCalls:
 
     def stored_before(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
         """The same of an upload that was interrupted; raises CloudRefused if Google knows it no more."""
-        return self._again(lambda: self.stored(where))
+        return sent_again(lambda: self.stored(where))
 
     def object(self, name: str) -> Mapping[str, Any]:
         """Name, size and checksum of an object; raises CloudNotFound."""
         query = {"fields": "name,size,md5Hash"}
-        data = self._again(lambda: self._call("GET", self._object_url(name), "reading an object", query=query)).data
+        data = sent_again(lambda: self._call("GET", self._object_url(name), "reading an object", query=query)).data
         return data if isinstance(data, dict) else {}
 
     def _stored(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
@@ -285,7 +279,7 @@ class GceImageCalls:
     def delete_object(self, name: str) -> None:
         """One that is gone is no error."""
         try:
-            self._again(lambda: self._call("DELETE", self._object_url(name), "deleting an object"))
+            sent_again(lambda: self._call("DELETE", self._object_url(name), "deleting an object"))
         except CloudNotFound:
             return
 
@@ -294,14 +288,14 @@ class GceImageCalls:
         url = f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o"
         query = {"prefix": prefix, "fields": "items(name,metadata),nextPageToken"}
         what = "listing objects"
-        for _ in range(MOST_PAGES):
-            page = self._call("GET", url, what, query=query).data
-            items, token = self.client.calls.read(what, _items_and_token, page)
-            yield from items
-            if not token:
-                return
-            query["pageToken"] = token
-        raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: the list does not end")
+
+        def ask(token: str | None) -> Any:
+            # Nothing at all is a page without items.
+            return self._call("GET", url, what, query={**query, **({"pageToken": token} if token else {})}).data or {}
+
+        return self.client.calls.pages(
+            what, ask, lambda page: (list(page.get("items") or ()), page.get("nextPageToken"))
+        )
 
     # -- images --
 
@@ -346,18 +340,7 @@ class GceImageCalls:
 
     def _image_call(self, method: str, path: str, what: str, **more: Any) -> RestAnswer:
         url = self.client.url(f"{self.client.project}/global/images{path}")
-        return self._again(lambda: self.client.calls.call(IMAGE, method, url, what, seconds=CALL_SECONDS, **more))
-
-    @staticmethod
-    def _again(call: Callable[[], T]) -> T:
-        """The same again makes nothing new."""
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return call()
-            except CloudAway as error:
-                if not error.maybe_done:
-                    raise
-        return call()
+        return sent_again(lambda: self.client.calls.call(IMAGE, method, url, what, seconds=CALL_SECONDS, **more))
 
     def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> None:
         """Follow an operation of the project to its end.
@@ -370,31 +353,20 @@ class GceImageCalls:
         if "name" not in data:
             raise CloudRefused(f"{where} failed: there is no operation")
         operation = t.Operation(data)
-        time = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted)
-        unseen = 0
-        for _ in time.looks():
-            try:
-                if not operation.done:
-                    operation = self.client.operation_of_project(operation.name, f"waiting for {what}")
-            except CloudNotFound as error:
-                # The image may be there all the same: that its operation is not yet there proves nothing.
-                unseen += 1
-                if unseen == UNSEEN_LOOKS:
-                    raise CloudAway(str(error)) from error
-            if operation.done:
-                failure = operation_failure(f"{where} failed", operation.data)
-                if failure is not None:
-                    raise failure
-                return
-            wanted()
-        time.check()
-        raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
 
+        def look() -> t.Operation | None:
+            name, why = operation.name, f"waiting for {what}"
+            found = operation if operation.done else self.client.operation_of_project(name, why)
+            return found if found.done else None
 
-def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
-    """Of a page; nothing at all is one without items."""
-    whole: Mapping[str, Any] = {} if page is None else page
-    return list(whole.get("items") or ()), str(whole.get("nextPageToken") or "")
+        try:
+            ended = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted).until(look)
+        except CloudNotFound as error:
+            # The image may be there all the same: that its operation is not yet there proves nothing.
+            raise CloudAway(str(error)) from error
+        failure = operation_failure(f"{where} failed", ended.data)
+        if failure is not None:
+            raise failure
 
 
 # `ObjectUpload`: an image file on its way to Cloud Storage.
@@ -557,8 +529,7 @@ class ObjectUpload:
 # A raw disk as Compute Engine takes it: ``disk.raw`` in a tar archive, in gzip; made while it is read.
 #
 # https://cloud.google.com/compute/docs/import/import-existing-image: the size of the disk is a multiple of 1 GiB, and
-# the archive has the old format of GNU tar. Most of a disk is zero. What is zero is compressed once, and repeated: the
-# pieces of a deflate stream (RFC 1951) that do not refer to others may be put together.
+# the archive has the old format of GNU tar.
 
 FILE_NAME: Final = "disk.raw"
 #: The size of a disk is a multiple of this.
@@ -567,8 +538,7 @@ DISK_UNIT_BYTES: Final = 1024**3
 BLOCK_BYTES: Final = 1024 * 1024
 #: Quick: what is sent is mostly not compressible further.
 _LEVEL: Final = 1
-_GZIP_HEAD: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))
-_RAW_DEFLATE: Final = -15
+_GZIP: Final = 16 + zlib.MAX_WBITS
 _ZEROS: Final = bytes(BLOCK_BYTES)
 _TAR_BLOCK: Final = tarfile.BLOCKSIZE
 
@@ -589,20 +559,10 @@ def tar_gz(
     :raises OSError: it cannot be read, or changed its size meanwhile.
     """
     file_bytes = os.fstat(file.fileno()).st_size
-    zeros = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-    empty = zeros.compress(_ZEROS) + zeros.flush(zlib.Z_FULL_FLUSH)
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-    crc, size, flushed = 0, 0, True
-    yield _GZIP_HEAD
+    packed = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     for data in _tar(file, file_bytes, unit, read):
-        crc, size = zlib.crc32(data, crc), size + len(data)
-        if data == _ZEROS:
-            yield empty if flushed else deflate.flush(zlib.Z_FULL_FLUSH) + empty
-            flushed = True
-        else:
-            yield deflate.compress(data)
-            flushed = False
-    yield deflate.flush() + struct.pack("<II", crc, size & 0xFFFFFFFF)
+        yield packed.compress(data)
+    yield packed.flush()
 
 
 def _tar(file: BinaryIO, file_bytes: int, unit: int, read: Callable[[int], None]) -> Iterator[bytes]:

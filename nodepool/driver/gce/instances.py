@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
@@ -29,15 +29,19 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
-from nodepool.driver.gce.errors import BUSY, EXISTS, THROTTLED, UNSUPPORTED, operation_failure
 from nodepool.driver.gce.facts import GcePlace, places_of
 from nodepool.driver.gce.types import (
+    BUSY,
     ENDING,
+    EXISTS,
     PREEMPTED,
     RUNNING,
+    THROTTLED,
+    UNSUPPORTED,
     GceRecord,
     Operation,
     labels_of,
+    operation_failure,
     record_id,
     request_id,
     zone_and_name,
@@ -53,7 +57,7 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.plan.retries import Backoff
+from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
@@ -263,14 +267,6 @@ class Insert:
         self._wake()
 
 
-class _Away(NamedTuple):
-    """What was not answered: how often in a row, until when it is not asked for, and what was said."""
-
-    failures: int
-    until: float
-    error: CloudAway
-
-
 class InsertOperations:
     """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
 
@@ -284,8 +280,8 @@ class InsertOperations:
         self._lock = threading.Lock()
         self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
         self._looked_at = float("-inf")
-        #: What of which zone was not answered.
-        self._away: dict[tuple[str, str], _Away] = {}
+        #: What of which zone is left alone. One thread at a time lists, and uses it.
+        self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
         self._repeats = Repeats(clock=clock)
 
     def watch(self, operation: Operation, head: str, wake: Callable[[], None]) -> Insert:
@@ -323,32 +319,27 @@ class InsertOperations:
         due = [insert for insert in missing.values() if now - insert.asked_at >= MISSING_SECONDS]
         if due:
             trouble = self._try(("operation", zone), lambda: self._ask_each(zone, due[:MOST_ASKED], now)) or trouble
-        if trouble is None:
+        if not trouble:
             self._repeats.over(zone)
         elif self._repeats.worth_saying(zone):
             log.warning("Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble)
 
-    def _try(self, what: tuple[str, str], ask: Callable[[], None]) -> LaunchError | None:
+    def _try(self, what: tuple[str, str], ask: Callable[[], None]) -> str:
         """Ask for something of a zone, unless that is left alone because there was no answer.
 
-        :return: what went wrong, now or the last time.
+        :return: what went wrong, now or the last time; "" = nothing.
         """
-        with self._lock:
-            before = self._away.get(what)
-        if before is not None and self._clock() < before.until:
-            return before.error
+        breaker = self._breakers.setdefault(what, CircuitBreaker(1, 0.0, AWAY))
+        if breaker.probe_due(self._clock()):
+            return breaker.reason
         try:
             ask()
-        except CloudAway as error:
-            failures = 1 if before is None else before.failures + 1
-            with self._lock:
-                self._away[what] = _Away(failures, self._clock() + AWAY.pause(failures), error)
-            return error
         except LaunchError as error:
-            return error
-        with self._lock:
-            self._away.pop(what, None)
-        return None
+            if isinstance(error, CloudAway):
+                breaker.failed(self._clock(), str(error))
+            return str(error)
+        breaker.worked()
+        return ""
 
     def _ask_each(self, zone: str, due: Iterable[Insert], now: float) -> None:
         for insert in due:

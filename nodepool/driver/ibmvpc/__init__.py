@@ -4,7 +4,7 @@
 Where to begin to read:
 
 * ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
-* ``client.py``: all calls that are made; ``types.py``: what IBM says, and names; ``errors.py``: what can go wrong;
+* ``client.py``: all calls that are made; ``types.py``: what IBM says, also what can go wrong, and names;
 * ``facts.py``: what seldom changes, places, limits, and the body of a launch;
 * ``machines.py``: how instances are listed, launched and deleted;
 * ``floating.py``: floating IPs, which are used again;

@@ -16,10 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.framework.http.rest_calls import RestCalls, listed
 from nodepool.driver.framework.rate import BucketSize
-from nodepool.driver.ibmvpc.errors import VpcApi
-from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume
+from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume, VpcApi
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -32,8 +31,6 @@ T = TypeVar("T")
 VERSION: Final = "2026-10-06"
 #: Entries of a page: the most that IBM gives.
 PAGE: Final = 100
-#: A list has no more pages than these: an answer that leads in a circle must end.
-MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 #: A list that lacks a name or an id is asked for again unless it is as new as this, in seconds.
 MISSING_SECONDS: Final = 10.0
@@ -90,7 +87,7 @@ class IbmVpc:
         return next(self._list("instances", self._record, name=name), None)
 
     def create_instance(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmRecord:
-        """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.errors.EXISTS`."""
+        """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.types.EXISTS`."""
         return self._one(CREATE, "creating an instance", self._record, "create_instance", body, permit=permit)
 
     # -- what belongs to them --
@@ -278,20 +275,15 @@ class IbmVpc:
 
     def _pages(self, ask: Callable[..., Any], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a list, over all its pages; each page is a call."""
-        start: dict[str, str] = {}
-        for _ in range(MOST_PAGES):
-            data = ask(**start)
-            found = data.get(entries, "") if isinstance(data, dict) else ""
-            # Null stands for a list without entries.
-            if not isinstance(found, list | None):
-                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            yield from found or ()
+
+        def read(data: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
             # Only that counts of the address that is named: no other host is to see our token.
             href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
             start = {name: texts[0] for name, texts in parse_qs(urlsplit(href).query).items() if name == "start"}
-            if not start:
-                return
-        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+            # Null stands for a list without entries.
+            return listed([] if data[entries] is None else data[entries]), start
+
+        return self.calls.pages(what, lambda start: ask(**(start or {})), read)
 
 
 def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:

@@ -27,12 +27,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool, ImageSettings
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.config import ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, in_order, mappings
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
@@ -48,18 +49,9 @@ from nodepool.model.config_keys import (
     TextOrNumber,
     Whole,
     key,
-    with_default,
 )
 
-if TYPE_CHECKING:
-    import voluptuous as v
-
-    from nodepool.config.objects import DiskImage
-
-
-# What keys of a section of IBM VPC say together. Each takes a section and returns it, or raises voluptuous.Invalid.
-
-Section = dict[str, Any]
+# What keys of a section of IBM VPC say together: what is wrong, and where in the section.
 
 #: Where an image may come from: exactly one of them.
 IMAGE_SOURCES: Final = ("image-href", "image-id", "image-name", "image-filter")
@@ -70,69 +62,48 @@ OPERATING_SYSTEM: Final = (
 STORAGE_KEYS: Final = ("bucket-name", "endpoint", "instance-name")
 
 
-def _invalid(text: str, path: list[Any] | None = None) -> v.Invalid:
-    import voluptuous as v
-
-    return v.Invalid(text, path=path)
-
-
-def name_in_groups(section: Section) -> Section:
+def _name_problems(section: Section) -> Iterator[Problem]:
     """The names of provider and pool are in that of a resource group, with ``_`` between them (IV-3)."""
     if "_" in str(section.get("name", "")):
-        raise _invalid("the name must not have _: it is a part of the name of a resource group", path=["name"])
-    return section
+        yield ["name"], "the name must not have _: it is a part of the name of a resource group"
 
 
-def one_image_source(image: Section) -> Section:
+@section_check
+def _cloud_image_check(image: Section) -> Iterator[Problem]:
     given = [name for name in IMAGE_SOURCES if image.get(name)]
     if len(given) != 1:
-        raise _invalid(f"exactly one of {', '.join(IMAGE_SOURCES)} is needed", path=[*given[1:2]])
-    return image
-
-
-def known_operating_system(image: Section) -> Section:
+        yield [*given[1:2]], f"exactly one of {', '.join(IMAGE_SOURCES)} is needed"
     found = image.get("image-filter")
     wanted = found.get("operating-system") if isinstance(found, dict) else None
-    unknown = sorted(str(name) for name in wanted or () if name not in OPERATING_SYSTEM)
-    if unknown:
-        known = ", ".join(OPERATING_SYSTEM)
-        raise _invalid(f"unknown key; there are {known}", path=["image-filter", "operating-system", unknown[0]])
-    return image
+    for name in sorted(str(name) for name in wanted or () if name not in OPERATING_SYSTEM):
+        yield ["image-filter", "operating-system", name], f"unknown key; there are {', '.join(OPERATING_SYSTEM)}"
 
 
-def profile(label: Section) -> Section:
+@section_check
+def _label_check(label: Section) -> Iterator[Problem]:
     if not label.get("profile"):
-        raise _invalid("profile is needed, such as bx2-2x8")
-    return label
+        yield [], "profile is needed, such as bx2-2x8"
 
 
-def whole_storage(provider: Section) -> Section:
-    storage = provider.get("object-storage")
-    if isinstance(storage, dict):
-        missing = [name for name in STORAGE_KEYS if not storage.get(name)]
-        if missing:
-            raise _invalid(f"{missing[0]} is needed", path=["object-storage"])
-        return provider
-    for index, image in mappings(provider, "diskimages"):
-        if not image.get("pause"):
-            text = "the image is imported from object storage: add object-storage to the provider"
-            raise _invalid(text, path=["diskimages", index])
-    return provider
-
-
-def zone_and_subnet(provider: Section) -> Section:
-    """Both stand in each pool, or in the provider for all of them."""
-    import voluptuous as v
-
-    problems = []
+def _no_place(provider: Section) -> Iterator[Problem]:
+    """Zone and subnet stand in each pool, or in the provider for all of them."""
     for index, pool in mappings(provider, "pools"):
         for name in ("zone", "subnet"):
             if not pool.get(name) and not provider.get(name):
-                text = f"{name} is needed, in the pool or in the provider"
-                problems.append(_invalid(text, path=["pools", index]))
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
+                yield ["pools", index], f"{name} is needed, in the pool or in the provider"
+
+
+@section_check
+def _storage_check(provider: Section) -> Iterator[Problem]:
+    storage = provider.get("object-storage")
+    if isinstance(storage, dict):
+        for name in STORAGE_KEYS:
+            if not storage.get(name):
+                yield ["object-storage"], f"{name} is needed"
+        return
+    for index, image in mappings(provider, "diskimages"):
+        if not image.get("pause"):
+            yield ["diskimages", index], "the image is imported from object storage: add object-storage to the provider"
 
 
 # Configuration of images on IBM VPC.
@@ -141,7 +112,7 @@ def zone_and_subnet(provider: Section) -> Section:
 class IbmCloudImage(ImageSettings):
     """An image that is in the region already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source, known_operating_system)
+    checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
 
     username: str = key(FILLED_TEXT, REQUIRED, "Zuul logs in as this user.")
     image_id: str | None = key(FILLED_TEXT, None, "Id of an image.", default_text="not given")
@@ -179,17 +150,9 @@ class IbmCloudImage(ImageSettings):
         return not (self.image_id or self.image_href)
 
 
-class IbmDiskImage(ImageSettings):
-    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+class IbmDiskImage(UploadedImage):
+    """An image that the builder uploads here."""
 
-    :param image: the top-level image.
-    """
-
-    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
-    username: str | None = key(
-        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
-    )
-    pause: bool = with_default(DiskImageSettings.pause, False)
     operating_system: str = key(
         FILLED_TEXT,
         REQUIRED,
@@ -199,14 +162,11 @@ class IbmDiskImage(ImageSettings):
     #: SSH keys of the region; an uploaded image has its own.
     ssh_keys: tuple[str, ...] = ()
 
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
-
 
 class IbmLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, profile)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: IbmPool
@@ -231,10 +191,10 @@ class IbmLabel(ImageLabel):
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class IbmPool(ConfigPool):
+class IbmPool(DeclaredPool):
     """A slice of the region."""
 
-    checks: ClassVar[tuple[Any, ...]] = (name_in_groups,)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
 
     max_servers: float = key(
         WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
@@ -265,24 +225,15 @@ class IbmPool(ConfigPool):
     )
     labels: dict[str, IbmLabel] = key(Sections(IbmLabel), None, "What nodes are made of.")
 
-    def __init__(self, provider: IbmProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = IbmLabel(self, self.provider, data)
-
 
 class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     """One ``providers[]`` section with ``driver: ibmvpc``."""
 
     checks: ClassVar[tuple[Any, ...]] = (
         *CloudProviderConfig.checks,
-        name_in_groups,
-        zone_and_subnet,
-        whole_storage,
+        section_check(_name_problems),
+        section_check(_no_place, every=True),
+        _storage_check,
     )
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True
@@ -359,8 +310,3 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
         Sections(IbmCloudImage), None, "Images that are in the region already."
     )
     _pools: dict[str, IbmPool] = key(Sections(IbmPool), None, "The pools of the provider.", name="pools")
-
-    def load(self, newconfig: Any) -> None:
-        # The format of images is asked for before the framework reads the keys.
-        self.read_keys(self.provider)
-        super().load(newconfig)

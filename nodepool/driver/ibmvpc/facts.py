@@ -36,7 +36,7 @@ _VISIBILITY: Final = {"user": "private", "provider": "public"}
 
 
 class IbmFacts:
-    """Of one provider. Thread-safe; ``_lock`` guards tables of images and groups, not held while IBM is asked."""
+    """Of one provider. Thread-safe: what changes a table is one operation."""
 
     def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
         self._config = config
@@ -97,8 +97,7 @@ class IbmFacts:
             if now - self._forgotten_at < MISSING_SECONDS:
                 return
             self._forgotten_at = now
-            self._images.clear()
-            self._made.clear()
+            self._images, self._made = {}, {}
         for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._client.known_groups):
             fact.clear()
 
@@ -147,11 +146,7 @@ class IbmFacts:
         found = self._client.known_groups.get().get(name)
         if found is not None:
             return found
-        with self._lock:
-            made = self._made.get(name)
-            if made is None:
-                made = self._made[name] = Fact(lambda: self._new_group(name), self._clock)
-        return made.get(math.inf)
+        return self._made.setdefault(name, Fact(lambda: self._new_group(name), self._clock)).get(math.inf)
 
     def _new_group(self, name: str) -> str:
         """One that was not in the list. One thread at a time, for each name."""
@@ -191,11 +186,8 @@ class IbmFacts:
         return {"id": image.image_id or self._found_image(image)}
 
     def _found_image(self, image: IbmCloudImage) -> str:
-        with self._lock:
-            fact = self._images.get(image.name)
-            if fact is None:
-                fact = self._images[image.name] = Fact(lambda: self._find_image(image).id, self._clock)
-        return fact.get(FOUND_SECONDS)
+        fact = Fact(lambda: self._find_image(image).id, self._clock)
+        return self._images.setdefault(image.name, fact).get(FOUND_SECONDS)
 
     def _find_image(self, image: IbmCloudImage) -> t.IbmImage:
         filters = {"name": image.image_name} if image.image_name else {}

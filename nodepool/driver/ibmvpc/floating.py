@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.ibmvpc.errors import passes
-from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp, own_name
+from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp, own_name, passes
 from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchError, LaunchStatusException
 

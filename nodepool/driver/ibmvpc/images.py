@@ -32,8 +32,7 @@ from nodepool.driver.framework.uploads import (
     check_stored,
 )
 from nodepool.driver.ibmvpc import types as t
-from nodepool.driver.ibmvpc.client import MOST_PAGES
-from nodepool.driver.ibmvpc.errors import VpcApi, exists
+from nodepool.driver.ibmvpc.types import VpcApi, exists
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -164,8 +163,6 @@ class IbmImages:
 PART_BYTES: Final = 32 * 1024 * 1024
 #: Longest time of an import.
 IMPORT_SECONDS: Final = 4 * 3600.0
-#: An image that is not there for so many looks was deleted by others.
-UNSEEN_LOOKS: Final = 4
 
 
 class CosUpload(PartsUploader):
@@ -322,30 +319,21 @@ class CosUpload(PartsUploader):
             # Is it still wanted?
             self._report(self.size, self.size)
 
-        go_on()
-        stopped = self._client.calls.stopped
-        time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on)
-        unseen = 0
-        for _ in time.looks():
+        def look() -> t.IbmImage | None:
             try:
-                image = self._client.image(image.id)
+                found = self._client.image(image.id)
             except CloudAway as error:
                 # It goes on meanwhile.
                 log.debug("%s: %s", self.head, error)
-                continue
-            except CloudNotFound:
-                # What IBM has just made may not be there for each of its servers.
-                unseen += 1
-                if unseen == UNSEEN_LOOKS:
-                    raise
-                continue
-            if image.status in t.USABLE_IMAGES:
-                return image
-            if image.status != t.PENDING:
-                why = texts_of(image.reasons) or "IBM gives no reason"
-                raise ImageCreateException(f"{self.head}: its import is {image.status}: {why}")
-        time.check()
-        raise time.over()
+                return None
+            if found.status not in (t.PENDING, *t.USABLE_IMAGES):
+                why = texts_of(found.reasons) or "IBM gives no reason"
+                raise ImageCreateException(f"{self.head}: its import is {found.status}: {why}")
+            return None if found.status == t.PENDING else found
+
+        go_on()
+        stopped = self._client.calls.stopped
+        return ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on).until(look)
 
     def _discard_object(self) -> None:
         with Guard(log, "%s: object %s may be left over", self.head, self.key, level=logging.WARNING, traceback=False):
@@ -518,14 +506,17 @@ class CosBucket:
         :param entries: their tag.
         :param marks: tags that say where the next page begins, by the parameters that name it.
         """
-        asked = dict(query)
-        for _ in range(MOST_PAGES):
-            data = self._xml(self._call("GET", key, what, asked))
-            yield from data.iter(entries)
-            if data.findtext("IsTruncated", "") != "true":
-                return
-            asked |= {name: data.findtext(tag, "") for name, tag in marks.items()}
-        raise CloudAway(f"Provider {self.calls.provider}: a list of bucket {self.name} does not end")
+
+        def ask(more: Mapping[str, str] | None) -> Any:
+            return self._xml(self._call("GET", key, what, {**query, **(more or {})}))
+
+        def read(data: ElementTree.Element) -> tuple[list[ElementTree.Element], dict[str, str]]:
+            last = data.findtext("IsTruncated", "") != "true"
+            return list(data.iter(entries)), {} if last else {
+                name: data.findtext(tag, "") for name, tag in marks.items()
+            }
+
+        return self.calls.pages(what, ask, read)
 
 
 def _tree(content: bytes) -> ElementTree.Element:

@@ -22,7 +22,7 @@ import jwt
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
 from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, text_of_file
-from nodepool.driver.ibmvpc.errors import errors_in
+from nodepool.driver.ibmvpc.types import errors_in
 from nodepool.guard import ERRORS
 
 if TYPE_CHECKING:

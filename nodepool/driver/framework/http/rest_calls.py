@@ -18,7 +18,7 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -47,6 +47,8 @@ THROTTLED_ATTEMPTS: Final = 6
 #: Attempts of a call that only reads, and pauses between them.
 READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
+#: A list has no more pages than these: an answer that leads in a circle must end.
+MOST_PAGES: Final = 1000
 #: Methods that change nothing.
 _READS: Final = ("GET", "HEAD")
 #: Statuses that a proxy may have of its own, with a page: the login or the thing that was asked for is not to blame. By
@@ -238,6 +240,24 @@ class RestCalls:
             text = f"{self._head(what)}: the answer cannot be understood ({type(error).__name__}: {error}): {shown}"
             raise CloudAway(text) from error
 
+    def pages(
+        self, what: str, ask: Callable[[Any], Any], read: Callable[[Any], tuple[Sequence[T], Any]]
+    ) -> Iterator[T]:
+        """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one.
+
+        :param what: for errors, as in `call`.
+        :param ask: gives the page that begins somewhere; None = the first one.
+        :param read: entries of a page, and where the next one begins; nothing = it is the last one.
+        :raises CloudAway: an answer is none of that kind, or the list does not end.
+        """
+        start = None
+        for _ in range(MOST_PAGES):
+            entries, start = self.read(what, read, ask(start))
+            yield from entries
+            if not start:
+                return
+        raise CloudAway(f"{self._head(what)}: the list does not end")
+
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
         if seconds > 0:
@@ -346,6 +366,13 @@ class RestCalls:
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
         return self._classes.wait(kind)
+
+
+def listed(data: Any) -> list[Any]:
+    """The same, which must be a list: anything else must not pass for one without entries. Raises TypeError."""
+    if not isinstance(data, list):
+        raise TypeError("it is no list")
+    return data
 
 
 def is_page(answer: HttpAnswer) -> bool:

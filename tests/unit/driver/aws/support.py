@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from botocore import xform_name
 from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.session import Session
@@ -20,7 +19,7 @@ from botocore.validate import ParamValidator
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.aws.image_store import ImageJob, UploadWait, image_tags
+from nodepool.driver.aws.image_store import ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
@@ -50,26 +49,7 @@ def tags_in(found: list[dict[str, str]]) -> dict[str, str]:
 
 
 TAGS = tag_set(METADATA)
-IMAGE, TYPE = yaml.safe_load("""
-- {ImageId: ami-1, Name: debian, State: available, CreationDate: "2026-01-01T00:00:00.000Z", RootDeviceName: /dev/xvda,
-   BlockDeviceMappings: [
-    {DeviceName: /dev/sdb, Ebs: {SnapshotId: snap-2, Encrypted: true, DeleteOnTermination: false}},
-    {DeviceName: /dev/sdc, VirtualName: ephemeral0},
-    {DeviceName: /dev/xvda, Ebs: {SnapshotId: snap-1, VolumeSize: 8, VolumeType: gp2}}]}
-- {InstanceType: t3.medium, VCpuInfo: {DefaultVCpus: 2, DefaultCores: 1}, MemoryInfo: {SizeInMiB: 4096}}
-""")
-#: Code, name and value of limits of EC2, as Service Quotas shows them.
-LIMITS = [
-    ("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 64.0),
-    ("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 32.0),
-    ("L-DB2E81BA", "Running On-Demand G and VT instances", 8.0),
-    ("L-43DA4232", "Running On-Demand High Memory instances", 4.0),
-    ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", 2.0),
-    ("L-C4BD4855", "All P5 Spot Instance Requests", 1.0),
-    ("L-NEWNEWNE", "Running On-Demand Qx instances", 3.0),
-    ("L-MACMACMA", "Running Dedicated mac2 Hosts", 1.0),
-    ("L-0263D0A3", "EC2-VPC Elastic IPs", 5.0),
-]
+IMAGE, TYPE, LIMITS = (driver_table("aws", name) for name in ("image", "type", "limits"))
 
 
 def quotas(*limits: tuple[str, str, float]) -> dict[str, Any]:
@@ -317,8 +297,7 @@ class ImageRig(Rig):
         }
 
     def upload(self, image_format: str = "raw", sha256: str | None = None) -> str:
-        image = self.config.diskimages["debian"]
-        return self.images.upload(image, NAME, str(self.path), image_format, IDS, sha256)
+        return self.images.upload(self.job(format=image_format, sha256=sha256))
 
     def job(self, **more: Any) -> ImageJob:
         """An upload of the file."""
@@ -326,6 +305,3 @@ class ImageRig(Rig):
         checksum = hashlib.sha256(self.path.read_bytes()).hexdigest()
         job = ImageJob(NAME, str(self.path), size, "raw", image, image_tags(image, IDS), checksum)
         return dataclasses.replace(job, **more)
-
-    def wait(self) -> UploadWait:
-        return UploadWait("upload", self.path.stat().st_size, self.stopped, self.clock)

@@ -5,6 +5,7 @@ The service models are those of botocore: nothing in an answer is required there
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.httpsession import URLLib3Session
 from botocore.parsers import ResponseParserError, ResponseParserFactory
 from botocore.session import Session
+from urllib3 import HTTPResponse
 
 from benchmarks.aws_lists import answer
 from nodepool.driver.aws.answers import AnswerParsers
@@ -113,38 +116,18 @@ def test_answers_of_others(body: bytes, shapes: list[Any]) -> None:
 # -- whole calls --
 
 
-class Raw:
-    """The body of an answer, for botocore."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def stream(self, *_: Any, **__: Any) -> Any:
-        return iter([self._content])
-
-    def read(self, *_: Any) -> bytes:
-        content, self._content = self._content, b""
-        return content
-
-
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bytes]]:
     """What comes next."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     found: list[tuple[int, bytes]] = []
-    made = Session.create_client
 
-    def create(session: Session, *arguments: Any, **named: Any) -> Any:
-        def respond(request: Any, **_: Any) -> AWSResponse:
-            status, content = found.pop(0)
-            return AWSResponse(request.url, status, {}, Raw(content))
+    def send(_: URLLib3Session, request: Any) -> AWSResponse:
+        status, content = found.pop(0)
+        return AWSResponse(request.url, status, {}, HTTPResponse(io.BytesIO(content), preload_content=False))
 
-        client = made(session, *arguments, **named)
-        client.meta.events.register("before-send", respond)
-        return client
-
-    monkeypatch.setattr(Session, "create_client", create)
+    monkeypatch.setattr(URLLib3Session, "send", send)
     return found
 
 

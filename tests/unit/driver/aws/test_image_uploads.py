@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.image_store import PART_BYTES, part_bytes
-from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.uploads import UploadInterrupted
+from nodepool.driver.framework.uploads import ImageUploader, UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.support import BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, rows, tag_set, tags_in
 
@@ -23,7 +23,7 @@ NONE: dict[str, Any] = {"Snapshots": []}
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BlockUpload, "retry_pause_seconds", 0.0)
+    monkeypatch.setattr(ImageUploader, "retry_pause_seconds", 0.0)
 
 
 def snapshot(status: str, tags: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:

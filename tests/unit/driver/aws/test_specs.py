@@ -1,87 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent for a configuration, and what answers mean: pure tables (AW-3, AW-4, AW-8 to AW-10, AW-17).
+"""What is sent for a configuration, and what answers mean (AW-3, AW-4, AW-7 to AW-10, AW-17).
 
-Each body is valid by botocore's models of the services, too.
+The region takes only what is valid by botocore's models of the services.
 """
 
 from __future__ import annotations
 
-import base64
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from botocore.validate import ParamValidator
 
-from nodepool.driver.aws.facts import places_of
-from nodepool.driver.aws.image_store import (
-    image_tags,
-    import_arguments,
-    metadata_of_key,
-    object_tagging,
-    provider_prefix,
-    registration,
-)
-from nodepool.driver.aws.instances import AwsInstances, external_id, instance_of
-from nodepool.driver.aws.launch_calls import (
-    fleet_arguments,
-    instance_tags,
-    run_arguments,
-    template_data,
-    template_name,
-    template_tags,
-    with_tags,
-)
-from nodepool.driver.aws.types import AwsHost, AwsImage, AwsRecord
-from nodepool.model.quota import QuotaInformation
+from nodepool.driver.aws.image_store import image_tags, metadata_of_key, object_tagging, provider_prefix
+from nodepool.driver.aws.instances import external_id, instance_of
+from nodepool.driver.aws.types import AwsHost
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.model.request import NodeRequest
+from tests.support.tables import driver_table
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
 
-
-def label_of(label: dict[str, Any] | None = None, **pool: Any) -> Any:
-    given = {key.replace("_", "-"): value for key, value in pool.items()}
-    return aws.load(aws.section(label, pool=given)).pools["main"].labels["small"]
+NAMED = {**aws.METADATA, "Name": f"np{aws.NODE}"}
 
 
-def assert_valid(method: str, arguments: dict[str, Any]) -> None:
-    report = ParamValidator().validate(arguments, aws.shapes()[method])
-    assert not report.has_errors(), report.generate_report()
+def body(rig: aws.Rig, method: str, tags: dict[str, str], *kinds: str) -> dict[str, Any]:
+    """What the call got, but for its token and for the tags of these kinds of things."""
+    found = dict(rig.region.last(method))
+    given = {one["ResourceType"]: aws.tags_in(one["Tags"]) for one in found.pop("TagSpecifications")}
+    assert given == dict.fromkeys(kinds, tags)
+    assert found.pop("ClientToken", None)
+    return found
 
 
 # -- instances --
-
-ROOT: Any = {
-    "DeviceName": "/dev/xvda",
-    "Ebs": {"SnapshotId": "snap-1", "VolumeSize": 8, "VolumeType": "gp2", "DeleteOnTermination": True},
-}
-#: Whether it is encrypted its snapshot says.
-OTHER = {"DeviceName": "/dev/sdb", "Ebs": {"SnapshotId": "snap-2", "DeleteOnTermination": True}}
-TAGGED = [{"ResourceType": kind, "Tags": [{"Key": "a", "Value": "b"}]} for kind in ("instance", "volume")]
-LEAST = {
-    "ClientToken": "token-1",
-    "ImageId": "ami-1",
-    "InstanceType": "t3.medium",
-    "KeyName": "zuul",
-    "EbsOptimized": False,
-    "BlockDeviceMappings": [ROOT, OTHER],
-    "TagSpecifications": TAGGED,
-    "NetworkInterfaces": [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}],
-}
 
 
 @pytest.mark.parametrize(("label", "pool", "more"), rows("instances"))
 def test_instance(label: dict[str, Any], pool: dict[str, Any], more: dict[str, Any]) -> None:
     """AW-3, AW-4: what is configured, and no more. The root is as the label wants it, and no volume stays."""
-    wanted = label_of(label, **pool)
-    sent = with_tags(run_arguments(wanted, places_of(wanted)[0], AwsImage.of(aws.IMAGE)), {"a": "b"}, "token-1")
-    assert sent == {**LEAST, **more}
-    assert_valid("run_instances", {**sent, "MinCount": 1, "MaxCount": 1})
-    assert "BlockDeviceMappings" not in run_arguments(wanted, places_of(wanted)[0], AwsImage.of({"ImageId": "ami-1"}))
+    rig = aws.Rig(aws.section(label, pool=pool))
+    rig.creation().advance()
+    assert body(rig, "run_instances", NAMED, "instance", "volume") == {**driver_table("aws", "least"), **more}
+    rig.region.answers["describe_images"] = {"Images": [{"ImageId": "ami-2"}]}
+    rig.cloud.facts.forget(rig.label)
+    rig.creation().advance()
+    assert "BlockDeviceMappings" not in rig.region.last("run_instances")
 
 
 def test_order_of_tags(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,30 +56,27 @@ def test_order_of_tags(caplog: pytest.LogCaptureFixture) -> None:
     request.tenant_name = "t"
     tags = {"team": "ci", "year": 2026, "tenant": "x", "Name": "mine", "nodepool_node_id": "mine"}
     dynamic = {"tenant": "{request.tenant_name}", "bad": "{request.nothing}"}
-    label = label_of({"tags": tags, "dynamic-tags": dynamic})
+    rig = aws.Rig(aws.section({"tags": tags, "dynamic-tags": dynamic}))
     with caplog.at_level(logging.ERROR):
-        found = instance_tags("np42", label, aws.METADATA, request, aws.LOG)
-    assert found == {"team": "ci", "year": "2026", "tenant": "t", **aws.METADATA, "Name": "np42"}
+        rig.creation(request=request).advance()
+    body(rig, "run_instances", {"team": "ci", "year": "2026", "tenant": "t", **NAMED}, "instance", "volume")
     assert [record.getMessage() for record in caplog.records] == [
         "Label small: dynamic-tags: bad cannot be formatted; it is left out"
     ]
 
 
-ADDRESSES: dict[str, Any] = {
-    "PublicIpAddress": "198.51.100.7",
-    "NetworkInterfaces": [{"Ipv6Addresses": [{"Ipv6Address": "2001:db8::7"}, {"Ipv6Address": "2001:db8::8"}]}],
-    "PrivateIpAddress": "10.0.0.7",
-}
-
-
 @pytest.mark.parametrize(("without", "address"), [(0, "198.51.100.7"), (1, "2001:db8::7"), (2, "10.0.0.7"), (3, None)])
 def test_record_of_a_node(without: int, address: str | None) -> None:
     """AW-10, CM-3: what the node says; its address is public IPv4, else public IPv6, else private IPv4."""
+    addresses: dict[str, Any] = {
+        "PublicIpAddress": "198.51.100.7",
+        "NetworkInterfaces": [{"Ipv6Addresses": [{"Ipv6Address": "2001:db8::7"}, {"Ipv6Address": "2001:db8::8"}]}],
+        "PrivateIpAddress": "10.0.0.7",
+    }
+    more = dict(list(addresses.items())[without:])
     place = {"AvailabilityZone": "eu-north-1a", "HostId": "h-1"}
-    data = aws.instance(Placement=place, InstanceLifecycle="spot", **dict(list(ADDRESSES.items())[without:]))
-    limits = SimpleNamespace(use_of=lambda *_: QuotaInformation(instances=1))
-    cloud: Any = SimpleNamespace(config=SimpleNamespace(region_name="eu-north-1"), limits=limits, _volumes={})
-    made = AwsInstances.instance(cloud, AwsRecord.of(data))
+    rig = aws.Rig(describe_instances=aws.shown(aws.instance(Placement=place, InstanceLifecycle="spot", **more)))
+    (made,) = rig.adapter.listInstances()
     assert (made.az, made.interface_ip, made.private_ipv6) == ("eu-north-1a", address, None)
     assert made.node_properties == {"fleet": False, "spot": True}
     assert (made.host_id, made.slot, made.driver_data) == (None, None, None)
@@ -139,52 +102,41 @@ def test_hosts_that_may_be_released(hours: int, more: dict[str, Any], expected: 
 # -- fleets --
 
 
-def fleet_of(strategy: str, spot: bool = False, **label: Any) -> Any:
+def fleet_rig(strategy: str, label: dict[str, Any], provider: str = aws.PROVIDER) -> aws.Rig:
+    """One launch was begun."""
     fleet = {"instance-types": ["t3.medium", "t3.large"], "allocation-strategy": strategy}
-    given = {key.replace("_", "-"): value for key, value in label.items()}
-    more = {"subnet_id": ["a", "b"], "security_group_id": "sg-1"}
-    return label_of({"instance-type": None, "fleet": fleet, "use-spot": spot, **given}, **more)
+    pool = {"subnet-id": ["a", "b"], "security-group-id": "sg-1"}
+    data = aws.section({"instance-type": None, "fleet": fleet, **label}, pool=pool, name=provider)
+    rig = aws.Rig(data, create_fleet={"Instances": [{"InstanceIds": ["i-1"]}]})
+    rig.creation().advance()
+    return rig
 
 
 @pytest.mark.parametrize(("strategy", "spot", "sent"), rows("fleets"))
 def test_fleet(strategy: str, spot: bool, sent: str) -> None:
     """AW-8: one instance at once, of any type in any subnet. EC2 does not know each strategy for both kinds."""
-    places = [(name, subnet) for name in ("t3.medium", "t3.large") for subnet in "ab"]
-    overrides = [
-        {"InstanceType": name, "ImageId": "ami-1", "SubnetId": subnet}
-        | ({"Priority": number} if strategy == "prioritized" else {})
-        for number, (name, subnet) in enumerate(places)
-    ]
-    template = {"LaunchTemplateName": "template-1", "Version": "$Latest"}
-    kind = "spot" if spot else "on-demand"
-    found = fleet_arguments(fleet_of(strategy), "ami-1", "template-1", {"a": "b"}, "token-1", spot=spot)
-    assert_valid("create_fleet", found)
-    assert found == {
-        "ClientToken": "token-1",
-        "Type": "instant",
-        "TagSpecifications": TAGGED,
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind},
-        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": template, "Overrides": overrides}],
-        "SpotOptions" if spot else "OnDemandOptions": {"AllocationStrategy": sent},
-    }
+    found = body(fleet_rig(strategy, {"use-spot": spot}), "create_fleet", NAMED, "instance", "volume")
+    kind, options = ("spot", "SpotOptions") if spot else ("on-demand", "OnDemandOptions")
+    assert found.pop("TargetCapacitySpecification") == {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind}
+    assert found.pop(options) == {"AllocationStrategy": sent}
+    (template,) = found["LaunchTemplateConfigs"]
+    assert template["LaunchTemplateSpecification"].pop("LaunchTemplateName").startswith("nodepool-launch-template-")
+    priorities = [override.pop("Priority", None) for override in template["Overrides"]]
+    assert priorities == ([0, 1, 2, 3] if strategy == "prioritized" else [None] * 4)
+    assert found == driver_table("aws", "fleet")
 
 
 def test_template() -> None:
     """AW-9: what it has, and its name: of the content and the provider."""
-    label = fleet_of("prioritized", volume_size=40, volume_type="gp3", imdsv2="required", userdata="#!/bin/sh\n")
-    data, tags = template_data(label), template_tags(aws.PROVIDER)
-    ebs = {"DeleteOnTermination": True, "VolumeSize": 40, "VolumeType": "gp3"}
-    assert data == {
-        "KeyName": "zuul",
-        "SecurityGroupIds": ["sg-1"],
-        "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": ebs}],
-        "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled"},
-        "UserData": base64.b64encode(b"#!/bin/sh\n").decode(),
-    }
-    assert tags == {"nodepool_managed": "True", "nodepool_provider_name": aws.PROVIDER}
-    name, same = template_name(data, tags), template_name(template_data(label), tags)
-    others = {template_name(data, template_tags("other")), template_name({}, tags)}
-    assert (name, len({name, *others}), name[:25]) == (same, 3, "nodepool-launch-template-")
+    label = {"volume-size": 40, "volume-type": "gp3", "imdsv2": "required", "userdata": "#!/bin/sh\n"}
+    more: Any = ((label, "north"), (label, "north"), (label, "south"), ({}, "north"))
+    rigs = [fleet_rig("prioritized", *given) for given in more]
+    found = [rig.region.last("create_launch_template") for rig in rigs]
+    assert found[0]["LaunchTemplateData"] == driver_table("aws", "template")
+    tags = {"nodepool_managed": "True", "nodepool_provider_name": aws.PROVIDER}
+    assert body(rigs[0], "create_launch_template", tags, "launch-template")
+    first, same, *others = (one["LaunchTemplateName"] for one in found)
+    assert (first, len({first, *others})) == (same, 3)
 
 
 # -- images --
@@ -217,32 +169,28 @@ def test_key_says_whose_it_is(tmp_path: Path, more: dict[str, str]) -> None:
     assert metadata_of_key("debian-1.raw") == metadata_of_key("nodepool/readme") == {}
 
 
-def test_imports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["snapshot", "image"])
+def test_imports(tmp_path: Path, method: str) -> None:
     """AW-17: the tags are those of the task."""
-    job = aws.ImageRig(tmp_path, {"architecture": "arm64"}).job()
-    source = {"Format": "raw", "UserBucket": {"S3Bucket": aws.BUCKET, "S3Key": "k"}}
-    snapshot, image = (import_arguments(job, aws.BUCKET, "k", whole=whole) for whole in (False, True))
-    assert snapshot["DiskContainer"] == source
-    assert (image["DiskContainers"], image["Architecture"]) == ([source], "arm64")
-    for name, arguments in (("snapshot", snapshot), ("image", image)):
-        assert_valid(f"import_{name}", arguments)
-        (tags,) = arguments["TagSpecifications"]
-        assert (tags["ResourceType"], aws.tags_in(tags["Tags"])) == (f"import-{name}-task", aws.IDS)
-        assert (arguments["ClientToken"], len(job.token)) == (job.token, 64)
+    rig = aws.ImageRig(tmp_path, {"architecture": "arm64", "import-method": method})
+    rig.region.answers[f"import_{method}"] = aws.error("InvalidParameter")
+    with pytest.raises(CloudRefused):
+        rig.upload()
+    found = body(rig, f"import_{method}", aws.IDS, f"import-{method}-task")
+    source = {"Format": "raw", "UserBucket": {"S3Bucket": aws.BUCKET, "S3Key": rig.job().key}}
+    whole = {"DiskContainers": [source], "Architecture": "arm64"}
+    assert found == (whole if method == "image" else {"DiskContainer": source})
 
 
 @pytest.mark.parametrize(("image", "ebs", "more"), rows("registrations"))
 def test_registration(tmp_path: Path, image: dict[str, Any], ebs: dict[str, Any], more: dict[str, Any]) -> None:
     """AW-17: of an AMI, out of a snapshot."""
-    found = registration(aws.ImageRig(tmp_path, image).job(), "snap-1")
-    assert_valid("register_image", found)
+    rig = aws.ImageRig(tmp_path, {"import-method": "ebs-direct", **image})
+    rig.region.answers["describe_snapshots"] = [{}, {"Snapshots": [{"SnapshotId": "snap-1", "State": "completed"}]}]
+    rig.upload()
+    found = dict(rig.region.last("register_image"))
+    (tags,) = found.pop("TagSpecifications")
+    assert (tags["ResourceType"], aws.tags_in(tags["Tags"])) == ("image", aws.IDS)
     volume = {"SnapshotId": "snap-1", "DeleteOnTermination": True, **ebs}
-    assert [tags["ResourceType"] for tags in found.pop("TagSpecifications")] == ["image"]
-    assert found == {
-        "Name": "debian-1",
-        "Architecture": "x86_64",
-        "RootDeviceName": "/dev/sda1",
-        "VirtualizationType": "hvm",
-        "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": volume}],
-        **more,
-    }
+    devices = {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": volume}]}
+    assert found == {**driver_table("aws", "registration"), **devices, **more}

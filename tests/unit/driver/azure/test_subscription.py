@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.azure.client import ArmApi
 from nodepool.driver.azure.config import MIB
-from nodepool.driver.azure.errors import ArmApi
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudSetup,

@@ -16,9 +16,17 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.images import ImageTime
 from nodepool.driver.gce.client import ComputeEngine
-from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
-from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, LabelReader
+from nodepool.driver.gce.types import (
+    COMING,
+    ENDING,
+    RUNNING,
+    GceApi,
+    GceImage,
+    LabelReader,
+    errors_in,
+    operation_failure,
+)
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table

@@ -13,8 +13,7 @@ from nodepool.driver.framework.cloud_errors import CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
-from nodepool.driver.ibmvpc.errors import meaning
-from nodepool.driver.ibmvpc.types import IbmFloatingIp
+from nodepool.driver.ibmvpc.types import IbmFloatingIp, meaning
 from nodepool.driver.statemachine import instance
 from simulators.ibmvpc import (
     IbmVpcSettings,

@@ -16,10 +16,9 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CodedError
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
-from nodepool.driver.ibmvpc.errors import PREEMPTED, busy, errors_in, exists, meaning
 from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmMachines
-from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
+from nodepool.driver.ibmvpc.types import PREEMPTED, IbmProfile, IbmRecord, busy, errors_in, exists, meaning
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table

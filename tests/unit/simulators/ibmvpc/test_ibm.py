@@ -28,8 +28,19 @@ from ibm_vpc import VpcV1
 from ibm_vpc import vpc_v1 as models
 
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused, CodedError
-from nodepool.driver.ibmvpc.errors import PREEMPTED, VpcApi, errors_in, meaning
-from nodepool.driver.ibmvpc.types import AVAILABLE, DELETING, FAILED, PENDING, RUNNING, STOPPED, USABLE_IMAGES
+from nodepool.driver.ibmvpc.types import (
+    AVAILABLE,
+    DELETING,
+    FAILED,
+    PENDING,
+    PREEMPTED,
+    RUNNING,
+    STOPPED,
+    USABLE_IMAGES,
+    VpcApi,
+    errors_in,
+    meaning,
+)
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
 from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.network import KEY_NAME
