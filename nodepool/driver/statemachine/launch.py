@@ -298,8 +298,9 @@ class NodeLaunch:
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
         if self._abandoned:
+            # Not the request's fault: it gets another one.
             self.log.info("Launch abandoned: the node is being deleted")
-            self.node.state = states.FAILED
+            self.node.state = states.ABORTED
             self._complete(made=True, why=None)
             return None
         with Guard(self.log, "Launch abandoned") as guard:

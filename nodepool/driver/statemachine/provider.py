@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.driver import gateway
@@ -220,6 +220,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
     :param adapter: of the driver.
     """
 
+    #: Serves a request.
+    handler_class: ClassVar[type[StateMachineHandler]] = StateMachineHandler
+
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
         super().__init__()
         self.adapter = adapter
@@ -356,7 +359,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
         with self._lock:
             self._workers.add(poolworker)
-        return StateMachineHandler(poolworker, request)
+        return self.handler_class(poolworker, request)
 
     def labelReady(self, name: Any) -> bool:
         """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
