@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
 #: Longest time for one connect attempt (K-3).
 CONNECT_SECONDS: Final = 10.0
-#: From an attempt that failed to the next one.
-RETRY: Final = Backoff(0.2, 2.0)
+#: From an attempt to connect that failed to the next one, which costs next to nothing; and from a key exchange.
+CONNECT_AGAIN: Final = Backoff(0.1, 0.5)
+EXCHANGE_AGAIN: Final = Backoff(0.2, 2.0)
 #: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
@@ -99,7 +100,6 @@ def scan(
     gather_keys: bool = True,
     retry_connect: bool = True,
     cancelled: threading.Event | None = None,
-    connected: socket.socket | None = None,
 ) -> ScanResult:
     """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up).
 
@@ -109,31 +109,28 @@ def scan(
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
     :param cancelled: set by another thread: no further attempt is made.
-    :param connected: a connection to the host for the first attempt, which takes it over.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
     """
     deadline = monotonic() + timeout
     stop = cancelled or threading.Event()
     failures = 0
     addresses: ResolvedName | None = None
-    attempt = _Attempt(host, port, deadline, connected)
+    attempt = _Attempt(host, port, deadline)
     while True:
         try:
             addresses = addresses or resolve(host, port)
             keys = attempt.run(addresses, gather_keys and connection_type in SSH_CONNECTION_TYPES)
             return ScanResult(keys, addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6))
-        except _NegotiationFailed as error:
-            failure: ScanFailed = error
         except ScanFailed as error:
-            if not retry_connect:
+            failure, again = error, EXCHANGE_AGAIN if isinstance(error, _NegotiationFailed) else CONNECT_AGAIN
+            if again is CONNECT_AGAIN and not retry_connect:
                 raise
-            failure = error
         left = deadline - monotonic()
-        if left <= RETRY.first_seconds:
+        if left <= again.first_seconds:
             raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
         failures += 1
         # The last pause must leave time for an attempt.
-        if stop.wait(min(RETRY.pause(failures), left / 2)):
+        if stop.wait(min(again.pause(failures), left / 2)):
             raise failure
 
 
@@ -144,8 +141,7 @@ class _NegotiationFailed(ScanFailed):
 class _Attempt:
     """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing."""
 
-    def __init__(self, host: str, port: int, deadline: float, connected: socket.socket | None) -> None:
-        self._connected = connected
+    def __init__(self, host: str, port: int, deadline: float) -> None:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._deadline = deadline
         self._keys: dict[str, str] = {}
@@ -163,10 +159,6 @@ class _Attempt:
     def _connect(self, addresses: ResolvedName) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
         attempt_end = min(self._deadline, monotonic() + CONNECT_SECONDS)
-        if self._connected is not None:
-            sock, self._connected = self._connected, None
-            sock.settimeout(CONNECT_SECONDS)
-            return sock
         reason = "no time left"
         for index, (family, address) in enumerate(addresses.targets):
             left = attempt_end - monotonic()

@@ -34,7 +34,7 @@ from nodepool.driver.statemachine.instance import Resource
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
+from nodepool.driver.statemachine.scans import MAX_SCANS, Scans
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
 from nodepool.exceptions import (
     LaunchError,
@@ -246,7 +246,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         lag = getattr(adapter, "lag_seconds", 0.0)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, lag)
-        self.scans = Scans(self.name, self._threads.scans)
+        self.scans = Scans(self._threads.scans)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
         self.images = LabelImages(
@@ -624,12 +624,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
 #: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
 STEP_THREADS: Final = 8
-#: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
-#: steps of launches and deletions, and for key exchanges.
+#: Of the provider's threads: for questions to the cloud that nothing waits for; and how many are reserved for them, and
+#: for steps of launches and deletions.
 ASK_THREADS: Final = 4
 RESERVED_ASK_THREADS: Final = 1
 RESERVED_STEP_THREADS: Final = 4
-RESERVED_EXCHANGE_THREADS: Final = 2
 
 
 class CloudThreads:
@@ -648,7 +647,9 @@ class CloudThreads:
         self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
         #: One call at a time that finds out whether a cloud that was away answers again.
         self.probes = self.shared.share("probe", 1, 1)
-        self.scans = self.shared.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS)
+        #: They wait for hosts that boot: nothing else must wait for them.
+        self._of_scans = SharedThreads(name, MAX_SCANS)
+        self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
         # One that is the same all the time: libraries keep things for the thread that they are called in.
         self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
         #: Steps of launches and deletions.
@@ -663,8 +664,8 @@ class CloudThreads:
         """Take no more work, and end the threads; blocks until what runs has ended."""
         for executor in (self.asks, self.probes):
             executor.shutdown(wait=True)
-        self._of_steps.close()
-        self.shared.close()
+        for threads in (self._of_scans, self._of_steps, self.shared):
+            threads.close()
 
 
 # What ``nodepool check`` finds out about a provider with an adapter.
