@@ -53,6 +53,7 @@ from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.framework.keyscan import Scans
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.lost_creations import InstanceFinder
     from nodepool.driver.statemachine.lost_instances import LostInstances
-    from nodepool.driver.statemachine.scans import Scans
     from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper

@@ -20,6 +20,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.places import BrokenLabels
 from nodepool.driver.framework.rate import HeldTime, working_for
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
@@ -34,7 +35,6 @@ from nodepool.driver.statemachine.instance import Resource
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
-from nodepool.driver.statemachine.scans import MAX_SCANS, Scans
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
 from nodepool.exceptions import (
     LaunchError,

@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.statemachine.scans import Scans
+from nodepool.driver.framework.keyscan import ScanFailed, Scans
 from tests.support.odd_hosts import closes, odd_host
 from tests.support.ports import free_ports
 
