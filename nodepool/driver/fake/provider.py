@@ -192,7 +192,6 @@ class FakeProvider(StateMachineProvider):
 
     def start(self, zk_conn: ZooKeeper) -> None:
         self.cloud.set(**self.provider.knobs)
-        self.cloud.images.set(**self.provider.image_knobs)
         super().start(zk_conn)
 
     @property
