@@ -7,9 +7,9 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.statemachine.deletion import NodeDeletion
 from nodepool.driver.statemachine.launch import NodeLaunch
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.handler import StateMachineHandler
@@ -75,8 +75,7 @@ class NodescanWorker:
     """Makes the checks. ``_lock`` guards ``_requests``; it is not held while a check runs."""
 
     def __init__(self) -> None:
-        executor = ThreadPoolExecutor(EXCHANGE_THREADS, thread_name_prefix="NodescanWorker")
-        self._scans = Scans("nodescan", executor)
+        self._scans = Scans(ThreadPoolExecutor(MAX_SCANS, thread_name_prefix="NodescanWorker"))
         self._lock = threading.Lock()
         self._requests: set[NodescanRequest] = set()
 

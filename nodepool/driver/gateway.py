@@ -25,7 +25,6 @@ from nodepool.driver.hooks import (
     OF_THE_POOL,
     OF_THE_START,
     HandlerHook,
-    HandlerProperty,
     ListHook,
     NamedHook,
     Otherwise,
@@ -144,7 +143,7 @@ get_provider_limits: NamedHook[[], QuotaInformation] = NamedHook(
 )
 
 # NodeRequestHandler
-alive_thread_count: HandlerProperty[int] = HandlerProperty(
+alive_thread_count: HandlerHook[[], int] = HandlerHook(
     "alive_thread_count", Otherwise("logged; counted as one launch", lambda: 1), AT_ONCE
 )
 images_available: HandlerHook[[], bool] = HandlerHook("imagesAvailable", _DECLINED, OF_THE_POOL)

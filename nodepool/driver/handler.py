@@ -645,17 +645,23 @@ class NodeSet:
             return False
         node = found.copy()
         allocate(node, hooks.request)
-        try:
-            hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
-        except ZKConnectionError:
-            raise
-        except ZKConflict as conflict:
-            hooks.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
+        if not self._lock(position, node):
             return False
-        self._nodes[position] = node
         if not hooks.pw.tenant_has_place(node, reused=True):
             raise NoPlace(node.tenant_name)
         hooks.log.debug("Took ready node %s", node.id)
+        return True
+
+    def _lock(self, position: int, node: Node) -> bool:
+        """Lock and store a node that is there, for a position; False = another process has taken it."""
+        try:
+            self._hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            self._hooks.log.debug("Node %s was taken by another process: %s", node.id, conflict)
+            return False
+        self._nodes[position] = node
         return True
 
     def _request_lock(self) -> ZkLock | None:
@@ -677,15 +683,7 @@ class NodeSet:
                 continue
             node = cached.copy()
             node.launcher = hooks.launcher_id
-            try:
-                hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
-            except ZKConnectionError:
-                raise
-            except ZKConflict as conflict:
-                hooks.log.debug("Node %s was taken by another process: %s", node.id, conflict)
-                continue
-            self._nodes[position] = node
-            if node.state == states.BUILDING:
+            if self._lock(position, node) and node.state == states.BUILDING:
                 hooks.log.info("Going on with the launch of node %s", node.id)
                 self._launch(node, gateway.resume)
 

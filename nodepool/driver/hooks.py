@@ -219,11 +219,7 @@ class Hook(Generic[P, R]):
         finally:
             RUNNING.end(number)
         seconds = monotonic() - begun
-        count = self._counts.get(provider) or self._counts.setdefault(provider, CountedCalls())
-        with count.lock:
-            count.calls += 1
-            count.seconds += seconds
-            count.last = seconds
+        self._count(provider, seconds)
         if seconds > self.bound.late_seconds:
             self._was_late(provider, seconds)
         return result
@@ -232,13 +228,7 @@ class Hook(Generic[P, R]):
         return getattr(owner, self.name)(*args, **kwargs)
 
     def _failed(self, provider: str, seconds: float, error: BaseException, owner: Any, args: tuple[Any, ...]) -> R:
-        count = self._counts.setdefault(provider, CountedCalls())
-        with count.lock:
-            count.calls += 1
-            count.seconds += seconds
-            count.last = seconds
-            if not isinstance(error, ANSWERS):
-                count.errors += 1
+        self._count(provider, seconds, errors=int(not isinstance(error, ANSWERS)))
         told = as_exception(error)
         if isinstance(self.policy, Raises):
             if isinstance(told, NotImplementedError) and self.policy.without is not None:
@@ -255,6 +245,14 @@ class Hook(Generic[P, R]):
         else:
             log.error("Provider %s: error in %s(%s)", provider, self.name, ids, exc_info=told)
         return self.policy.make()
+
+    def _count(self, provider: str, seconds: float, errors: int = 0) -> None:
+        count = self._counts.get(provider) or self._counts.setdefault(provider, CountedCalls())
+        with count.lock:
+            count.calls += 1
+            count.errors += errors
+            count.seconds += seconds
+            count.last = seconds
 
     def _was_late(self, provider: str, seconds: float) -> None:
         if self.bound.blocks:
@@ -314,24 +312,16 @@ class ProviderHook(Hook[P, R]):
 
 
 class HandlerHook(Hook[P, R]):
-    """Called with the handler."""
+    """Called with the handler; of a property the value is taken."""
 
     contract: Contract = "handler"
 
     def __call__(self, handler: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.call(handler.provider.name, handler, args, kwargs)
 
-
-class HandlerProperty(Hook[[], R]):
-    """A property of the handler."""
-
-    contract: Contract = "handler"
-
-    def __call__(self, handler: Any) -> R:
-        return self.call(handler.provider.name, handler, (), {})
-
     def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return getattr(owner, self.name)
+        found = getattr(owner, self.name)
+        return found(*args, **kwargs) if callable(found) else found
 
 
 class NamedHook(Hook[P, R]):

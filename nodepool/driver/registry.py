@@ -57,8 +57,6 @@ class Drivers:
     _paths: ClassVar[list[str] | None] = None
     _found: ClassVar[dict[str, Path]] = {}
     _drivers: ClassVar[dict[str, Driver]] = {}
-    #: Modules of built-in drivers that are hidden now, by the driver: to be put back, because their classes are in use.
-    hidden_modules: ClassVar[dict[str, dict[str, ModuleType]]] = {}
 
     @classmethod
     def load(cls, paths: Sequence[str] = ()) -> None:
@@ -242,18 +240,10 @@ class _ExtraDrivers(importlib.abc.MetaPathFinder):
         )
 
 
-def _modules_of(name: str) -> dict[str, ModuleType]:
-    """The modules of a driver that are imported, built-in or not."""
-    own = f"{PACKAGE}.{name}"
-    return {key: module for key, module in sys.modules.items() if key == own or key.startswith(f"{own}.")}
-
-
 def _take_away(name: str) -> None:
     """Forget the modules of a driver, so that another one of its name does not meet them."""
-    modules = _modules_of(name)
-    if _is_of(modules.get(f"{PACKAGE}.{name}"), BUILTIN / name):
-        Drivers.hidden_modules[name] = modules
-    for key in modules:
+    own = f"{PACKAGE}.{name}"
+    for key in [key for key in sys.modules if key == own or key.startswith(f"{own}.")]:
         del sys.modules[key]
     vars(sys.modules[PACKAGE]).pop(name, None)
 
@@ -261,13 +251,5 @@ def _take_away(name: str) -> None:
 def _make_way(name: str, path: Path) -> None:
     """Let a driver have its name in place of another one that had it before."""
     module = sys.modules.get(f"{PACKAGE}.{name}")
-    if module is not None and not _is_of(module, path):
+    if module is not None and str(path) not in getattr(module, "__path__", ()):
         _take_away(name)
-    if path.parent == BUILTIN and (hidden := Drivers.hidden_modules.pop(name, None)):
-        sys.modules.update(hidden)
-        setattr(sys.modules[PACKAGE], name, hidden[f"{PACKAGE}.{name}"])
-
-
-def _is_of(module: ModuleType | None, path: Path) -> bool:
-    """Is a package the one in this directory?"""
-    return module is not None and str(path) in getattr(module, "__path__", ())

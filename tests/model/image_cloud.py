@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.fake import FakeDriver
@@ -59,6 +60,24 @@ class SteppedImages(FakeImages):
         """Whatever is there, for those who check."""
         with self._changed:
             return list(self._images.values())
+
+
+class NoScheduler:
+    """In place of `nodepool.driver.statemachine.scheduler.Scheduler`: builders launch nothing."""
+
+    def __init__(self, name: str, executor: Executor, on_end: Callable[[], None]) -> None:
+        self._on_end: Callable[[], None] | None = on_end
+
+    def drain(self) -> None:
+        end, self._on_end = self._on_end, None
+        if end is not None:
+            end()
+
+    def abandon(self) -> None:
+        self.drain()
+
+    def join(self) -> None:
+        return
 
 
 class SteppedImageDriver(FakeDriver):

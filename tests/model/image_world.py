@@ -18,13 +18,14 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from nodepool.builder import build as builder_build
 from nodepool.builder import image_cleanup, uploads
 from nodepool.driver.fake.cloud import FakeCloud, ImageError
+from nodepool.driver.statemachine import provider as statemachine
 from nodepool.runtime import providers
 from nodepool.zk import caches
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import StatusWriter
 from tests.model.daemon import Daemon
 from tests.model.image_builder import Builder, ModelDib, ModelWorkDir
-from tests.model.image_cloud import SteppedImageDriver, SteppedImages, images_of
+from tests.model.image_cloud import NoScheduler, SteppedImageDriver, SteppedImages, images_of
 from tests.model.image_invariants import ImageInvariants
 from tests.model.image_layout import FORMATS, ImageLayout
 from tests.model.image_moves import ImageMoves
@@ -111,6 +112,7 @@ class ImageWorld(World):
         patch.setattr(builder_build, "DibRun", ModelDib)
         patch.setattr(builder_build, "WorkDir", ModelWorkDir)
         patch.setattr(image_cleanup, "SharedThreads", ModelSharedThreads)
+        patch.setattr(statemachine, "Scheduler", NoScheduler)
         patch.setattr(uploads, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
         patch.setattr(StatusWriter, "set", lambda writer, kind, name, status: None)
 

@@ -52,13 +52,13 @@ def test_nodes_are_deleted_once(
 ) -> None:
     """X-8: both could delete them; each is deleted by one."""
     deleted: Counter[str] = Counter()
-    cleanup = FakeProvider.cleanupNode
+    cleanup = FakeProvider.startNodeCleanup
 
-    def count(provider: FakeProvider, node_id: Any) -> None:
-        deleted[node_id] += 1
-        cleanup(provider, node_id)
+    def count(provider: FakeProvider, node: Any) -> Any:
+        deleted[node.external_id] += 1
+        return cleanup(provider, node)
 
-    monkeypatch.setattr(FakeProvider, "cleanupNode", count)
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", count)
     for _ in range(2):
         launch([fake_provider("one", cloud=cloud_name)])
     for number in range(30):

@@ -41,8 +41,7 @@ class Handler(FakeRequestHandler):
 
 
 class Provider(FakeProvider):
-    def __init__(self, config):
-        super().__init__(config, Handler)
+    handler_class = Handler
 
 
 class Driver(FakeDriver):
@@ -50,7 +49,7 @@ class Driver(FakeDriver):
         return Config(provider)
 
     def getProvider(self, provider_config):
-        return Provider(provider_config)
+        return Provider(self.getAdapter(provider_config), provider_config)
 
 
 class TestBroken(DriverContract):

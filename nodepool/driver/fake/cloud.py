@@ -42,10 +42,6 @@ class NoSuchInstance(CloudError):
     """There is no instance with this id."""
 
 
-class Cancelled(Exception):
-    """The caller of a waiting call does not want the answer any more."""
-
-
 @dataclasses.dataclass(frozen=True)
 class FakeInstance:
     """An instance as a list call shows it; a snapshot.
@@ -60,6 +56,13 @@ class FakeInstance:
     address: str
     metadata: Mapping[str, str]
     resources: Mapping[str, float]
+    #: This cloud cannot list what changed.
+    updated: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Lists of this cloud do not show instances that are gone."""
+        return False
 
 
 @dataclasses.dataclass
@@ -255,55 +258,6 @@ class FakeCloud(_Service):
                 self._going[instance_id] = record
                 self._collect()
                 self._changed.notify_all()
-
-    def wait_booted(
-        self, instance_id: str, timeout: float, cancelled: Callable[[], bool] = lambda: False
-    ) -> FakeInstance:
-        """Wait until an instance is `active` or `error`.
-
-        :param timeout: seconds.
-        :param cancelled: looked at after each change and after `wake`; must not block.
-        :raises NoSuchInstance: it was deleted.
-        :raises TimeoutError: it still is `building`.
-        :raises Cancelled: ``cancelled`` said so.
-        """
-
-        def booted(record: _Record | None) -> FakeInstance | None:
-            if cancelled():
-                raise Cancelled(instance_id)
-            if record is None or record.gone_at < math.inf:
-                raise NoSuchInstance(instance_id)
-            instance = self._show(record, monotonic())
-            return None if instance.status == BUILDING else instance
-
-        found: FakeInstance = self._wait(
-            instance_id, timeout, booted, lambda record: math.inf if self._knobs.hang else record.ready_at
-        )
-        return found
-
-    def wait_gone(self, instance_id: str, timeout: float) -> None:
-        """Wait until an instance does not exist. Raises TimeoutError after ``timeout`` seconds."""
-        self._wait(instance_id, timeout, lambda record: record is None or None, lambda record: record.gone_at)
-
-    def _wait(
-        self,
-        instance_id: str,
-        timeout: float,
-        look: Callable[[_Record | None], Any],
-        due: Callable[[_Record], float],
-    ) -> Any:
-        """What ``look`` finds, as soon as that is not None. :param due: when to look again."""
-        deadline = monotonic() + timeout
-        with self._changed:
-            while True:
-                self._count_call("wait")
-                record = self._records.get(instance_id)
-                if (found := look(record)) is not None:
-                    return found
-                now = monotonic()
-                if now >= deadline or record is None:
-                    raise TimeoutError(instance_id)
-                self._changed.wait(max(0.0, min(deadline, due(record)) - now))
 
     # -- inside, with the lock held --
 

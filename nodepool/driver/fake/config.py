@@ -9,7 +9,6 @@
         cloud: demo              # clouds of the same name are the same cloud; default: the provider's name
         boot-seconds: 2
         limits: {instances: 20, cores: 40}
-        upload-seconds: 5
         diskimages:
           - name: fedora           # built and uploaded by nodepool-builder; into the memory of its process
         pools:
@@ -105,33 +104,20 @@ class FakePool(ConfigPool):
 
 
 class KnobSettings(ConfigValue):
-    """Keys of a provider that set the knobs of the cloud; the attributes are those of `cloud.Knobs`."""
+    """Keys of a provider that set the knobs of the cloud; the attributes are those of `cloud.FakeKnobs`."""
 
     boot_seconds: float = key(SECONDS, None, "Time until a machine runs.", unit="seconds", default_text="0")
     delete_seconds: float = key(SECONDS, None, "Time until a machine is gone.", unit="seconds", default_text="0")
     fail_launches: int = key(Whole(0), None, "So many machines end in ``error``.", default_text="0")
-    quota_errors: int = key(Whole(0), None, "So many creations are refused as over quota.", default_text="0")
-    lost_answers: int = key(Whole(0), None, "So many creations make a machine, but give an error.", default_text="0")
     hang: bool = key(FLAG, None, "true: machines never run.", default_text="false")
     limits: dict[str, float] = key(MappingOf(Number(0)), None, "Quota, e.g. ``{instances: 20, cores: 40}``.")
-
-
-class ImageKnobSettings(ConfigValue):
-    """Keys of a provider that set the knobs of its images; the attributes are those of `images.FakeImageKnobs`."""
-
-    upload_seconds: float = key(SECONDS, None, "Time that an upload takes.", unit="seconds", default_text="0")
-    refused_images: int = key(Whole(0), None, "So many uploads are refused.", default_text="0")
-    broken_uploads: int = key(Whole(0), None, "So many uploads break off.", default_text="0")
-    corrupted_uploads: int = key(Whole(0), None, "So many images arrive corrupted.", default_text="0")
-    truncated_uploads: int = key(Whole(0), None, "So many images arrive cut off.", default_text="0")
-    refused_deletions: int = key(Whole(0), None, "So many deletions of images are refused.", default_text="0")
 
 
 class FakeProviderConfig(UploadingProviderConfig[FakePool]):
     """One ``providers[]`` section with ``driver: fake``."""
 
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
-    keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings, ImageKnobSettings)
+    keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings,)
 
     cloud: str = key(FILLED_TEXT, "", "Clouds of the same name are the same cloud.", default_text="the provider's name")
     launch_timeout: float = with_default(UploadingProviderConfig.launch_timeout, 60.0)
@@ -142,16 +128,11 @@ class FakeProviderConfig(UploadingProviderConfig[FakePool]):
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
         self.knobs: dict[str, Any] = {}
-        self.image_knobs: dict[str, Any] = {}
 
     def load(self, newconfig: Config) -> None:
         # The format, before the images are announced.
         self.read_keys(self.provider)
         super().load(newconfig)
         self.cloud = self.cloud or self.name
-        self.knobs = self._given(KnobSettings)
-        self.image_knobs = self._given(ImageKnobSettings)
-
-    def _given(self, section: type) -> dict[str, Any]:
-        values = {item.attribute: item.value(self, self.provider) for item in keys_of(section)}
-        return {name: value for name, value in values.items() if value is not None}
+        values = {item.attribute: item.value(self, self.provider) for item in keys_of(KnobSettings)}
+        self.knobs = {name: value for name, value in values.items() if value is not None}

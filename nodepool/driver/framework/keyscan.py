@@ -3,8 +3,8 @@
 
 `scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done with
 paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that a host that sends
-garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan comes the one SSH message
-that paramiko does not hand out.
+garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan come the one SSH message
+that paramiko does not hand out, and the scans of new nodes, each in a thread.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import functools
 import logging
 import socket
 import threading
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchKeyscanException
-from nodepool.guard import OnError
+from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
 #: Longest time for one connect attempt (K-3).
 CONNECT_SECONDS: Final = 10.0
-#: From an attempt that failed to the next one.
-RETRY: Final = Backoff(0.2, 2.0)
+#: From an attempt to connect that failed to the next one, which costs next to nothing; and from a key exchange.
+CONNECT_AGAIN: Final = Backoff(0.1, 0.5)
+EXCHANGE_AGAIN: Final = Backoff(0.2, 2.0)
 #: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
@@ -99,7 +101,6 @@ def scan(
     gather_keys: bool = True,
     retry_connect: bool = True,
     cancelled: threading.Event | None = None,
-    connected: socket.socket | None = None,
 ) -> ScanResult:
     """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up).
 
@@ -109,31 +110,28 @@ def scan(
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
     :param cancelled: set by another thread: no further attempt is made.
-    :param connected: a connection to the host for the first attempt, which takes it over.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
     """
     deadline = monotonic() + timeout
     stop = cancelled or threading.Event()
     failures = 0
     addresses: ResolvedName | None = None
-    attempt = _Attempt(host, port, deadline, connected)
+    attempt = _Attempt(host, port, deadline)
     while True:
         try:
             addresses = addresses or resolve(host, port)
             keys = attempt.run(addresses, gather_keys and connection_type in SSH_CONNECTION_TYPES)
             return ScanResult(keys, addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6))
-        except _NegotiationFailed as error:
-            failure: ScanFailed = error
         except ScanFailed as error:
-            if not retry_connect:
+            failure, again = error, EXCHANGE_AGAIN if isinstance(error, _NegotiationFailed) else CONNECT_AGAIN
+            if again is CONNECT_AGAIN and not retry_connect:
                 raise
-            failure = error
         left = deadline - monotonic()
-        if left <= RETRY.first_seconds:
+        if left <= again.first_seconds:
             raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
         failures += 1
         # The last pause must leave time for an attempt.
-        if stop.wait(min(RETRY.pause(failures), left / 2)):
+        if stop.wait(min(again.pause(failures), left / 2)):
             raise failure
 
 
@@ -144,8 +142,7 @@ class _NegotiationFailed(ScanFailed):
 class _Attempt:
     """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing."""
 
-    def __init__(self, host: str, port: int, deadline: float, connected: socket.socket | None) -> None:
-        self._connected = connected
+    def __init__(self, host: str, port: int, deadline: float) -> None:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._deadline = deadline
         self._keys: dict[str, str] = {}
@@ -163,10 +160,6 @@ class _Attempt:
     def _connect(self, addresses: ResolvedName) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
         attempt_end = min(self._deadline, monotonic() + CONNECT_SECONDS)
-        if self._connected is not None:
-            sock, self._connected = self._connected, None
-            sock.settimeout(CONNECT_SECONDS)
-            return sock
         reason = "no time left"
         for index, (family, address) in enumerate(addresses.targets):
             left = attempt_end - monotonic()
@@ -370,3 +363,60 @@ def _name_list(payload: bytes, offset: int) -> tuple[tuple[str, ...], int]:
     end = offset + 4 + int.from_bytes(payload[offset : offset + 4])
     names = payload[offset + 4 : end].decode("ascii", "replace")
     return tuple(name for name in names.split(",") if name), end
+
+
+# `Scans`: connection checks of new nodes, each in a thread: they wait for their hosts most of the time.
+
+log = logging.getLogger("nodepool.driver.statemachine.Scans")
+
+#: Hosts that are checked at once; others queue (K-4).
+MAX_SCANS: Final = 100
+
+
+class Scans:
+    """All checks of one provider.
+
+    The time of a host begins with its check, not while it waits for its turn.
+
+    :param executor: runs the checks, `MAX_SCANS` at once; it is shut down at the end.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._stopped = threading.Event()
+
+    def scan(self, host: str, port: int, timeout: float, connection_type: str | None) -> Future[tuple[str, ...]]:
+        """Begin a check; does not block. The result is the host keys; it raises ScanFailed.
+
+        :param timeout: ``boot-timeout``, seconds.
+        :param connection_type: of the node; only for those that speak SSH are keys collected (K-2).
+        """
+        try:
+            return self._executor.submit(self._scan, host, port, timeout, connection_type or "ssh")
+        except RuntimeError as error:
+            # It was shut down, or the system has no more threads.
+            ended: Future[tuple[str, ...]] = Future()
+            ended.set_exception(ScanFailed("the provider stops" if self._stopped.is_set() else str(error)))
+            return ended
+
+    def stop(self) -> None:
+        """Give all up; what runs ends soon. Does not block."""
+        self._stopped.set()
+        self._executor.shutdown(wait=False)
+
+    def join(self) -> None:
+        """Wait for what runs, after `stop`."""
+        self._executor.shutdown(wait=True)
+
+    def _scan(self, host: str, port: int, timeout: float, connection_type: str) -> tuple[str, ...]:
+        # An error that was not foreseen is one of this host: it does not count against the cloud.
+        with Guard(log, "Error while scanning %s", host, but=ScanFailed) as guard:
+            try:
+                if not self._stopped.is_set():
+                    found = scan(host, port, timeout=timeout, connection_type=connection_type, cancelled=self._stopped)
+                    return found.host_keys
+            except ScanFailed:
+                if not self._stopped.is_set():
+                    raise
+            raise ScanFailed("the provider stops")
+        raise ScanFailed(f"{host}: {type(guard.error).__name__}: {guard.error}")

@@ -13,13 +13,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.places import BrokenLabels
 from nodepool.driver.framework.rate import HeldTime, working_for
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
@@ -34,7 +35,6 @@ from nodepool.driver.statemachine.instance import Resource
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
 from nodepool.exceptions import (
     LaunchError,
@@ -220,6 +220,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
     :param adapter: of the driver.
     """
 
+    #: Serves a request.
+    handler_class: ClassVar[type[StateMachineHandler]] = StateMachineHandler
+
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
         super().__init__()
         self.adapter = adapter
@@ -243,7 +246,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         lag = getattr(adapter, "lag_seconds", 0.0)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, lag)
-        self.scans = Scans(self.name, self._threads.scans)
+        self.scans = Scans(self._threads.scans)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
         self.images = LabelImages(
@@ -356,7 +359,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
         with self._lock:
             self._workers.add(poolworker)
-        return StateMachineHandler(poolworker, request)
+        return self.handler_class(poolworker, request)
 
     def labelReady(self, name: Any) -> bool:
         """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
@@ -621,12 +624,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
 #: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
 STEP_THREADS: Final = 8
-#: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
-#: steps of launches and deletions, and for key exchanges.
+#: Of the provider's threads: for questions to the cloud that nothing waits for; and how many are reserved for them, and
+#: for steps of launches and deletions.
 ASK_THREADS: Final = 4
 RESERVED_ASK_THREADS: Final = 1
 RESERVED_STEP_THREADS: Final = 4
-RESERVED_EXCHANGE_THREADS: Final = 2
 
 
 class CloudThreads:
@@ -645,7 +647,9 @@ class CloudThreads:
         self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
         #: One call at a time that finds out whether a cloud that was away answers again.
         self.probes = self.shared.share("probe", 1, 1)
-        self.scans = self.shared.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS)
+        #: They wait for hosts that boot: nothing else must wait for them.
+        self._of_scans = SharedThreads(name, MAX_SCANS)
+        self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
         # One that is the same all the time: libraries keep things for the thread that they are called in.
         self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
         #: Steps of launches and deletions.
@@ -660,8 +664,8 @@ class CloudThreads:
         """Take no more work, and end the threads; blocks until what runs has ended."""
         for executor in (self.asks, self.probes):
             executor.shutdown(wait=True)
-        self._of_steps.close()
-        self.shared.close()
+        for threads in (self._of_scans, self._of_steps, self.shared):
+            threads.close()
 
 
 # What ``nodepool check`` finds out about a provider with an adapter.

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodepool.driver.framework.keyscan import ScanFailed, scan
+from tests.support.odd_hosts import OddHost, odd_host
 
 #: What may stand in a known_hosts file: two words, no line break.
 KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*")
@@ -63,15 +64,19 @@ PAYLOADS = (
 
 def check(data: bytes) -> None:
     """Let a host say this, and then nothing more."""
-    ours, theirs = socket.socketpair()
     gone = threading.Event()
     # No second attempt.
     gone.set()
-    with theirs:
-        theirs.sendall(data)
-        theirs.shutdown(socket.SHUT_WR)
+
+    def say(host: OddHost, connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            continue
+
+    with odd_host(say) as host:
         try:
-            found = scan("127.0.0.1", 1, timeout=20, retry_connect=False, cancelled=gone, connected=ours)
+            found = scan("127.0.0.1", host.port, timeout=20, retry_connect=False, cancelled=gone)
         except ScanFailed as error:
             check_reason(str(error))
             return

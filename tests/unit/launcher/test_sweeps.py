@@ -77,7 +77,8 @@ def test_launcher_that_went(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_launches_that_a_pool_may_go_on_with(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
     """L-18, C-4: its request and its ready nodes stay as they are for a while. Its launches are left to their owner."""
-    monkeypatch.setattr(FakeProvider, "RESUMES", True)
+    for provider in sweeps.launcher.nodepool.providers.running.values():
+        monkeypatch.setattr(provider, "RESUMES", True)
     request = sweeps.znodes.submit(["small"] * 2, state="pending")
     nodes = [sweeps.znodes.add_node(state, allocated_to=request) for state in ("ready", "building")]
     building = sweeps.znodes.node(nodes[1])
