@@ -28,8 +28,9 @@ from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
+from nodepool.driver.statemachine.cloud import CloudAdapter
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import (
     CloudUnavailableException,

@@ -35,7 +35,7 @@ from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.cloud import InstanceCloud
+    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
