@@ -21,28 +21,9 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
 from nodepool.model.status import AbsentProvider, PoolStatus, WaitingStatus
-from nodepool.plan import attention
+from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
-from nodepool.plan.explained import (
-    ABSENT,
-    LEAVES,
-    SERVES,
-    WAITS,
-    Explained,
-    ExplainedLabel,
-    ExplainedNode,
-    ExplainedPool,
-    ExplainedProvider,
-    ExplainedRequest,
-    LabelInPool,
-    Moment,
-    PoolVerdict,
-    WaitingGroup,
-    fetch_or_delete,
-    in_its_life,
-    remedies_of_request,
-    verdicts,
-)
+from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.ownerless import of_node, of_provider, of_uploads
 from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
@@ -75,7 +56,7 @@ def kind_of(name: str, seen: Observed) -> str | None:
     return None
 
 
-def explain(name: str, kind: str, seen: Observed) -> Explained:
+def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
     """Explain a subject.
 
     :param kind: one of `KINDS`.
@@ -96,13 +77,13 @@ def similar(name: str, seen: Observed) -> str:
     )
 
 
-def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
+def explain_request(request: NodeRequest, seen: Observed) -> explained.ExplainedRequest:
     """Why a request waits or failed, or what is done for it."""
-    pools = verdicts(request, seen)
+    pools = explained.verdicts(request, seen)
     first = pools[0] if pools else None
     code, text = _answer(request, first, seen)
     origin = origin_of(request)
-    return ExplainedRequest(
+    return explained.ExplainedRequest(
         id=request.key,
         state=request.state,
         text=text,
@@ -120,7 +101,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
         nodes=request.nodes or sorted(seen.allocated_to(request)),
         pools=pools,
         history=_request_history(request, pools, seen),
-        remedies=remedies_of_request(request, pools, seen),
+        remedies=explained.remedies_of_request(request, pools, seen),
     )
 
 
@@ -134,7 +115,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
-    if first.verdict == SERVES:
+    if first.verdict == explained.SERVES:
         return first.code, f"{_sentence(first)}{_being_made(request, first, seen)}"
     return first.code, _sentence(first)
 
@@ -142,14 +123,14 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
 def _sentence(first: PoolVerdict) -> str:
     """What becomes of an open request, from the pool that is nearest to serving it."""
     behind = f"; {first.ahead} {'request comes' if first.ahead == 1 else 'requests come'} first" if first.ahead else ""
-    if first.verdict == SERVES:
+    if first.verdict == explained.SERVES:
         return f"is served by {first.pool}: {first.text}"
-    if first.verdict == WAITS:
+    if first.verdict == explained.WAITS:
         room = "for room " if first.code.startswith("room.") or first.code in _NO_ROOM else ""
         return f"waits {room}in {first.pool}: {first.text}{behind}"
-    if first.verdict == ABSENT:
+    if first.verdict == explained.ABSENT:
         return f"waits for {first.pool}: {first.text}"
-    if first.verdict == LEAVES:
+    if first.verdict == explained.LEAVES:
         return f"waits for another pool than {first.pool}: {first.text}"
     return f"is declined by {first.pool}: {first.text}. It fails when every pool has declined it"
 
@@ -190,7 +171,7 @@ def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: O
         *((pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools),
         *(
             (
-                in_its_life(request, node.created_time),
+                explained.in_its_life(request, node.created_time),
                 "node",
                 None,
                 f"{key} in {node.provider}/{node.pool} is {node.state}",
@@ -220,13 +201,13 @@ def _named(what: str, names: Iterable[str]) -> str:
 RECENT_SECONDS: Final = 120.0
 
 
-def explain_label(label: str, seen: Observed) -> ExplainedLabel:
+def explain_label(label: str, seen: Observed) -> explained.ExplainedLabel:
     """Which pools serve a label, which do not now and why, and what its requests wait for."""
     wanted = [request for request in seen.waiting if label in request.node_types]
     pools = _pools(label, seen)
     waiting = waiting_groups(seen, lambda _, one: label in one.labels and not one.min_ready)
     working = [pool for pool in pools if pool.code is None]
-    return ExplainedLabel(
+    return explained.ExplainedLabel(
         id=label,
         state="served" if working else "not served",
         text=_label_text(label, pools, len(wanted), waiting, seen),
@@ -338,11 +319,11 @@ _LAUNCHED: Final = (states.INIT, states.BUILDING)
 _LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
 
 
-def explain_node(node: Node, seen: Observed) -> ExplainedNode:
+def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
     """For whom a node is, what is done with it, and since when."""
     request = seen.requests.get(node.allocated_to or "")
     origin = {} if request is None else origin_of(request)
-    return ExplainedNode(
+    return explained.ExplainedNode(
         id=node.key,
         state=node.state,
         text=_node_text(node, request, seen),
@@ -476,7 +457,7 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
     if node.key in seen.missing:
         found.append(f"nodepool explain {node.provider} shows why, and what ends it")
     if request is not None and node.state == states.READY and request in seen.unfetched:
-        found.append(fetch_or_delete(request, seen))
+        found.append(explained.fetch_or_delete(request, seen))
     launch = seen.launches.get(node.key)
     if launch is not None and launch.slow:
         what = f"instance {node.external_id}" if node.external_id else "its service"
@@ -491,7 +472,7 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
 # Does a provider work, how full is it, and what do its requests wait for?
 
 
-def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
+def explain_provider(name: str, seen: Observed) -> explained.ExplainedProvider:
     """The state of a provider, since when, and why.
 
     :param name: of the provider, or ``<provider>/<pool>`` for one pool of it.
@@ -510,7 +491,7 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
     lost = attention.missing_of(provider, pools)
     about = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
     left, uploads = of_provider(name, seen), of_uploads(provider, seen)
-    answer = ExplainedPool if pool_name else ExplainedProvider
+    answer = explained.ExplainedPool if pool_name else explained.ExplainedProvider
     absent = [] if pool_name else seen.absent_providers.get(provider, ())
     state = worst.state if worst is not None else "not served" if absent and not silent else "unknown"
     return answer(

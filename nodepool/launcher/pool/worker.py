@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.launcher.pool.handlers import POLL_SECONDS, Handlers
-from nodepool.launcher.pool.intake import Intake
+from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
 from nodepool.launcher.pool.status import PoolStatusMaker
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
@@ -76,8 +75,8 @@ class PoolWorker(Worker):
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place
         self.entry = PoolEntry(pool)
-        self._handlers = Handlers(pool)
-        self._intake = Intake(pool, self._handlers)
+        self._intake = Intake(pool)
+        self._handlers = self._intake.handlers
         self._waiting_lines = WaitingLines(pool)
         self.status = PoolStatusMaker(pool)
 
