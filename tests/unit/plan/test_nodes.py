@@ -85,16 +85,6 @@ def test_age(fields: dict[str, Any], ages: dict[str, float], max_hold_age: float
     assert type(plan.judge_age(old, now, lambda label: ages.get(label, 0), max_hold_age)).__name__ == expected
 
 
-def test_reset_lost_request() -> None:
-    """C-4"""
-    lost = request(1, state="pending", nodes=["0000000001"], declined_by=["pool"])
-    nodes = [made("1", state=state, allocated_to=REQUEST) for state in ("init", "ready", "building")]
-    plan.reset_lost_request(lost, nodes)
-    assert (lost.state, lost.nodes, lost.declined_by) == ("requested", [], ["pool"])
-    found = [(one.state, one.allocated_to) for one in nodes]
-    assert found == [("deleting", None), ("ready", None), ("building", None)]
-
-
 @pytest.mark.parametrize(
     ("written", "held_since", "seconds", "kept"),
     [
