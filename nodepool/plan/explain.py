@@ -166,25 +166,25 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
 
 def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
     """What is known of it, the oldest first."""
-    found = [
-        (request.created_time, "submitted", None, ""),
-        *((pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools),
-        *(
-            (
-                explained.in_its_life(request, node.created_time),
-                "node",
-                None,
-                f"{key} in {node.provider}/{node.pool} is {node.state}",
-            )
-            for key, node in seen.allocated_to(request).items()
-        ),
-        *(
-            (event.at, event.what, event.code or None, f"{event.actor}: {event.text}")
-            for event in seen.events
-            if event.subject == f"request {request.key}"
-        ),
-        (None if request.state == states.REQUESTED else request.state_time, request.state, None, ""),
+    of_pools = [(pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools]
+    nodes = [
+        (
+            explained.in_its_life(request, node.created_time),
+            "node",
+            None,
+            f"{key} in {node.provider}/{node.pool} is {node.state}",
+        )
+        for key, node in seen.allocated_to(request).items()
     ]
+    answered_at = None if request.state == states.REQUESTED else request.state_time
+    found = [(request.created_time, "submitted", None, ""), *of_pools, *nodes]
+    events = [event for event in seen.events if event.subject == f"request {request.key}"]
+    found += [(event.at, event.what, event.code or None, f"{event.actor}: {event.text}") for event in events]
+    return _in_order([*found, (answered_at, request.state, None, "")])
+
+
+def _in_order(found: Iterable[tuple[float | None, str, str | None, str]]) -> list[Moment]:
+    """What happened and is known when, the oldest first."""
     moments = [Moment(at, what, code, text) for at, what, code, text in found if at is not None]
     return sorted(moments, key=lambda moment: moment.at)
 
@@ -323,6 +323,7 @@ def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
     """For whom a node is, what is done with it, and since when."""
     request = seen.requests.get(node.allocated_to or "")
     origin = {} if request is None else origin_of(request)
+    moments = [(node.created_time, "created", None, ""), (node.state_time, node.state, None, "")]
     return explained.ExplainedNode(
         id=node.key,
         state=node.state,
@@ -342,7 +343,7 @@ def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
         held_by=node.hold_by if node.state == states.HOLD else None,
         held_until=node.hold_until,
         hold_reason=str(node.comment) if node.comment and node.state == states.HOLD else None,
-        history=_node_history(node, seen),
+        history=_in_order([*moments, *_history(seen, lambda subject: subject == f"node {node.key}")]),
         remedies=_node_remedies(node, request, seen),
     )
 
@@ -426,17 +427,9 @@ def _last_trouble(node: Node, seen: Observed) -> str:
     return ""
 
 
-def _node_history(node: Node, seen: Observed) -> list[Moment]:
-    found = [(node.created_time, "created"), (node.state_time, node.state)]
-    moments = [Moment(at, what) for at, what in found if at is not None]
-    return _in_order(moments, seen, lambda subject: subject == f"node {node.key}")
-
-
-def _in_order(moments: Iterable[Moment], seen: Observed, about: Callable[[str], bool]) -> list[Moment]:
-    """What happened, with the events of some subjects, the oldest first."""
-    events = [event for event in seen.events if about(event.subject)]
-    told = [Moment(event.at, event.what, event.code or None, event.text) for event in events]
-    return sorted([*moments, *told], key=lambda moment: moment.at)
+def _history(seen: Observed, about: Callable[[str], bool]) -> list[tuple[float | None, str, str | None, str]]:
+    """The events of some subjects."""
+    return [(event.at, event.what, event.code or None, event.text) for event in seen.events if about(event.subject)]
 
 
 def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
@@ -505,7 +498,7 @@ def explain_provider(name: str, seen: Observed) -> explained.ExplainedProvider:
             seen, lambda pool, one: not one.min_ready and name in (pool.provider, f"{pool.provider}/{pool.pool}")
         ),
         maintenance=[record.text for record in records],
-        history=_in_order([], seen, lambda subject: subject in about or subject.startswith(f"pool {name}/")),
+        history=_in_order(_history(seen, lambda one: one in about or one.startswith(f"pool {name}/"))),
         remedies=[
             *([] if left is None else [left.remedy]),
             *([] if uploads is None else [f"{uploads.text}: {uploads.remedy}"]),
