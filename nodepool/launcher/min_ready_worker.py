@@ -15,7 +15,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLo
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
 from nodepool.plan.nodes import missing
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync

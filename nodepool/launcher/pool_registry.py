@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.queue import RequestKind
+    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import LockedRecordCache, RecordCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.

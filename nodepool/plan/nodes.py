@@ -15,7 +15,7 @@ from typing import Final
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 
 
 def is_free(node: Node, provider: str, pool: str) -> bool:

@@ -22,8 +22,7 @@ from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.triage import PoolInfo
+from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 from nodepool.quick_dataclass import dataclass
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.

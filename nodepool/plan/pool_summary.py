@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Stage
 from nodepool.quick_dataclass import dataclass
 
 #: States of pools, the one that needs attention most first.

@@ -23,7 +23,7 @@ from nodepool.model import states
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import FollowedNodes, Observed
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.zk.locks import LockOwners
 
 if TYPE_CHECKING:

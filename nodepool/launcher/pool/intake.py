@@ -33,8 +33,7 @@ from nodepool.model import reasons, states
 from nodepool.model.component import POOL_MARK
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
-from nodepool.plan.queue import Bucket
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result

@@ -21,7 +21,7 @@ from nodepool.model.status import (
     WaitingStatus,
 )
 from nodepool.plan import attention, maintenance
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Stage
 from nodepool.version import release_string
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free, missing_labels
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
-from nodepool.plan.triage import PoolInfo, screen, why_failed
+from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo, RequestKind, RequestQueue, screen, why_failed
 from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.queue import RequestKind
+    from nodepool.plan.triage import RequestKind
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0

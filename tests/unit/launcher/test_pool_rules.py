@@ -21,8 +21,7 @@ from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import tenant_limit
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import RequestKind
-from nodepool.plan.triage import PoolInfo, first_choice
+from nodepool.plan.triage import PoolInfo, RequestKind, first_choice
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
 from tests.unit.launcher.conftest import Records

@@ -13,9 +13,8 @@ from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
 from nodepool.plan.nodes import ReadyNodes
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
-from nodepool.plan.request_stage import MOVES, STORY_MOVES, ImpossibleMove, Progress, Stage
 from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
+from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, STORY_MOVES, ImpossibleMove, Progress, RequestKind, Stage
 from tests.support.observed import node, request
 from tests.support.tables import rows
 

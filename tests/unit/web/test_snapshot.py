@@ -16,7 +16,7 @@ from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, LauncherStatus
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.web.snapshot import (
     KNOWN_SECONDS,
     LIFETIME_SECONDS,
