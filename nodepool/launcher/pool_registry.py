@@ -7,7 +7,6 @@ launcher, then how many free nodes each pool has, then which pool serves a reque
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -114,16 +113,11 @@ def _place(pool_id: str) -> str:
 # `MaintenanceState`: what operators hold back in this launcher (rules MT).
 
 
-def names_of_this_host() -> Sequence[str]:
-    """The names by which a record may mean this launcher."""
-    return tuple(dict.fromkeys((socket.gethostname(), socket.getfqdn())))
-
-
 class MaintenanceState:
     """Any thread may ask; nothing blocks.
 
     :param records: all that are known now.
-    :param host_names: of this launcher's host; the first one is that of its registration.
+    :param host_names: by which a record may mean this launcher's host; the first one is that of its registration.
     :param clock: seconds since the epoch.
     """
 
@@ -134,7 +128,7 @@ class MaintenanceState:
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._records = records
-        self._host_names = tuple(host_names)
+        self._host_names = tuple(dict.fromkeys(host_names))
         self._clock = clock
         #: Set once, by a signal.
         self._own_drain: Maintenance | None = None

@@ -266,8 +266,13 @@ class Desk:
 
     def next_look(self) -> float | None:
         """Seconds until a deferred request must be looked at again, or None."""
-        self._drop_outdated()
-        return max(0.0, self._due[0][0] - self._clock()) if self._due else None
+        while self._due:
+            when, _, request_id = self._due[0]
+            case = self._deferred.get(request_id)
+            if case is not None and case.look_again_at == when:
+                return max(0.0, when - self._clock())
+            heapq.heappop(self._due)
+        return None
 
     def take_due(self) -> Iterator[tuple[str, Case, Reason]]:
         """Deferred requests whose time has come, and why. Each is let go alone: an error loses no other one."""
@@ -280,14 +285,6 @@ class Desk:
                 reason = case.reason
                 self.wake(request_id)
                 yield request_id, case, reason
-
-    def _drop_outdated(self) -> None:
-        while self._due:
-            when, _, request_id = self._due[0]
-            case = self._deferred.get(request_id)
-            if case is not None and case.look_again_at == when:
-                return
-            heapq.heappop(self._due)
 
     # -- why --
 
