@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
+from nodepool.model.event import grouped
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, able_pools, first_choice
@@ -88,9 +89,7 @@ class PoolRegistry:
             for pool in self._pools.values()
         ]
         self._absent.update({pool.id: (pool, until) for pool in before if pool.id not in self._gone})
-        present: dict[str, list[PoolInfo]] = {}
-        for pool in self._registered:
-            present.setdefault(_place(pool.id), []).append(pool)
+        present = grouped(self._registered, lambda pool: _place(pool.id))
         self._absent = {
             pool_id: entry
             for pool_id, entry in self._absent.items()

@@ -15,7 +15,7 @@ from typing import Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.event import What, counted, named, short
+from nodepool.model.event import What, counted, grouped, named, short
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
@@ -220,16 +220,11 @@ def explain_label(label: str, seen: Observed) -> explained.ExplainedLabel:
 
 
 def _pools(label: str, seen: Observed) -> list[LabelInPool]:
-    by_name: dict[str, list[PoolFacts]] = {}
-    for pool in seen.pools.values():
-        if label in pool.labels or (pool.status is not None and label in pool.status.labels):
-            by_name.setdefault(pool.name, []).append(pool)
-    nodes: dict[str, list[Node]] = {}
-    for node in seen.nodes.values():
-        if label in node.type:
-            nodes.setdefault(f"{node.provider}/{node.pool}", []).append(node)
+    pools = [p for p in seen.pools.values() if label in p.labels or (p.status is not None and label in p.status.labels)]
+    with_label = (node for node in seen.nodes.values() if label in node.type)
+    nodes = grouped(with_label, lambda node: f"{node.provider}/{node.pool}")
     found = []
-    for name, same in sorted(by_name.items()):
+    for name, same in sorted(grouped(pools, lambda pool: pool.name).items()):
         trouble = next((told for pool in same if (told := _trouble(label, pool, seen))[0]), (None, None, None))
         mine = nodes.get(name, ())
         free = sum(node.state == states.READY and node.allocated_to is None for node in mine)
@@ -611,9 +606,7 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
         if request.created_time is not None and seen.now - request.created_time > seconds
     ]
     why = causes(old, seen)
-    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
-    for request in old:
-        groups.setdefault((tuple(sorted(request.node_types)), why[request.key]), []).append(request)
+    groups = grouped(old, lambda request: (tuple(sorted(request.node_types)), why[request.key]))
     found = []
     for (labels, cause), members in groups.items():
         members.sort(key=lambda request: request.created_time or 0.0)
@@ -627,7 +620,7 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
 
     Of the requests of one kind the first one is explained: what it waits for, the others wait for.
     """
-    kinds = _by_kind(request for request in requests if request.state != states.FULFILLED)
+    kinds = grouped((request for request in requests if request.state != states.FULFILLED), _kind)
     firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
     found: dict[str, WaitCause] = {}
     order = list(kinds)
@@ -642,15 +635,11 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     return found
 
 
-def _by_kind(requests: Iterable[NodeRequest]) -> dict[_Kind, list[NodeRequest]]:
-    kinds: dict[_Kind, list[NodeRequest]] = {}
-    for request in requests:
-        kind = (
-            *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
-            *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
-        )
-        kinds.setdefault(kind, []).append(request)
-    return kinds
+def _kind(request: NodeRequest) -> _Kind:
+    return (
+        *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
+        *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
+    )
 
 
 def _cause(request: NodeRequest, seen: Observed) -> WaitCause:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.event import cut, named
+from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest, OrderKey
@@ -323,9 +323,7 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
     elsewhere = [pool for pool, reason in answers.items() if reason is None]
     telling = {pool: reason for pool, reason in known.items() if reason.code is not ReasonCode.LABEL_UNKNOWN}
     said = telling if telling or elsewhere else known
-    pools: dict[tuple[bool, str], list[str]] = {}
-    for pool, reason in said.items():
-        pools.setdefault((reason.code in _LAST, cut(reason.text, MAX_TEXT)), []).append(pool)
+    pools = grouped(said, lambda pool: (said[pool].code in _LAST, cut(said[pool].text, MAX_TEXT)))
     parts = [f"{named(pools[key], MAX_POOLS)}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
     if len(parts) > MAX_REASONS:
         parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]

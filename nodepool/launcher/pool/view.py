@@ -21,7 +21,7 @@ from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool_registry import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
-from nodepool.model.event import What
+from nodepool.model.event import What, grouped
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
@@ -723,15 +723,12 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = [r for r in self._pool.cache.requests.values() if r.tenant_name == name]
-        nodes: dict[str | None, list[Node]] = {r.id: [] for r in requests if r.state == states.PENDING}
-        for node in self._nodes(name) if nodes else ():
-            if node.allocated_to in nodes:
-                nodes[node.allocated_to].append(node)
+        requests = self._pool.cache.requests.values()
+        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
-        for request in requests:
-            if request.id in nodes:
-                total.add(self._need(missing_labels(request, nodes[request.id]).elements()))
+        for request in pending:
+            total.add(self._need(missing_labels(request, nodes.get(request.id, ())).elements()))
         return total
 
     def _nodes(self, tenant: str) -> list[Node]:
