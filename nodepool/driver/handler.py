@@ -29,9 +29,8 @@ from nodepool.model.status import LaunchStatus
 from nodepool.plan import nodes as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.launch import launch_outcome
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
 from nodepool.plan.retries import Backoff
+from nodepool.plan.triage import ENDED, MIN_READY_REQUESTOR, UNFINISHED, Progress, Stage
 from nodepool.tracing import spans
 from nodepool.zk.locks import ZkLock
 

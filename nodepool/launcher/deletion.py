@@ -27,17 +27,8 @@ from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.model import states
 from nodepool.model.event import What
-from nodepool.plan.nodes import (
-    OPEN_REQUEST_STATES,
-    RESUME_SECONDS,
-    Deallocate,
-    Delete,
-    is_of_holder,
-    is_orphan,
-    judge_age,
-    judge_unlocked,
-    reset_lost_request,
-)
+from nodepool.plan import nodes as plan
+from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.plan.triage import declined_state
 from nodepool.runtime.worker import Worker
@@ -261,13 +252,13 @@ class DeletedNodeWorker(Worker):
 
     def _act(self, cached: Node, pending: list[_Sent]) -> None:
         log = node_logger(self.log, cached)
-        action = judge_unlocked(cached, self._request)
-        if isinstance(action, Deallocate):
+        action = plan.judge_unlocked(cached, self._request)
+        if isinstance(action, plan.Deallocate):
             node = cached.copy()
             node.free()
             self._zk.nodes.save_unlocked(node)
             log.info("Unallocated ready node: %s", action.reason)
-        elif isinstance(action, Delete) and not self._is_left_to_resume(cached):
+        elif isinstance(action, plan.Delete) and not self._is_left_to_resume(cached):
             sent = self._send(cached.copy(), action.reason, log)
             if sent is not None:
                 pending.append(sent)
@@ -278,7 +269,7 @@ class DeletedNodeWorker(Worker):
         if node.state != states.BUILDING or provider is None or not gateway.can_resume(provider, node):
             return False
         request = None if node.allocated_to is None else self._request(node.allocated_to)
-        if request is None or request.state not in OPEN_REQUEST_STATES:
+        if request is None or request.state not in plan.OPEN_REQUEST_STATES:
             return False
         now = monotonic()
         until = self._interrupted.setdefault(node.key, now) + RESUME_SECONDS
@@ -597,7 +588,7 @@ class CleanupWorker(Worker):
         return any((pool.provider_name, pool.name) == place for pool in self._pools.registered())
 
     def _reset(self, request: NodeRequest, nodes: list[Node]) -> None:
-        reset_lost_request(request, nodes)
+        plan.reset_lost_request(request, nodes)
         try:
             self._zk.requests.save_unlocked(request, nodes)
         except ZKConflict as conflict:
@@ -617,7 +608,7 @@ class CleanupWorker(Worker):
             (node.key, node.version): node
             for node in nodes.values()
             if node.allocated_to not in self._interrupted
-            and is_orphan(node, requests.get)
+            and plan.is_orphan(node, requests.get)
             and not nodes.is_locked(node.key)
         }
         certain = self._orphans.look(seem, now)
@@ -628,11 +619,11 @@ class CleanupWorker(Worker):
     def _free_orphan(self, node: Node, unchanged_seconds: float) -> None:
         zk, request_id = self._zk, node.allocated_to or ""
         request = zk.requests.get(request_id)
-        if request is None or not is_orphan(node, lambda _: request):
+        if request is None or not plan.is_orphan(node, lambda _: request):
             return
         held_since = locks.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
-        if stored is None or is_of_holder(stored.mzxid, held_since, unchanged_seconds):
+        if stored is None or plan.is_of_holder(stored.mzxid, held_since, unchanged_seconds):
             self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
             return
         if node.state == states.INIT:
@@ -700,8 +691,8 @@ class CleanupWorker(Worker):
         for node in nodes.values():
             if node.provider not in config.providers or nodes.is_locked(node.key):
                 continue
-            action = judge_age(node, self._clock(), max_ready_age, config.max_hold_age)
-            if not isinstance(action, Delete):
+            action = plan.judge_age(node, self._clock(), max_ready_age, config.max_hold_age)
+            if not isinstance(action, plan.Delete):
                 continue
             expired = node.copy()
             expired.state = states.DELETING

@@ -13,9 +13,10 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.model import states
+from nodepool.model.event import grouped
 from nodepool.model.request import NodeRequest
 from nodepool.plan.nodes import missing
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync
@@ -145,12 +146,9 @@ class MinReadyWorker(Worker):
 
     def _open(self) -> dict[str, list[NodeRequest]]:
         """Requests of ours that no pool has begun to serve, by label; the newest first."""
-        found: dict[str, list[NodeRequest]] = {}
-        for request_id in reversed(self._own):
-            current = self._cache.requests.get(request_id)
-            if current is not None and current.state == states.REQUESTED:
-                found.setdefault(current.node_types[0], []).append(current)
-        return found
+        own = map(self._cache.requests.get, reversed(self._own))
+        waiting = (one for one in own if one is not None and one.state == states.REQUESTED)
+        return grouped(waiting, lambda request: request.node_types[0])
 
     def _correct(self, wanted: dict[str, int]) -> bool:
         """Count again with the other launchers kept out, submit what is missing and withdraw what is too much.

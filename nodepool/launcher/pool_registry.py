@@ -7,7 +7,6 @@ launcher, then how many free nodes each pool has, then which pool serves a reque
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
+from nodepool.model.event import grouped
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, able_pools, first_choice
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.queue import RequestKind
+    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import LockedRecordCache, RecordCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
@@ -89,9 +89,7 @@ class PoolRegistry:
             for pool in self._pools.values()
         ]
         self._absent.update({pool.id: (pool, until) for pool in before if pool.id not in self._gone})
-        present: dict[str, list[PoolInfo]] = {}
-        for pool in self._registered:
-            present.setdefault(_place(pool.id), []).append(pool)
+        present = grouped(self._registered, lambda pool: _place(pool.id))
         self._absent = {
             pool_id: entry
             for pool_id, entry in self._absent.items()
@@ -114,16 +112,11 @@ def _place(pool_id: str) -> str:
 # `MaintenanceState`: what operators hold back in this launcher (rules MT).
 
 
-def names_of_this_host() -> Sequence[str]:
-    """The names by which a record may mean this launcher."""
-    return tuple(dict.fromkeys((socket.gethostname(), socket.getfqdn())))
-
-
 class MaintenanceState:
     """Any thread may ask; nothing blocks.
 
     :param records: all that are known now.
-    :param host_names: of this launcher's host; the first one is that of its registration.
+    :param host_names: by which a record may mean this launcher's host; the first one is that of its registration.
     :param clock: seconds since the epoch.
     """
 
@@ -134,7 +127,7 @@ class MaintenanceState:
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._records = records
-        self._host_names = tuple(host_names)
+        self._host_names = tuple(dict.fromkeys(host_names))
         self._clock = clock
         #: Set once, by a signal.
         self._own_drain: Maintenance | None = None

@@ -23,7 +23,7 @@ from nodepool.launcher.events import EventRing, ImageEvents, LabelHints, Mainten
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.view import LauncherOfPools
 from nodepool.launcher.pool.worker import PoolWorker
-from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry, names_of_this_host
+from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
@@ -108,7 +108,7 @@ class NodePool(ConnectedDaemon):
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._for_pools, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
         self._status_writer = StatusWriter(client)
-        self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, names_of_this_host())
+        self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers.
         tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
         self._for_pools = LauncherOfPools(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event: a decision of a launcher, or a change that it saw (reference/zookeeper).
 
-Then names, numbers and durations as text, and the event of an instance that the cloud took away.
+Then groups, and names, numbers and durations as text, and the event of an instance that the cloud took away.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool.model.record import TypedRecord
 
@@ -94,7 +94,18 @@ def clipped(text: str) -> str:
     return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."
 
 
-# Names and numbers as text.
+# Things in groups; names and numbers as text.
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def grouped(things: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
+    """Things by a key, groups and members in the order in which they come."""
+    found: dict[K, list[V]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return found
 
 
 def cut(text: str, most: int) -> str:

@@ -94,7 +94,7 @@ class WaitingStatus:
 class RequestStatus:
     """A request that the pool is serving, or that it declined.
 
-    :param stage: a value of `plan.request_stage.Stage`; ``done`` = declined.
+    :param stage: a value of `plan.triage.Stage`; ``done`` = declined.
     :param since: seconds since the epoch.
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.model.event import Event, What, counted, named, short
+from nodepool.model.event import Event, What, counted, grouped, named, short
 from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
 from nodepool.plan import ownerless
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
@@ -177,11 +177,9 @@ def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
 
 def _labels(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for pool in pools:
-        by_cause: dict[tuple[str, str], list[str]] = {}
-        for name, label in pool.labels.items():
-            by_cause.setdefault((label.code, label.text), []).append(name)
-        for (_, text), names in by_cause.items():
-            since = min(pool.labels[name].since for name in names)
+        by_cause = grouped(pool.labels.items(), lambda label: (label[1].code, label[1].text))
+        for (_, text), same in by_cause.items():
+            names, since = [name for name, _ in same], min(label.since for _, label in same)
             told = f"{'label' if len(names) == 1 else 'labels'} {named(names)} of {pool.name}: {text}"
             yield StatusProblem("label", told, since, command=f"explain {names[0]}")
 
@@ -231,21 +229,15 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
 
 
 def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
-    stuck: dict[str, list[Node]] = {}
-    for node in nodes:
-        if node.state_time is not None and now - node.state_time > DELETING_SECONDS:
-            stuck.setdefault(node.provider or "", []).append(node)
-    for provider, found in sorted(stuck.items()):
+    stuck = [node for node in nodes if node.state_time is not None and now - node.state_time > DELETING_SECONDS]
+    for provider, found in sorted(grouped(stuck, lambda node: node.provider or "").items()):
         found.sort(key=lambda node: node.state_time or 0.0)
         text = f"{counted(len(found), 'node')} of {provider} in state deleting for more than 10 minutes: {_ids(found)}"
         yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
 
 
 def _unfetched(requests: Sequence[NodeRequest]) -> Iterator[StatusProblem]:
-    by_requestor: dict[str, list[NodeRequest]] = {}
-    for request in requests:
-        by_requestor.setdefault(request.requestor or "its requestor", []).append(request)
-    for requestor, found in by_requestor.items():
+    for requestor, found in grouped(requests, lambda request: request.requestor or "its requestor").items():
         count = sum(len(request.nodes) for request in found)
         of = f"request {found[0].id}" if len(found) == 1 else f"{len(found)} requests"
         text = f"{requestor} has not fetched {counted(count, 'ready node')} of {of}, which others cannot have"
@@ -262,13 +254,10 @@ def _held(nodes: Iterable[Node]) -> Iterator[StatusProblem]:
 
 
 def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
-    by_text: dict[str, list[LauncherStatus]] = {}
-    for launcher in launchers:
-        if launcher.reload is not None and not launcher.reload.ok:
-            by_text.setdefault(launcher.reload.text, []).append(launcher)
-    for text, found in by_text.items():
-        since = min(launcher.reload.at for launcher in found if launcher.reload is not None)
-        hosts = named([launcher.host for launcher in found])
+    failed = [(one.host, one.reload) for one in launchers if one.reload is not None and not one.reload.ok]
+    for text, found in grouped(failed, lambda entry: entry[1].text).items():
+        since = min(reload.at for _, reload in found)
+        hosts = named([host for host, _ in found])
         yield StatusProblem(
             "reload", f"the changed configuration is not in effect on {hosts}: {text}", since, command="config-validate"
         )
@@ -285,9 +274,7 @@ def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Regis
 def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[StatusProblem]:
     if len(set(values.values())) < 2:
         return
-    hosts: dict[str, list[str]] = {}
-    for host, value in sorted(values.items()):
-        hosts.setdefault(value, []).append(host)
+    hosts = grouped(sorted(values), values.__getitem__)
     order = sorted(hosts, key=lambda value: -len(hosts[value]))
     told = "; ".join(f"{value} on {named(hosts[value])}" for value in order)
     yield StatusProblem(kind, f"launchers run with different {what}: {told}", command="launchers")

@@ -96,16 +96,23 @@ def _compared(
     :param values: of a thing: its keys and their values.
     :param summary: of one that was added, in a few words.
     """
-    for name, thing in new.items():
-        if name not in old:
-            told = summary(thing)
-            yield Change(kind, name, "added", (told,) if told else ())
-        elif old[name] != thing:
-            found = tuple(_differences((), values(old[name]), values(thing)))
-            yield Change(kind, name, "changed", found or ("something that it reads beside its section",))
-    for name in old:
-        if name not in new:
-            yield Change(kind, name, "removed")
+    for name, what in _each(old, new):
+        told = summary(new[name]) if what == "added" else ""
+        details: tuple[str, ...] = (told,) if told else ()
+        if what == "changed":
+            found = tuple(_differences((), values(old[name]), values(new[name])))
+            details = found or ("something that it reads beside its section",)
+        yield Change(kind, name, what, details)
+
+
+def _each(
+    old: Mapping[str, Any], new: Mapping[str, Any], equal: Callable[[Any, Any], bool] = operator.eq
+) -> Iterator[tuple[str, str]]:
+    """What is different: its name, and ``added``, ``changed`` or ``removed``."""
+    for name in new:
+        if name not in old or not equal(old[name], new[name]):
+            yield name, "changed" if name in old else "added"
+    yield from ((name, "removed") for name in old if name not in new)
 
 
 def _settings(old: Any, new: Any) -> Iterator[Change]:
@@ -124,13 +131,10 @@ def _settings_of(config: Any) -> dict[str, Any]:
         # Those that are mappings have changes of their own kind.
         sections = getattr(config, item.attribute) if isinstance(item.kind, Sections) else None
         if isinstance(sections, list):
-            found.setdefault(item.name, [_with_name(_declared(section)) for section in sections])
+            # A section that has no name is known by its values.
+            declared = map(_declared, sections)
+            found.setdefault(item.name, [{"name": " ".join(map(str, one.values())), **one} for one in declared])
     return found
-
-
-def _with_name(section: dict[str, Any]) -> dict[str, Any]:
-    """A section that has no name is known by its values."""
-    return {"name": " ".join(str(value) for value in section.values()), **section}
 
 
 # The keys of a thing.
@@ -144,11 +148,8 @@ def _sections(provider: Any) -> Mapping[Any, Any]:
 def _declared(thing: Any) -> dict[str, Any]:
     """The declared keys of an object and their values, but for lists of sections."""
     section: type = type(thing)
-    return {item.name: getattr(thing, item.attribute) for item in keys_of(section) if _is_value(item)}
-
-
-def _is_value(item: Any) -> bool:
-    return item.read and not isinstance(item.kind, Sections)
+    items = [item for item in keys_of(section) if item.read and not isinstance(item.kind, Sections)]
+    return {item.name: getattr(thing, item.attribute) for item in items}
 
 
 # What the line of an added thing says.
@@ -192,36 +193,27 @@ def _difference(path: tuple[str, ...], old: Any, new: Any) -> Iterator[str]:
     if lists[0] is not None and lists[1] is not None:
         yield from _of_lists(path, lists[0], lists[1])
         return
-    yield _told(path, old, new)
-
-
-def _told(path: tuple[str, ...], old: Any, new: Any) -> str:
     before, after = _shown(path, old), _shown(path, new)
-    if before is None or after is None or before == after:
-        return f"{_joined(path)} changed"
-    return f"{_joined(path)}: {before} -> {after}"
+    hidden = before is None or after is None or before == after
+    yield f"{_joined(path)} changed" if hidden else f"{_joined(path)}: {before} -> {after}"
 
 
 def _of_mappings(path: tuple[str, ...], old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[str]:
     """Mappings whose keys an operator chooses, such as ``env-vars``: their values may be secrets."""
-    for name in [*old, *(name for name in new if name not in old)]:
-        if name not in old or name not in new or old[name] != new[name]:
-            what = "added" if name not in old else "removed" if name not in new else "changed"
-            yield f"{_joined((*path, cut(str(name), MAX_SHOWN)))} {what}"
+    found = dict(_each(old, new))
+    for name in (name for name in dict.fromkeys([*old, *new]) if name in found):
+        yield f"{_joined((*path, cut(str(name), MAX_SHOWN)))} {found[name]}"
 
 
 def _of_sections(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """Lists of sections that have names, such as pools."""
     *above, last = path
-    for name, section in new.items():
+    for name, what in _each(old, new):
         place = (*above, f"{last}[{name}]")
-        if name not in old:
-            yield f"{_joined(place)} added"
+        if what == "changed":
+            yield from _differences(place, old[name], new[name])
         else:
-            yield from _differences(place, old[name], section)
-    for name in old:
-        if name not in new:
-            yield f"{_joined((*above, f'{last}[{name}]'))} removed"
+            yield f"{_joined(place)} {what}"
     if list(old) != list(new) and set(old) == set(new):
         yield f"{_joined(path)}: another order"
 
@@ -313,14 +305,11 @@ def compare(
 
     :param equal: are an old one and a new one the same?
     """
-    both = [name for name in new if name in old]
-    kept = [name for name in both if equal(old[name], new[name])]
-    return ReconfigurePlan(
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in both if name not in kept),
-        kept=tuple(kept),
+    found = dict(_each(old, new, equal))
+    added, removed, changed = (
+        tuple(name for name, told in found.items() if told == what) for what in ("added", "removed", "changed")
     )
+    return ReconfigurePlan(added, removed, changed, kept=tuple(name for name in new if name not in found))
 
 
 # What would a daemon do with a changed configuration? (rules G-4 to G-6, G-8, G-13)

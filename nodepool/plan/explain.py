@@ -15,34 +15,15 @@ from typing import Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.event import What, counted, named, short
+from nodepool.model.event import What, counted, grouped, named, short
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
 from nodepool.model.status import AbsentProvider, PoolStatus, WaitingStatus
-from nodepool.plan import attention
+from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
-from nodepool.plan.explained import (
-    ABSENT,
-    LEAVES,
-    SERVES,
-    WAITS,
-    Explained,
-    ExplainedLabel,
-    ExplainedNode,
-    ExplainedPool,
-    ExplainedProvider,
-    ExplainedRequest,
-    LabelInPool,
-    Moment,
-    PoolVerdict,
-    WaitingGroup,
-    fetch_or_delete,
-    in_its_life,
-    remedies_of_request,
-    verdicts,
-)
+from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.ownerless import of_node, of_provider, of_uploads
 from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
@@ -74,7 +55,7 @@ def kind_of(name: str, seen: Observed) -> str | None:
     return None
 
 
-def explain(name: str, kind: str, seen: Observed) -> Explained:
+def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
     """Explain a subject.
 
     :param kind: one of `KINDS`.
@@ -95,13 +76,13 @@ def similar(name: str, seen: Observed) -> str:
     )
 
 
-def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
+def explain_request(request: NodeRequest, seen: Observed) -> explained.ExplainedRequest:
     """Why a request waits or failed, or what is done for it."""
-    pools = verdicts(request, seen)
+    pools = explained.verdicts(request, seen)
     first = pools[0] if pools else None
     code, text = _answer(request, first, seen)
     origin = origin_of(request)
-    return ExplainedRequest(
+    return explained.ExplainedRequest(
         id=request.key,
         state=request.state,
         text=text,
@@ -119,7 +100,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
         nodes=request.nodes or sorted(seen.allocated_to(request)),
         pools=pools,
         history=_request_history(request, pools, seen),
-        remedies=remedies_of_request(request, pools, seen),
+        remedies=explained.remedies_of_request(request, pools, seen),
     )
 
 
@@ -133,7 +114,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
-    if first.verdict == SERVES:
+    if first.verdict == explained.SERVES:
         return first.code, f"{_sentence(first)}{_being_made(request, first, seen)}"
     return first.code, _sentence(first)
 
@@ -141,14 +122,14 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
 def _sentence(first: PoolVerdict) -> str:
     """What becomes of an open request, from the pool that is nearest to serving it."""
     behind = f"; {first.ahead} {'request comes' if first.ahead == 1 else 'requests come'} first" if first.ahead else ""
-    if first.verdict == SERVES:
+    if first.verdict == explained.SERVES:
         return f"is served by {first.pool}: {first.text}"
-    if first.verdict == WAITS:
+    if first.verdict == explained.WAITS:
         room = "for room " if first.code.startswith("room.") or first.code in _NO_ROOM else ""
         return f"waits {room}in {first.pool}: {first.text}{behind}"
-    if first.verdict == ABSENT:
+    if first.verdict == explained.ABSENT:
         return f"waits for {first.pool}: {first.text}"
-    if first.verdict == LEAVES:
+    if first.verdict == explained.LEAVES:
         return f"waits for another pool than {first.pool}: {first.text}"
     return f"is declined by {first.pool}: {first.text}. It fails when every pool has declined it"
 
@@ -184,25 +165,25 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
 
 def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
     """What is known of it, the oldest first."""
-    found = [
-        (request.created_time, "submitted", None, ""),
-        *((pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools),
-        *(
-            (
-                in_its_life(request, node.created_time),
-                "node",
-                None,
-                f"{key} in {node.provider}/{node.pool} is {node.state}",
-            )
-            for key, node in seen.allocated_to(request).items()
-        ),
-        *(
-            (event.at, event.what, event.code or None, f"{event.actor}: {event.text}")
-            for event in seen.events
-            if event.subject == f"request {request.key}"
-        ),
-        (None if request.state == states.REQUESTED else request.state_time, request.state, None, ""),
+    of_pools = [(pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools]
+    nodes = [
+        (
+            explained.in_its_life(request, node.created_time),
+            "node",
+            None,
+            f"{key} in {node.provider}/{node.pool} is {node.state}",
+        )
+        for key, node in seen.allocated_to(request).items()
     ]
+    answered_at = None if request.state == states.REQUESTED else request.state_time
+    found = [(request.created_time, "submitted", None, ""), *of_pools, *nodes]
+    events = [event for event in seen.events if event.subject == f"request {request.key}"]
+    found += [(event.at, event.what, event.code or None, f"{event.actor}: {event.text}") for event in events]
+    return _in_order([*found, (answered_at, request.state, None, "")])
+
+
+def _in_order(found: Iterable[tuple[float | None, str, str | None, str]]) -> list[Moment]:
+    """What happened and is known when, the oldest first."""
     moments = [Moment(at, what, code, text) for at, what, code, text in found if at is not None]
     return sorted(moments, key=lambda moment: moment.at)
 
@@ -219,13 +200,13 @@ def _named(what: str, names: Iterable[str]) -> str:
 RECENT_SECONDS: Final = 120.0
 
 
-def explain_label(label: str, seen: Observed) -> ExplainedLabel:
+def explain_label(label: str, seen: Observed) -> explained.ExplainedLabel:
     """Which pools serve a label, which do not now and why, and what its requests wait for."""
     wanted = [request for request in seen.waiting if label in request.node_types]
     pools = _pools(label, seen)
     waiting = waiting_groups(seen, lambda _, one: label in one.labels and not one.min_ready)
     working = [pool for pool in pools if pool.code is None]
-    return ExplainedLabel(
+    return explained.ExplainedLabel(
         id=label,
         state="served" if working else "not served",
         text=_label_text(label, pools, len(wanted), waiting, seen),
@@ -238,16 +219,11 @@ def explain_label(label: str, seen: Observed) -> ExplainedLabel:
 
 
 def _pools(label: str, seen: Observed) -> list[LabelInPool]:
-    by_name: dict[str, list[PoolFacts]] = {}
-    for pool in seen.pools.values():
-        if label in pool.labels or (pool.status is not None and label in pool.status.labels):
-            by_name.setdefault(pool.name, []).append(pool)
-    nodes: dict[str, list[Node]] = {}
-    for node in seen.nodes.values():
-        if label in node.type:
-            nodes.setdefault(f"{node.provider}/{node.pool}", []).append(node)
+    pools = [p for p in seen.pools.values() if label in p.labels or (p.status is not None and label in p.status.labels)]
+    with_label = (node for node in seen.nodes.values() if label in node.type)
+    nodes = grouped(with_label, lambda node: f"{node.provider}/{node.pool}")
     found = []
-    for name, same in sorted(by_name.items()):
+    for name, same in sorted(grouped(pools, lambda pool: pool.name).items()):
         trouble = next((told for pool in same if (told := _trouble(label, pool, seen))[0]), (None, None, None))
         mine = nodes.get(name, ())
         free = sum(node.state == states.READY and node.allocated_to is None for node in mine)
@@ -337,11 +313,12 @@ _LAUNCHED: Final = (states.INIT, states.BUILDING)
 _LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
 
 
-def explain_node(node: Node, seen: Observed) -> ExplainedNode:
+def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
     """For whom a node is, what is done with it, and since when."""
     request = seen.requests.get(node.allocated_to or "")
     origin = {} if request is None else origin_of(request)
-    return ExplainedNode(
+    moments = [(node.created_time, "created", None, ""), (node.state_time, node.state, None, "")]
+    return explained.ExplainedNode(
         id=node.key,
         state=node.state,
         text=_node_text(node, request, seen),
@@ -360,7 +337,7 @@ def explain_node(node: Node, seen: Observed) -> ExplainedNode:
         held_by=node.hold_by if node.state == states.HOLD else None,
         held_until=node.hold_until,
         hold_reason=str(node.comment) if node.comment and node.state == states.HOLD else None,
-        history=_node_history(node, seen),
+        history=_in_order([*moments, *_history(seen, lambda subject: subject == f"node {node.key}")]),
         remedies=_node_remedies(node, request, seen),
     )
 
@@ -444,17 +421,9 @@ def _last_trouble(node: Node, seen: Observed) -> str:
     return ""
 
 
-def _node_history(node: Node, seen: Observed) -> list[Moment]:
-    found = [(node.created_time, "created"), (node.state_time, node.state)]
-    moments = [Moment(at, what) for at, what in found if at is not None]
-    return _in_order(moments, seen, lambda subject: subject == f"node {node.key}")
-
-
-def _in_order(moments: Iterable[Moment], seen: Observed, about: Callable[[str], bool]) -> list[Moment]:
-    """What happened, with the events of some subjects, the oldest first."""
-    events = [event for event in seen.events if about(event.subject)]
-    told = [Moment(event.at, event.what, event.code or None, event.text) for event in events]
-    return sorted([*moments, *told], key=lambda moment: moment.at)
+def _history(seen: Observed, about: Callable[[str], bool]) -> list[tuple[float | None, str, str | None, str]]:
+    """The events of some subjects."""
+    return [(event.at, event.what, event.code or None, event.text) for event in seen.events if about(event.subject)]
 
 
 def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
@@ -475,7 +444,7 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
     if node.key in seen.missing:
         found.append(f"nodepool explain {node.provider} shows why, and what ends it")
     if request is not None and node.state == states.READY and request in seen.unfetched:
-        found.append(fetch_or_delete(request, seen))
+        found.append(explained.fetch_or_delete(request, seen))
     launch = seen.launches.get(node.key)
     if launch is not None and launch.slow:
         what = f"instance {node.external_id}" if node.external_id else "its service"
@@ -490,7 +459,7 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
 # Does a provider work, how full is it, and what do its requests wait for?
 
 
-def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
+def explain_provider(name: str, seen: Observed) -> explained.ExplainedProvider:
     """The state of a provider, since when, and why.
 
     :param name: of the provider, or ``<provider>/<pool>`` for one pool of it.
@@ -509,7 +478,7 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
     lost = attention.missing_of(provider, pools)
     about = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
     left, uploads = of_provider(name, seen), of_uploads(provider, seen)
-    answer = ExplainedPool if pool_name else ExplainedProvider
+    answer = explained.ExplainedPool if pool_name else explained.ExplainedProvider
     absent = [] if pool_name else seen.absent_providers.get(provider, ())
     state = worst.state if worst is not None else "not served" if absent and not silent else "unknown"
     return answer(
@@ -523,7 +492,7 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
             seen, lambda pool, one: not one.min_ready and name in (pool.provider, f"{pool.provider}/{pool.pool}")
         ),
         maintenance=[record.text for record in records],
-        history=_in_order([], seen, lambda subject: subject in about or subject.startswith(f"pool {name}/")),
+        history=_in_order(_history(seen, lambda one: one in about or one.startswith(f"pool {name}/"))),
         remedies=[
             *([] if left is None else [left.remedy]),
             *([] if uploads is None else [f"{uploads.text}: {uploads.remedy}"]),
@@ -636,9 +605,7 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
         if request.created_time is not None and seen.now - request.created_time > seconds
     ]
     why = causes(old, seen)
-    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
-    for request in old:
-        groups.setdefault((tuple(sorted(request.node_types)), why[request.key]), []).append(request)
+    groups = grouped(old, lambda request: (tuple(sorted(request.node_types)), why[request.key]))
     found = []
     for (labels, cause), members in groups.items():
         members.sort(key=lambda request: request.created_time or 0.0)
@@ -652,7 +619,7 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
 
     Of the requests of one kind the first one is explained: what it waits for, the others wait for.
     """
-    kinds = _by_kind(request for request in requests if request.state != states.FULFILLED)
+    kinds = grouped((request for request in requests if request.state != states.FULFILLED), _kind)
     firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
     found: dict[str, WaitCause] = {}
     order = list(kinds)
@@ -667,15 +634,11 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     return found
 
 
-def _by_kind(requests: Iterable[NodeRequest]) -> dict[_Kind, list[NodeRequest]]:
-    kinds: dict[_Kind, list[NodeRequest]] = {}
-    for request in requests:
-        kind = (
-            *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
-            *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
-        )
-        kinds.setdefault(kind, []).append(request)
-    return kinds
+def _kind(request: NodeRequest) -> _Kind:
+    return (
+        *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
+        *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
+    )
 
 
 def _cause(request: NodeRequest, seen: Observed) -> WaitCause:

@@ -20,9 +20,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
-from nodepool.plan.queue import RequestKind
-from nodepool.plan.request_stage import Stage
-from nodepool.plan.triage import Consider, Leave, PoolInfo, screen
+from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, screen
 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"

@@ -12,17 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    LaunchError,
-    LaunchHeldException,
-    LaunchNodepoolException,
-    QuotaException,
-    RuntimeConfigurationException,
-    ZKConnectionError,
-    ZKException,
-)
+from nodepool import exceptions
 from nodepool.model import states
 from nodepool.plan.retries import Backoff
 
@@ -241,15 +231,15 @@ class Meaning:
 
 #: Special ones first. `OSError`: connections that fail, the errors of sockets, ssl and requests.
 TABLE: Final = (
-    Meaning(QuotaException, Failure.QUOTA, states.ABORTED, None, retry=False),
-    Meaning(LaunchHeldException, Failure.HELD, states.ABORTED, None, retry=False),
-    Meaning(CapacityException, Failure.CAPACITY, states.FAILED, None, retry=True),
-    Meaning(RuntimeConfigurationException, Failure.CONFIGURATION, states.FAILED, None, retry=False),
-    Meaning(LaunchNodepoolException, Failure.SETUP, states.FAILED, None, retry=True),
-    Meaning(ZKConnectionError, Failure.ZOOKEEPER, states.FAILED, "error.zksession", retry=False),
-    Meaning(ZKException, Failure.ZOOKEEPER, states.FAILED, None, retry=False),
-    Meaning(CloudUnavailableException, Failure.CLOUD, states.FAILED, None, retry=True),
-    Meaning(LaunchError, Failure.INSTANCE, states.FAILED, None, retry=True),
+    Meaning(exceptions.QuotaException, Failure.QUOTA, states.ABORTED, None, retry=False),
+    Meaning(exceptions.LaunchHeldException, Failure.HELD, states.ABORTED, None, retry=False),
+    Meaning(exceptions.CapacityException, Failure.CAPACITY, states.FAILED, None, retry=True),
+    Meaning(exceptions.RuntimeConfigurationException, Failure.CONFIGURATION, states.FAILED, None, retry=False),
+    Meaning(exceptions.LaunchNodepoolException, Failure.SETUP, states.FAILED, None, retry=True),
+    Meaning(exceptions.ZKConnectionError, Failure.ZOOKEEPER, states.FAILED, "error.zksession", retry=False),
+    Meaning(exceptions.ZKException, Failure.ZOOKEEPER, states.FAILED, None, retry=False),
+    Meaning(exceptions.CloudUnavailableException, Failure.CLOUD, states.FAILED, None, retry=True),
+    Meaning(exceptions.LaunchError, Failure.INSTANCE, states.FAILED, None, retry=True),
     Meaning(OSError, Failure.CLOUD, states.FAILED, None, retry=True),
     Meaning(BaseException, Failure.UNKNOWN, states.FAILED, None, retry=True),
 )

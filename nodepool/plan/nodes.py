@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodepool.model import states
+from nodepool.model.event import grouped
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 
 
 def is_free(node: Node, provider: str, pool: str) -> bool:
@@ -319,13 +320,10 @@ def stands_before(
     :param nodes: all nodes.
     :param request: looks up a request by id; None = it does not exist.
     """
-    held: dict[str, list[Node]] = {}
-    for node in nodes:
-        shares = node.provider == provider and pool in (None, node.pool)
-        if node.allocated_to is not None and node.allocated_to != mine.id and shares:
-            held.setdefault(node.allocated_to, []).append(node)
+    shared = (node for node in nodes if node.provider == provider and pool in (None, node.pool))
+    held = (node for node in shared if node.allocated_to not in (None, mine.id))
     first: NodeRequest | None = None
-    for request_id, its_nodes in held.items():
+    for request_id, its_nodes in grouped(held, lambda node: node.allocated_to or "").items():
         other = request(request_id)
         if other is None or other.state != states.PENDING or other.order_key >= mine.order_key:
             continue

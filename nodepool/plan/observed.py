@@ -16,14 +16,13 @@ from typing import Final, NamedTuple
 
 from nodepool.model import states
 from nodepool.model.component import POOL_MARK, PoolComponent
-from nodepool.model.event import Event
+from nodepool.model.event import Event, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.triage import PoolInfo
+from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
 UNFETCHED_SECONDS: Final = 300.0
@@ -193,11 +192,8 @@ class Observed:
     @cached_property
     def absent_providers(self) -> Mapping[str, Sequence[tuple[str, AbsentProvider]]]:
         """Configured providers that launchers do not serve, by name: hosts of the launchers, and why."""
-        found: dict[str, list[tuple[str, AbsentProvider]]] = {}
-        for launcher in self.launchers:
-            for provider in launcher.absent:
-                found.setdefault(provider.name, []).append((launcher.host, provider))
-        return found
+        absent = ((launcher.host, provider) for launcher in self.launchers for provider in launcher.absent)
+        return grouped(absent, lambda entry: entry[1].name)
 
     @cached_property
     def node_index(self) -> NodeIndex:

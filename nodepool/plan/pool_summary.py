@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from nodepool.model.event import grouped
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Stage
 
 #: States of pools, the one that needs attention most first.
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
@@ -67,9 +68,7 @@ def summarize(pools: Iterable[PoolStatus]) -> list[PoolSummary]:
 
     :param pools: the records of all launchers.
     """
-    by_name: dict[tuple[str, str], list[PoolStatus]] = {}
-    for pool in pools:
-        by_name.setdefault((pool.provider, pool.pool), []).append(pool)
+    by_name = grouped(pools, lambda pool: (pool.provider, pool.pool))
     return [_summary(by_name[name]) for name in sorted(by_name)]
 
 
@@ -125,10 +124,8 @@ def _launches(found: Sequence[LaunchesStatus]) -> LaunchesStatus:
 
 def _hosts(records: Sequence[PoolStatus]) -> list[HostStatus]:
     """Each host once. One that any launcher cannot reach is down, and the text says for whom."""
-    by_name: dict[str, list[tuple[str, HostStatus]]] = {}
-    for record in records:
-        for host in record.hosts:
-            by_name.setdefault(host.name, []).append((record.host, host))
+    hosts = ((record.host, host) for record in records for host in record.hosts)
+    by_name = grouped(hosts, lambda entry: entry[1].name)
     return [_host(by_name[name]) for name in sorted(by_name)]
 
 
@@ -183,10 +180,7 @@ def limiting(limits: Iterable[LimitStatus]) -> LimitStatus | None:
 
 def by_provider(pools: Iterable[PoolSummary]) -> dict[str, list[PoolSummary]]:
     """Provider -> its pools."""
-    found: dict[str, list[PoolSummary]] = {}
-    for pool in pools:
-        found.setdefault(pool.provider, []).append(pool)
-    return found
+    return grouped(pools, lambda pool: pool.provider)
 
 
 def limit_owner(pool: PoolSummary, limit: LimitStatus) -> str:

@@ -1,26 +1,188 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a pool do with a waiting request? All rules of acceptance, in the order in which they hold.
+"""Waiting requests: in which order they stand, what a pool does with one, and in which stage it is then.
 
-`triage_kind` judges all requests of a kind; `triage` goes on with the first one of a kind that passed. Before them come
-what they ask: may this pool serve a kind at all (`screen`), why did a request fail, and which pool tries first.
+First the queue, in buckets of requests that are judged alike (`RequestKind`, `RequestQueue`). Then all rules of
+acceptance, in the order in which they hold: `triage_kind` judges all requests of a kind, `triage` the first one of a
+kind that passed. Before them comes what they ask: may this pool serve a kind at all (`screen`), why did a request fail,
+and which pool tries first. Last the stages of a request in a pool, and the moves between them (`MOVES`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import bisect
+import enum
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.event import cut, named
+from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
-from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import RequestKind
+from nodepool.model.request import NodeRequest, OrderKey
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolView, RequestView
+
+# Waiting requests of one pool, in order, in buckets of requests that are judged alike.
+#
+# Whether a pool may serve a request depends on a few of its fields only. Requests that agree in these share a bucket,
+# and the pool judges a bucket, not each request: work follows the number of kinds of requests, not the length of the
+# backlog. Only the head of a bucket is looked at.
+
+#: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
+MIN_READY_REQUESTOR = "NodePool:min-ready"
+#: Comes after every sequence in an order key.
+_AFTER_ALL = "\U0010ffff"
+
+
+class RequestKind(NamedTuple):
+    """What the requests of a bucket have in common."""
+
+    labels: tuple[str, ...]
+    provider: str | None
+    declined_by: frozenset[str]
+    tenant_name: str | None
+    reuse: bool
+    min_ready: bool
+
+    @classmethod
+    def of(cls, request: NodeRequest) -> RequestKind:
+        return cls(
+            tuple(sorted(request.node_types)),
+            request.provider,
+            frozenset(request.declined_by),
+            request.tenant_name,
+            request.reuse,
+            request.requestor == MIN_READY_REQUESTOR,
+        )
+
+    @property
+    def mark(self) -> str:
+        """A few characters that tell this kind from others with the same labels, provider and tenant."""
+        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready))
+        return f"{zlib.crc32(' '.join(parts).encode()):08x}"
+
+
+class Bucket:
+    """Waiting requests of one kind, in service order."""
+
+    def __init__(self, kind: RequestKind) -> None:
+        self.kind = kind
+        self._entries: list[tuple[OrderKey, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([request_id for _, request_id in self._entries])
+
+    def first(self, count: int) -> list[str]:
+        """Ids of the requests that are served first, at most ``count``."""
+        return [request_id for _, request_id in self._entries[:count]]
+
+    @property
+    def head_key(self) -> OrderKey:
+        return self._entries[0][0]
+
+    @property
+    def head(self) -> str:
+        """Id of the request that is served first."""
+        return self._entries[0][1]
+
+    def oldest(self) -> str | None:
+        """Id of the request that was submitted first; None = there is none any more. Any thread.
+
+        Looks at one request for each priority.
+        """
+        entries, at = self._entries.copy(), 0
+        found: list[tuple[str, str]] = []
+        while at < len(entries):
+            (priority, relative_priority, sequence), request_id = entries[at]
+            found.append((sequence, request_id))
+            at = bisect.bisect_right(entries, ((priority, relative_priority, _AFTER_ALL), ""), at)
+        return min(found)[1] if found else None
+
+    def add(self, key: OrderKey, request_id: str) -> None:
+        bisect.insort(self._entries, (key, request_id))
+
+    def index(self, key: OrderKey, request_id: str) -> int:
+        return bisect.bisect_left(self._entries, (key, request_id))
+
+    def remove(self, key: OrderKey, request_id: str) -> None:
+        del self._entries[self.index(key, request_id)]
+
+
+class RequestQueue:
+    """Waiting requests, by kind. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[RequestKind, Bucket] = {}
+        self._where: dict[str, tuple[Bucket, OrderKey]] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def put(self, request: NodeRequest) -> None:
+        """Add a request, or move it to where it belongs now."""
+        request_id = request.key
+        key = request.order_key
+        kind = RequestKind.of(request)
+        found = self._where.get(request_id)
+        if found is not None:
+            if found[0].kind == kind and found[1] == key:
+                return
+            self.discard(request_id)
+        bucket = self._buckets.get(kind)
+        if bucket is None:
+            bucket = self._buckets[kind] = Bucket(kind)
+        bucket.add(key, request_id)
+        self._where[request_id] = (bucket, key)
+
+    def discard(self, request_id: str) -> None:
+        """Remove a request; one that is not here is fine."""
+        found = self._where.pop(request_id, None)
+        if found is None:
+            return
+        bucket, key = found
+        bucket.remove(key, request_id)
+        if not bucket:
+            del self._buckets[bucket.kind]
+
+    def bucket_of(self, request_id: str) -> Bucket | None:
+        """Where a request waits; None = it is not here."""
+        found = self._where.get(request_id)
+        return None if found is None else found[0]
+
+    def place_of(self, request_id: str) -> int | None:
+        """How many requests of its kind are served before a request; None = it is not here."""
+        found = self._where.get(request_id)
+        return None if found is None else found[0].index(found[1], request_id)
+
+    def ids(self) -> list[str]:
+        """All requests that wait, in no order."""
+        return list(self._where)
+
+    def oldest(self, kind: RequestKind) -> str | None:
+        """Id of the request of a kind that was submitted first; None = there is none any more. Any thread."""
+        bucket = self._buckets.get(kind)
+        return None if bucket is None else bucket.oldest()
+
+    def count(self, kind: RequestKind) -> int:
+        """How many requests of a kind wait."""
+        bucket = self._buckets.get(kind)
+        return 0 if bucket is None else len(bucket)
+
+    def buckets(self) -> list[Bucket]:
+        return list(self._buckets.values())
+
+    def clear(self) -> None:
+        self._buckets.clear()
+        self._where.clear()
+
 
 # May this pool serve a kind of request? (rules A-2 to A-6, A-15)
 
@@ -161,9 +323,7 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
     elsewhere = [pool for pool, reason in answers.items() if reason is None]
     telling = {pool: reason for pool, reason in known.items() if reason.code is not ReasonCode.LABEL_UNKNOWN}
     said = telling if telling or elsewhere else known
-    pools: dict[tuple[bool, str], list[str]] = {}
-    for pool, reason in said.items():
-        pools.setdefault((reason.code in _LAST, cut(reason.text, MAX_TEXT)), []).append(pool)
+    pools = grouped(said, lambda pool: (said[pool].code in _LAST, cut(said[pool].text, MAX_TEXT)))
     parts = [f"{named(pools[key], MAX_POOLS)}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
     if len(parts) > MAX_REASONS:
         parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
@@ -325,3 +485,151 @@ def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
     if len(chosen) < len(head.node_types):
         return None
     return [chosen[position] for position in range(len(head.node_types))]
+
+
+# Where a request is in a pool, and which moves between these stages exist. `MOVES` is the whole picture; every other
+# move raises `ImpossibleMove` with the last moves of the request.
+
+#: Moves that a request remembers.
+STORY_MOVES: Final = 16
+
+
+class Stage(enum.Enum):
+    """What a pool does with a request now."""
+
+    #: In the queue of the pool.
+    WAITING = "waiting"
+    #: Not looked at before a certain time.
+    DEFERRED = "deferred"
+    #: Fast path: ready nodes are reserved, and the driver checks them.
+    CHECKING = "checking"
+    #: Fast path: the transaction that fulfils the request is under way.
+    FULFILLING = "fulfilling"
+    #: The write that locks the request and makes it `pending` is under way.
+    LOCKING = "locking"
+    #: Locked; ready nodes are taken, and launches are begun.
+    GATHERING = "gathering"
+    #: Locked; there is no room for another node now.
+    PAUSED = "paused"
+    #: Locked; every node is ready or is being launched.
+    LAUNCHING = "launching"
+    #: Locked; the request is declined, given back or dropped as soon as its launches have ended.
+    ENDING = "ending"
+    #: The pool has nothing to do with the request any more.
+    DONE = "done"
+
+    # By identity: members are keys of dictionaries on the way of each request, and Enum's own hash is a slow one.
+    __hash__ = object.__hash__
+
+
+#: Stages in which the pool holds the lock of the request.
+LOCKED: Final = frozenset({Stage.GATHERING, Stage.PAUSED, Stage.LAUNCHING, Stage.ENDING})
+#: Stages in which the handler of a request has more to gather.
+UNFINISHED: Final = frozenset({Stage.WAITING, Stage.LOCKING, Stage.GATHERING, Stage.PAUSED})
+#: Stages that end the work of a handler.
+ENDED: Final = frozenset({Stage.DEFERRED, Stage.DONE})
+
+#: Every move that exists, and when it is made.
+MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
+    {
+        (Stage.WAITING, Stage.DEFERRED): "somebody holds its lock, or another pool is to serve it first",
+        (Stage.WAITING, Stage.CHECKING): "there is a ready node for each label",
+        (Stage.WAITING, Stage.LOCKING): "there is room to launch its nodes",
+        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or gone",
+        (Stage.DEFERRED, Stage.WAITING): "the time to look again has come",
+        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or gone",
+        (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
+        (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
+        (Stage.CHECKING, Stage.DONE): "gone",
+        (Stage.FULFILLING, Stage.WAITING): "the request or a node was changed by another process",
+        (Stage.FULFILLING, Stage.DEFERRED): "somebody holds its lock, or it met a second conflict",
+        (Stage.FULFILLING, Stage.DONE): "fulfilled in one transaction",
+        (Stage.LOCKING, Stage.GATHERING): "locked and pending",
+        (Stage.LOCKING, Stage.WAITING): "changed by another process",
+        (Stage.LOCKING, Stage.DEFERRED): "somebody holds its lock",
+        (Stage.LOCKING, Stage.DONE): "gone",
+        (Stage.GATHERING, Stage.PAUSED): "there is no room for another node",
+        (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
+        (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",
+        (Stage.GATHERING, Stage.DEFERRED): "given back",
+        (Stage.GATHERING, Stage.DONE): "declined or gone",
+        (Stage.PAUSED, Stage.GATHERING): "the driver ended the pause",
+        (Stage.PAUSED, Stage.LAUNCHING): "room came for the nodes that were missing",
+        (Stage.PAUSED, Stage.ENDING): "it ends, and launches still run",
+        (Stage.PAUSED, Stage.DEFERRED): "given back",
+        (Stage.PAUSED, Stage.DONE): "declined or gone",
+        (Stage.LAUNCHING, Stage.PAUSED): "a launch was aborted",
+        (Stage.LAUNCHING, Stage.ENDING): "it ends, and launches still run",
+        (Stage.LAUNCHING, Stage.DEFERRED): "given back",
+        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or gone",
+        (Stage.ENDING, Stage.DEFERRED): "its launches have ended, and it is given back",
+        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or gone",
+    }
+)
+
+
+class Move(NamedTuple):
+    """One move of a request.
+
+    :param when: seconds since the epoch.
+    """
+
+    when: float
+    origin: Stage
+    target: Stage
+
+
+class ImpossibleMove(RuntimeError):
+    """A move that `MOVES` does not have. The text names the last moves of the request."""
+
+
+class Progress:
+    """The stage of one request in one pool, and its last moves. Owned by the thread of the pool.
+
+    :param request_id: for the text of errors.
+    :param now: seconds since the epoch.
+    """
+
+    __slots__ = ("moves", "on_move", "reason", "request_id", "since", "stage")
+
+    def __init__(self, request_id: str, now: float) -> None:
+        self.request_id = request_id
+        self.stage = Stage.WAITING
+        #: Time of the last move, seconds since the epoch.
+        self.since = now
+        #: Of the last move; None = the stage says it all.
+        self.reason: Reason | None = None
+        #: The last ones, oldest first.
+        self.moves: list[Move] = []
+        #: Called after each move, by the thread that makes it.
+        self.on_move: Callable[[Progress], None] | None = None
+
+    def move(self, target: Stage, now: float, reason: Reason | None = None) -> None:
+        """Go to another stage.
+
+        :param now: seconds since the epoch.
+        :param reason: why, if the stage alone does not say it.
+        :raises ImpossibleMove: `MOVES` has no such move; nothing is changed.
+        """
+        if (self.stage, target) not in MOVES:
+            raise ImpossibleMove(
+                f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {self.story(now)}"
+            )
+        if len(self.moves) >= STORY_MOVES:
+            del self.moves[0]
+        self.moves.append(Move(now, self.stage, target))
+        self.stage = target
+        self.since = now
+        self.reason = reason
+        if self.on_move is not None:
+            self.on_move(self)
+
+    def story(self, now: float) -> str:
+        """The last moves, for people.
+
+        :param now: seconds since the epoch.
+        """
+        if not self.moves:
+            return f"{self.stage.value} since {now - self.since:.1f} s, without a move before"
+        told = [f"{move.target.value} {now - move.when:.1f} s ago ({MOVES[move[1:]]})" for move in self.moves]
+        return f"{self.moves[0].origin.value}, then " + ", ".join(told)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from nodepool.clock import wall_time
 from nodepool.model import states
 from nodepool.model.request import origin_of
-from nodepool.plan.request_stage import Progress, Stage
+from nodepool.plan.triage import Progress, Stage
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from nodepool.clock import wall_time
 from nodepool.launcher import status
-from nodepool.model.status import PoolStatus
 from tests.support.openstack_place import Place
-from tests.support.pool_status import pool_status
-from tests.support.wait import wait_for
+from tests.support.pool_status import until
 
 
 @pytest.fixture(autouse=True)
@@ -22,20 +18,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(status, name, 0.1)
 
 
-def until(place: Place, is_there: Callable[[PoolStatus], bool]) -> PoolStatus:
-    """Waits for a record of the pool."""
-    found: list[PoolStatus] = []
-
-    def look() -> bool:
-        told = pool_status(place.znodes, "cloud-a")
-        if told is not None and is_there(told):
-            found.append(told)
-        return bool(found)
-
-    wait_for("the pool tells it", look)
-    return found[-1]
-
-
 def test_limits(place: Place) -> None:
     """W-3: of the pool, of the provider and of the cloud, with what others use."""
     place.pool["max-servers"] = 1
@@ -43,7 +25,7 @@ def test_limits(place: Place) -> None:
     place.launch()
     place.fulfilled(place.znodes.submit(["small"]))
     place.znodes.submit(["small"])
-    told = until(place, lambda told: told.state == "paused" and told.launches.ok_15m == 1)
+    told = until(place.znodes, "cloud-a", lambda told: told.state == "paused" and told.launches.ok_15m == 1)
     assert (told.code, told.driver) == ("room.instances", "openstack")
     limits = {(limit.scope, limit.resource): limit for limit in told.limits}
     assert (limits["pool", "instances"].limit, limits["pool", "instances"].used) == (1, 1)
@@ -69,31 +51,31 @@ def test_label_that_cannot_work(place: Place, change: dict[str, object], code: s
     place.label.update(change)
     place.launch()
     place.failed(place.znodes.submit(["small"]))
-    found = until(place, lambda told: "small" in told.labels).labels["small"]
+    found = until(place.znodes, "cloud-a", lambda told: "small" in told.labels).labels["small"]
     assert (found.code, text in found.text) == (code, True)
     assert wall_time() - 600 < found.since <= wall_time()
-    (declined,) = until(place, lambda told: bool(told.declined)).declined
+    (declined,) = until(place.znodes, "cloud-a", lambda told: bool(told.declined)).declined
     assert declined.text.endswith(f"; small: {found.text}")
 
 
 def test_circuit_breaker(place: Place) -> None:
     """W-2: since when it is open, why, and when the cloud is asked again."""
     place.launch()
-    until(place, lambda told: told.state == "running")
+    until(place.znodes, "cloud-a", lambda told: told.state == "running")
     begun = wall_time()
     place.simulator.change(errors=[{"operation": "*", "kind": "503"}])
     request = place.znodes.submit(["small"])
-    told = until(place, lambda told: told.state == "unavailable")
+    told = until(place.znodes, "cloud-a", lambda told: told.state == "unavailable")
     assert told.code == "provider.circuit-open"
     assert told.text is not None
     assert "503" in told.text
     assert begun <= told.since <= wall_time()
     assert told.next is not None
     assert told.next > told.since
-    later = until(place, lambda again: again.next is not None and again.next > (told.next or 0))
+    later = until(place.znodes, "cloud-a", lambda again: again.next is not None and again.next > (told.next or 0))
     assert later.since == told.since
     place.simulator.change(errors=[])
     place.fulfilled(request)
-    told = until(place, lambda told: told.state == "running")
+    told = until(place.znodes, "cloud-a", lambda told: told.state == "running")
     assert (told.code, told.text, told.next) == (None, None, None)
     assert told.since > later.since

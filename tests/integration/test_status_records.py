@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import status as launcher_status_module
-from nodepool.model.status import LauncherStatus, PoolStatus
+from nodepool.model.status import LauncherStatus
 from nodepool.zk import status
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
-from tests.support.pool_status import POOLS, pool_status
+from tests.support.pool_status import POOLS, pool_status, until
 from tests.support.pool_znodes import COMPONENTS, PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -42,20 +42,6 @@ def launcher(
     made.start()
     yield made
     made.stop()
-
-
-def until(znodes: PoolZnodes, provider: str, is_there: Callable[[PoolStatus], bool]) -> PoolStatus:
-    """Waits for a record of the only pool of a provider."""
-    found: list[PoolStatus] = []
-
-    def look() -> bool:
-        told = pool_status(znodes, provider)
-        if told is not None and is_there(told):
-            found.append(told)
-        return bool(found)
-
-    wait_for("the pool tells it", look)
-    return found[-1]
 
 
 def launcher_status(znodes: PoolZnodes) -> LauncherStatus | None:

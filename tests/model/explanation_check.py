@@ -12,8 +12,7 @@ from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
-from nodepool.plan.queue import RequestKind
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import RequestKind, Stage
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.worker import PoolWorker

@@ -11,8 +11,7 @@ from nodepool.driver.metastatic.slots import place_of
 from nodepool.driver.statemachine.instance import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import LOCKED, Stage
+from nodepool.plan.triage import LOCKED, MIN_READY_REQUESTOR, Stage
 from nodepool.zk import paths
 from nodepool.zk.reply import DELETED
 from tests.model.explanation_check import ExplanationCheck

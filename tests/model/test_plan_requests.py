@@ -12,8 +12,16 @@ from nodepool.model.request import NodeRequest
 from nodepool.plan import nodes as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.nodes import stands_before
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
-from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, screen
+from nodepool.plan.triage import (
+    MIN_READY_REQUESTOR,
+    Consider,
+    Decline,
+    Leave,
+    PoolInfo,
+    RequestKind,
+    RequestQueue,
+    screen,
+)
 from tests.model.budget import budget
 
 LABELS = ("a", "b", "c")

@@ -2,7 +2,7 @@
 """Tables that the code has: calls of drivers, and the moves of a request.
 
 In a page, ``.. driver-calls::`` becomes the table of `nodepool.driver.gateway.HOOKS`, and ``.. request-moves::`` the
-list of `nodepool.plan.request_stage.MOVES`.
+list of `nodepool.plan.triage.MOVES`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from nodepool.driver.gateway import HOOKS
-from nodepool.plan.request_stage import MOVES
+from nodepool.plan.triage import MOVES
 
 #: What a hook is a method of -> class of the driver interface.
 CLASSES: Final = {

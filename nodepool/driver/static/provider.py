@@ -27,7 +27,6 @@ from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
 from nodepool.plan.nodes import can_match
-from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.static import (
     RETRY,
     TELL_AGAIN,
@@ -44,6 +43,7 @@ from nodepool.plan.static import (
     too_few_slots,
     waits_for,
 )
+from nodepool.plan.triage import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult

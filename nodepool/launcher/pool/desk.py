@@ -22,15 +22,14 @@ from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
 from nodepool.model.status import FailedLaunch, LaunchesStatus
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import Progress, Stage
 from nodepool.plan.retries import TOLD
+from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.queue import RequestKind, RequestQueue
+    from nodepool.plan.triage import RequestKind, RequestQueue
 
 #: Seconds after which a request is looked at again whose lock somebody else held.
 LOCKED_RETRY_SECONDS: Final = 0.25
@@ -267,8 +266,13 @@ class Desk:
 
     def next_look(self) -> float | None:
         """Seconds until a deferred request must be looked at again, or None."""
-        self._drop_outdated()
-        return max(0.0, self._due[0][0] - self._clock()) if self._due else None
+        while self._due:
+            when, _, request_id = self._due[0]
+            case = self._deferred.get(request_id)
+            if case is not None and case.look_again_at == when:
+                return max(0.0, when - self._clock())
+            heapq.heappop(self._due)
+        return None
 
     def take_due(self) -> Iterator[tuple[str, Case, Reason]]:
         """Deferred requests whose time has come, and why. Each is let go alone: an error loses no other one."""
@@ -281,14 +285,6 @@ class Desk:
                 reason = case.reason
                 self.wake(request_id)
                 yield request_id, case, reason
-
-    def _drop_outdated(self) -> None:
-        while self._due:
-            when, _, request_id = self._due[0]
-            case = self._deferred.get(request_id)
-            if case is not None and case.look_again_at == when:
-                return
-            heapq.heappop(self._due)
 
     # -- why --
 

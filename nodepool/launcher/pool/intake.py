@@ -3,7 +3,7 @@
 
 All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose first
 request cannot be taken is skipped in this pass. First the pass (`Intake`), then what becomes of a request: it is locked
-for a handler (`Batch`), fulfilled with ready nodes (`FastPath`), or declined (`Declines`).
+for a handler (`Batch`), fulfilled with ready nodes (`FastPath`), or declined (`Declines`). Last the handlers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import concurrent.futures
 import dataclasses
 import heapq
 import math
+import zlib
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from functools import partial
 from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
@@ -26,39 +29,17 @@ from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model import states
+from nodepool.model import reasons, states
 from nodepool.model.component import POOL_MARK
-from nodepool.model.reasons import (
-    ERROR_JUDGING,
-    FIRST_CHOICE,
-    OTHER_LAUNCHERS,
-    REQUEST_CHANGED,
-    REQUEST_LOCKED,
-    REQUEST_TOO_LARGE,
-    Reason,
-    ReasonCode,
-)
-from nodepool.plan.queue import Bucket
-from nodepool.plan.request_stage import Stage
-from nodepool.plan.triage import (
-    Consider,
-    Decline,
-    Fulfil,
-    HeadVerdict,
-    Launch,
-    Leave,
-    Wait,
-    decline,
-    triage,
-    triage_kind,
-)
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.plan import triage
+from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.handlers import Handlers
     from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
@@ -74,12 +55,13 @@ RESUME_RETRY_SECONDS: Final = 2.0
 class Intake:
     """Owned by the pool worker's thread."""
 
-    def __init__(self, pool: Pool, handlers: Handlers) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._view = PoolView(pool)
+        self.handlers = Handlers(pool)
         self.fast_path = FastPath(pool)
         self._declines = Declines(pool)
-        self._batch = Batch(self._view, handlers, self._declines)
+        self._batch = Batch(self._view, self.handlers, self._declines)
         self.log = pool.log
         self._fulfilled = 0
         self._launched = 0
@@ -98,10 +80,10 @@ class Intake:
         self._pool.desk.explanations.begin_pass()
         candidates: list[Bucket] = []
         for bucket in self._pool.queue.buckets():
-            verdict = triage_kind(bucket.kind, self._view)
-            if isinstance(verdict, Consider):
+            verdict = triage.triage_kind(bucket.kind, self._view)
+            if isinstance(verdict, triage.Consider):
                 candidates.append(bucket)
-            elif isinstance(verdict, Decline):
+            elif isinstance(verdict, triage.Decline):
                 self._more |= self._declines.decline_all(bucket, verdict.reason)
             else:
                 self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
@@ -153,8 +135,8 @@ class Intake:
         """
         kind, request_id = bucket.kind, bucket.head
         # Ready nodes may have gone since the pass began.
-        again = triage_kind(kind, self._view)
-        if isinstance(again, Wait):
+        again = triage.triage_kind(kind, self._view)
+        if isinstance(again, triage.Wait):
             self._pool.desk.explanations.waits(kind, again.reason)
             return False
         request = self._pool.open_request(request_id)
@@ -164,9 +146,9 @@ class Intake:
             return True
         try:
             view = RequestView(self._view, kind, request)
-            verdict = triage(kind, request, view)
+            verdict = triage.triage(kind, request, view)
             # It is the driver that makes it, and may raise.
-            handler = view.handler if isinstance(verdict, Fulfil | Launch) else None
+            handler = view.handler if isinstance(verdict, triage.Fulfil | triage.Launch) else None
         except ZKConnectionError:
             raise
         except Exception:
@@ -176,27 +158,29 @@ class Intake:
                 return False
             # A-16: whatever a driver raised, the requests behind this one have their turn.
             self.log.exception("Declining request %s because of an error", request_id)
-            self._declines.decline([request_id], ERROR_JUDGING)
+            self._declines.decline([request_id], reasons.ERROR_JUDGING)
             self._launched += 1
             return True
         if handler is not None:
             return self._serve(bucket, handler, verdict, until)
-        if isinstance(verdict, Leave):
+        if isinstance(verdict, triage.Leave):
             # It is another pool's turn, or its work already; the bucket goes on.
-            if verdict.reason is FIRST_CHOICE:
+            if verdict.reason is reasons.FIRST_CHOICE:
                 self._view.turns.pass_over(request, view.turns)
             self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
             return True
-        if isinstance(verdict, Decline):
+        if isinstance(verdict, triage.Decline):
             self._more |= self._declines.decline_all(bucket, verdict.reason)
-        elif isinstance(verdict, Wait):
+        elif isinstance(verdict, triage.Wait):
             if verdict.first_of_tenant:
                 self._view.tenants.reserve(kind, verdict.reason)
             self._pool.desk.explanations.waits(kind, verdict.reason)
         return False
 
-    def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
-        if isinstance(verdict, Fulfil) and self.fast_path.takes(handler.request.key):
+    def _serve(
+        self, bucket: Bucket, handler: NodeRequestHandler, verdict: triage.HeadVerdict, until: OrderKey | None
+    ) -> bool:
+        if isinstance(verdict, triage.Fulfil) and self.fast_path.takes(handler.request.key):
             self.fast_path.start(handler, verdict.nodes)
             self._view.tenants.add(bucket.kind)
             self._fulfilled += 1
@@ -276,7 +260,7 @@ class Batch:
             for each in handlers:
                 if each.progress.stage is not Stage.GATHERING:
                     # Zuul may hold the lock for a moment. If another launcher has it, its nodes are deleted soon.
-                    self._pool.desk.defer(each.request.key, REQUEST_LOCKED, RESUME_RETRY_SECONDS)
+                    self._pool.desk.defer(each.request.key, reasons.REQUEST_LOCKED, RESUME_RETRY_SECONDS)
                     self._pool.interrupted.add(each.request.key)
         self._run(locked)
         return len(locked)
@@ -291,7 +275,7 @@ class Batch:
             turns = self._view.turns.of_others(bucket.kind, cached)
             if turns:
                 self._view.turns.pass_over(cached, turns)
-                self._pool.desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
+                self._pool.desk.defer(request_id, reasons.FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
                 continue
             followers.append(self._pool.make_handler(cached.copy()))
         return followers
@@ -343,7 +327,7 @@ class Batch:
         except ZKConflict as conflict:
             handler.log.debug("Not taken: %s", conflict)
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
-                self._pool.desk.defer(request_id, REQUEST_LOCKED)
+                self._pool.desk.defer(request_id, reasons.REQUEST_LOCKED)
             else:
                 self._pool.desk.close(request_id, Stage.WAITING)
             return False
@@ -499,7 +483,8 @@ class FastPath:
             path = problem.path if isinstance(problem, TransactionFailed) else ""
             lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
             again = self._conflicted_before(request_id)
-            self._abandon(request_id, service, REQUEST_LOCKED if lock_held else REQUEST_CHANGED if again else None)
+            changed = reasons.REQUEST_CHANGED if again else None
+            self._abandon(request_id, service, reasons.REQUEST_LOCKED if lock_held else changed)
             return
         if isinstance(problem, ZKTooLarge):
             if len(self._too_large) > 10_000:
@@ -599,10 +584,10 @@ class Declines:
             # What was submitted before we came may be for those who are on their way back.
             older = cached.created_time is not None and cached.created_time < self._begun
             if others_away or (just_started and older):
-                self._pool.desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
+                self._pool.desk.defer(request_id, reasons.OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
-            decline(request, pool.launcher_id, registered, absent)
+            triage.decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         if sent and reason.code is ReasonCode.LABEL_UNKNOWN:
             hint = pool.launcher.label_hint(sent[0][0].node_types)
@@ -617,7 +602,7 @@ class Declines:
         if cached is not None:
             request = cached.copy()
             request.fail_in_short()
-            self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
+            self._finish(request, self._pool.zk.requests.send_unlocked(request), reasons.REQUEST_TOO_LARGE)
 
     def _others_are_away(self, registered: Collection[str]) -> bool:
         """Are there nodes of launchers that are not there? They may serve what we do not. Static nodes name no pool."""
@@ -635,7 +620,7 @@ class Declines:
         except ZKConnectionError:
             raise
         except ZKTooLarge as problem:
-            if reason is not REQUEST_TOO_LARGE:
+            if reason is not reasons.REQUEST_TOO_LARGE:
                 self.fail_too_large(request.key)
                 return
             self.log.error("Request %s cannot even be failed: %s", request.id, problem)
@@ -644,7 +629,7 @@ class Declines:
         except ZKException as problem:
             self.log.debug("Request %s was not declined: %s", request.id, problem)
             # Held by somebody for a moment: looked at again like one whose lock was taken.
-            self._pool.desk.defer(request.key, REQUEST_LOCKED)
+            self._pool.desk.defer(request.key, reasons.REQUEST_LOCKED)
             return
         self._pool.note_declined(request, reason)
         desk.note(request)
@@ -660,3 +645,142 @@ class Declines:
                 raise
             # Left by somebody who had the lock before: the same again, with the directory.
             result(requests.send_unlocked(request, lock_dir_exists=True))
+
+
+# `Handlers`: the handlers of the requests that a pool holds locked: run, polled and ended.
+
+#: A pass at least this often while there are handlers: some wait for room, and some drivers do not call ``pw.wake()``.
+POLL_SECONDS: Final = 1.0
+#: The same while all of them wait for nothing but launches that wake the pool when they end.
+LAUNCHES_SECONDS: Final = 10.0
+#: Seconds after which a request that was given back is taken again (Q-12).
+GIVEN_BACK_SECONDS: Final = 1.0
+
+
+class Handlers:
+    """Owned by the pool worker's thread."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._desk = pool.desk
+        #: Factor of pauses, from 1 to 1.5. It differs between pools: pools that collided do not collide again.
+        self._slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
+        self.log = pool.log
+
+    def poll(self) -> None:
+        """Ask each whether its request is finished. One error affects no other (A-19).
+
+        Requests are fulfilled together: the writes of all are sent before any answer is waited for.
+        """
+        with ExitStack() as ends:
+            for handler in self._desk.handlers():
+                # Equal to a poll, which would find that launches run.
+                if handler.awaits_launches and not handler.done:
+                    continue
+                with self._polling(handler):
+                    end = handler.begin_poll()
+                    if end is not None:
+                        # Called in any case.
+                        ends.callback(self._end_poll, handler, end)
+                    elif handler.done:
+                        self._ended(handler)
+
+    def _end_poll(self, handler: NodeRequestHandler, end: Callable[[], None]) -> None:
+        with self._polling(handler):
+            end()
+            if handler.done:
+                self._ended(handler)
+
+    def _polling(self, handler: NodeRequestHandler) -> Guard:
+        """Whatever a driver raises, the other requests go on."""
+        return Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError)
+
+    def next_look(self, *, held: bool) -> float | None:
+        """Seconds until the next pass at the latest. None = there are no handlers.
+
+        :param held: is anything not to be served here? See `give_back_held`, which is to be called in each pass.
+        """
+        handlers = self._desk.handlers()
+        if not handlers:
+            return None
+        if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
+            return LAUNCHES_SECONDS
+        return POLL_SECONDS
+
+    def run_unfinished(self) -> None:
+        """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
+        for handler in sorted(self._unfinished(), key=lambda handler: handler.request.order_key):
+            self.run(handler)
+
+    def run(self, handler: NodeRequestHandler) -> None:
+        """Let a handler gather; forget it when it is done with its request."""
+        self._serve(handler, handler.run)
+
+    def give_back_unfinished(self) -> None:
+        """Give back what waits for room, for a pool that goes (G-6)."""
+        for handler in self._unfinished():
+            self._serve(handler, handler.give_back_when_launched)
+
+    def give_back_held(self, held: Callable[[Collection[str]], Reason | None]) -> None:
+        """Give back what waits for room and is not to be served here any more (MT-6).
+
+        :param held: why requests for some labels are not; None = they are.
+        """
+        for handler in self._desk.handlers():
+            reason = held(handler.request.node_types)
+            if reason is None:
+                continue
+            if handler.unfinished:
+                handler.log.info("Giving the request back: %s", reason.text)
+                self._serve(handler, partial(handler.give_back_when_launched, reason))
+            # It may have launches all the same: they are ended first.
+            if not handler.unfinished and not handler.done:
+                self._serve(handler, handler.stop_waiting)
+
+    def _serve(self, handler: NodeRequestHandler, call: Callable[[], None]) -> None:
+        """Call a method of a handler. One error affects no other request. Raises ZKConnectionError."""
+        # A driver may raise where the request cannot even be declined for it, e.g. in launchesComplete().
+        with Guard(self.log, "Error while serving %s, trying again", handler.request, but=ZKConnectionError) as guard:
+            try:
+                call()
+            except ZKConflict as conflict:
+                self.log.warning("%s: %s", handler.request, conflict)
+                return
+        if guard.error is None and handler.done:
+            self._ended(handler)
+
+    def release_all(self) -> None:
+        """The session was lost, and with it the right to serve (A-19, L-9). Raises ZKConnectionError: call again."""
+        for handler in self._desk.handlers():
+            # Forgotten only when it holds nothing any more; else the next pass goes on here.
+            handler.release_locks()
+            handler.move(Stage.DONE)
+            self._desk.close(handler.request.key)
+
+    def hand_over(self) -> None:
+        """The launcher ends: let others serve what is not finished; nodes in launch are swept later (G-14)."""
+        for handler in self._desk.handlers():
+            # A driver may raise anything; the other requests need not wait for the end of the session.
+            with Guard(self.log, "%s is left as it is", handler.request, but=ZKConnectionError):
+                handler.hand_over()
+                if handler.done:
+                    # Some are fulfilled just now: metrics, traces and events tell of them as of all others.
+                    self._ended(handler)
+
+    def _unfinished(self) -> list[NodeRequestHandler]:
+        return [handler for handler in self._desk.handlers() if handler.unfinished]
+
+    def _ended(self, handler: NodeRequestHandler) -> None:
+        """A handler is done with its request, whatever became of that."""
+        request, reason = handler.request, handler.progress.reason
+        desk.note(request)
+        if request.state == states.REQUESTED and self._pool.launcher_id not in request.declined_by:
+            delay = GIVEN_BACK_SECONDS * self._slowness
+            self._desk.defer(request.key, reason or reasons.REQUEST_CHANGED, delay, handler.yields)
+        else:
+            self._desk.close(request.key)
+            if self._pool.launcher_id in request.declined_by and reason is not None:
+                self._pool.note_declined(request, reason)
+        if request.state != states.FULFILLED:
+            # What it let go of may serve others. A request that is fulfilled lets go of nothing that others could use.
+            self._pool.request_changed(request.key)

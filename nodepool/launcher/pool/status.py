@@ -21,7 +21,7 @@ from nodepool.model.status import (
     WaitingStatus,
 )
 from nodepool.plan import attention, maintenance
-from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Stage
 from nodepool.version import release_string
 
 if TYPE_CHECKING:
@@ -130,7 +130,10 @@ class PoolStatusMaker:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
         if not 0 <= now - self._hosts_at < len(self._hosts_told) * HOST_SECONDS:
             found = [host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)]
-            self._hosts_at, self._hosts_told = now, sorted(found, key=_is_well)
+            self._hosts_at, self._hosts_told = (
+                now,
+                sorted(found, key=lambda host: bool(host.up) and host.quarantine is None),
+            )
         return self._hosts_told
 
     def _labels(self, provider: Provider, now: float) -> dict[str, LabelStatus]:
@@ -187,10 +190,6 @@ def _state(provider: Provider, snapshot: Snapshot, hold: Maintenance | None) -> 
 
 def _since(told: Explanation) -> float:
     return told.since
-
-
-def _is_well(host: HostStatus) -> bool:
-    return bool(host.up) and host.quarantine is None
 
 
 def _request(told: Explanation) -> RequestStatus:

@@ -8,7 +8,6 @@ pool and its configuration (`Pool`), free nodes, and the limits of tenants.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,14 +20,13 @@ from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKCon
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool_registry import Turns
 from nodepool.logconfig import OnBehalfOf
-from nodepool.model import states
-from nodepool.model.event import What
+from nodepool.model import reasons, states
+from nodepool.model.event import What, grouped
 from nodepool.model.quota import QuotaInformation, first_shortage
-from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
-from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
-from nodepool.plan.triage import PoolInfo, screen, why_failed
+from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free, missing_labels
+from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo, RequestKind, RequestQueue, screen, why_failed
 from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:
@@ -149,7 +147,7 @@ class PoolView:
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
         """What requests for these labels wait for, in a provider that launches nothing."""
         free = {label: self.ready.count(label) for label in labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or NO_READY_NODE
+        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or reasons.NO_READY_NODE
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
@@ -218,7 +216,7 @@ class RequestView:
     def tenant_order(self) -> Reason | None:
         """Another request of the tenant comes first, and waits for room in its limits."""
         cause = self._view.tenants.reserved_for(self._kind)
-        return None if cause is None else tenant_order(self._kind.tenant_name or "", cause)
+        return None if cause is None else reasons.tenant_order(self._kind.tenant_name or "", cause)
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
         """Why the tenant may not have the request served now.
@@ -239,7 +237,7 @@ class RequestView:
 
 
 def _reason(texts: Sequence[str]) -> Reason | None:
-    return joined([reason_of(text) for text in texts]) if texts else None
+    return reasons.joined([reasons.reason_of(text) for text in texts]) if texts else None
 
 
 # `Pool`: who a pool is, and the provider and configuration that a pass of it works with.
@@ -698,7 +696,7 @@ class TenantCheck:
         self._errors.pop(name, None)
         if found is None:
             return None
-        return tenant_limit(name, found.resource, limit=found.limit, used=found.used, needed=found.needed)
+        return reasons.tenant_limit(name, found.resource, limit=found.limit, used=found.used, needed=found.needed)
 
     def reserved_for(self, kind: RequestKind) -> Reason | None:
         """What another request of the tenant waits for that comes first; None = there is none.
@@ -725,16 +723,12 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = [r for r in self._pool.cache.requests.values() if r.tenant_name == name]
-        missing = {r.id: Counter(r.node_types) for r in requests if r.state == states.PENDING}
-        for node in self._nodes(name) if missing else ():
-            labels = missing.get(node.allocated_to)
-            label = None if labels is None else next((label for label in node.type if labels[label] > 0), None)
-            if labels is not None and label is not None:
-                labels[label] -= 1
+        requests = self._pool.cache.requests.values()
+        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
-        for labels in missing.values():
-            total.add(self._need(labels.elements()))
+        for request in pending:
+            total.add(self._need(missing_labels(request, nodes.get(request.id, ())).elements()))
         return total
 
     def _nodes(self, tenant: str) -> list[Node]:

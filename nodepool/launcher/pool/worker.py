@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.launcher.pool.handlers import POLL_SECONDS, Handlers
-from nodepool.launcher.pool.intake import Intake
+from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
 from nodepool.launcher.pool.status import PoolStatusMaker
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.queue import RequestKind
+    from nodepool.plan.triage import RequestKind
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
@@ -76,8 +75,8 @@ class PoolWorker(Worker):
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place
         self.entry = PoolEntry(pool)
-        self._handlers = Handlers(pool)
-        self._intake = Intake(pool, self._handlers)
+        self._intake = Intake(pool)
+        self._handlers = self._intake.handlers
         self._waiting_lines = WaitingLines(pool)
         self.status = PoolStatusMaker(pool)
 

@@ -22,7 +22,7 @@ from nodepool.driver.gateway import HOOKS
 from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.metrics.catalog import ALL
 from nodepool.model.config_keys import Sections, keys_of
-from nodepool.plan.request_stage import MOVES
+from nodepool.plan.triage import MOVES
 from tests.support.tables import rows
 from tests.unit.test_samples import ROOT, SOURCE, yaml_blocks
 

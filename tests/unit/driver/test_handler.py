@@ -15,9 +15,8 @@ from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.plan.nodes import PATIENCE_SECONDS
-from nodepool.plan.request_stage import Progress
-from nodepool.plan.request_stage import Stage as RequestStage
-from nodepool.plan.triage import PoolInfo
+from nodepool.plan.triage import PoolInfo, Progress
+from nodepool.plan.triage import Stage as RequestStage
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.scripted_driver import ScriptedHandler, Stage
 

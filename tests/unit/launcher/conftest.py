@@ -38,6 +38,23 @@ def locked(znodes: PoolZnodes, *paths: str) -> Iterator[None]:
         yield
 
 
+class Records(dict[str, Any]):
+    """A cache that the test fills."""
+
+    def __init__(self) -> None:
+        self.locked: set[str] = set()
+        self.is_locked = self.locked.__contains__
+
+    def is_left(self, record_id: str) -> bool:
+        return record_id not in self.locked
+
+    def add_listener(self, listener: Callable[..., None]) -> None:
+        self.tell = listener
+
+    def ids(self) -> list[str]:
+        return list(self)
+
+
 def raising(error: BaseException) -> Callable[..., NoReturn]:
     """A method of something that does not work."""
 

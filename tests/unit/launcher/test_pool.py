@@ -11,8 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
 from nodepool.exceptions import ZKConflict
-from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
-from nodepool.launcher.pool.intake import Declines, Intake
+from nodepool.launcher.pool.intake import LAUNCHES_SECONDS, POLL_SECONDS, Declines, Intake
 from nodepool.launcher.pool.view import Pool
 from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,18 +14,17 @@ import pytest
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
-from nodepool.launcher.pool.view import EVICTION_SECONDS, FreeNodes, TenantCheck
+from nodepool.launcher.pool.view import TenantCheck
 from nodepool.launcher.pool_registry import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import tenant_limit
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import RequestKind
-from nodepool.plan.triage import PoolInfo, first_choice
-from nodepool.testing.memory_zk import MemoryZooKeeper
+from nodepool.plan.triage import PoolInfo, RequestKind, first_choice
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
+from tests.unit.launcher.conftest import Records
 
 # -- limits of tenants
 
@@ -157,63 +156,7 @@ def test_order_of_a_tenant(tenants: Tenants, held: int, labels: int, waits: bool
     assert tenants.reserved_for(kind("small")) is None, "A-16: a reload between two looks"
 
 
-# -- room that is made
-
-
-class Evicting:
-    """The free nodes of a pool, and what they use."""
-
-    def __init__(self) -> None:
-        self.zk, self.clock = MemoryZooKeeper(), ManualClock(10_000.0)
-        cache: Any = SimpleNamespace(values=self.zk.nodeIterator, get=lambda _: None)
-        store, log = cast(Any, self.zk).nodes, logging.getLogger("test.eviction")
-        self.free = FreeNodes(("cloud", "main"), cache, store, lambda _: None, log, self.clock)
-        self.ready = self.free.ready
-
-    def add(self, since: float | None, pool: str = "main", state: str = "ready", **fields: Any) -> Node:
-        node = Node("small")
-        node.state, node.provider, node.pool = state, "cloud", pool
-        for name, value in fields.items():
-            setattr(node, name, value)
-        self.zk.storeNode(node)
-        # The first write sets the time itself.
-        node.state_time = since
-        self.zk.storeNode(node)
-        if pool == "main" and state == "ready":
-            self.ready.put(node)
-        return node
-
-    def evict(self, later: float = 0.0, *, shared: bool = False) -> list[str]:
-        """The states of all nodes after it."""
-        self.clock.pass_seconds(later)
-        self.free.evict(shared=shared)
-        return [node.state for node in self.zk.nodeIterator()]
-
-
-@pytest.fixture
-def pool() -> Evicting:
-    return Evicting()
-
-
-def test_oldest_goes_and_one_in_five_minutes(pool: Evicting) -> None:
-    """Q-8, Q-9"""
-    assert pool.evict() == []
-    for since in (300.0, 100.0, 200.0):
-        pool.add(since)
-    assert pool.evict() == ["ready", "deleting", "ready"]
-    assert len(pool.ready) == 2
-    assert pool.evict(EVICTION_SECONDS - 0.1) == ["ready", "deleting", "ready"]
-    assert pool.evict(0.1) == ["ready", "deleting", "deleting"]
-
-
-def test_taken_meanwhile(pool: Evicting) -> None:
-    """Q-8: a node that another client takes stays; another one may be tried at once."""
-    node, other = pool.add(100.0), pool.add(200.0)
-    pool.zk.lockNode(node.copy())
-    pool.evict()
-    assert pool.evict() == ["ready", "deleting"]
-    assert other.key not in pool.ready
-
+# -- whose turn it is
 
 POOLS = [
     PoolInfo(f"pool-{number}", f"cloud-{number}", frozenset({"small"}), 100, paused=False, name="main")
@@ -221,33 +164,11 @@ POOLS = [
 ]
 
 
-class Nodes(dict[str, Node]):
-    """The part of the node cache that is asked."""
-
-    def __init__(self) -> None:
-        self.locked: set[str] = set()
-
-    def add_listener(self, listener: Callable[[str], None]) -> None:
-        self.tell = listener
-
-    def ids(self) -> list[str]:
-        return list(self)
-
-    def is_locked(self, node_id: str) -> bool:
-        return node_id in self.locked
-
-    def put(self, node_id: str, pool: PoolInfo, *labels: str) -> Node:
-        node = self[node_id] = Node(list(labels or ("small",)), node_id)
-        node.provider, node.pool, node.state = pool.provider_name, pool.name, "ready"
-        self.tell(node_id)
-        return node
-
-
 class Turn(Turns):
     """Of the first pool, or of another one."""
 
     def __init__(self, pool: PoolInfo = POOLS[0], clock: ManualClock | None = None) -> None:
-        self.clock, self.nodes = clock or ManualClock(), Nodes()
+        self.clock, self.nodes = clock or ManualClock(), Records()
         super().__init__(FreeCounts(cast(Any, self.nodes)), self.clock)
         self.begin_pass(pool.id, POOLS)
 

@@ -13,15 +13,7 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
 from nodepool.launcher.pool.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, PoolStatusMaker, bounded
 from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
-from nodepool.model.status import (
-    FailedLaunch,
-    HostStatus,
-    LabelStatus,
-    LaunchesStatus,
-    PauseStatus,
-    PoolStatus,
-    RequestStatus,
-)
+from nodepool.model import status
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
@@ -62,8 +54,8 @@ def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes,
     assert (paused.state, paused.code, paused.since) == ("paused", "room.instances", 6.0)
     assert make(7.0) == paused
     for now, pause, since, after in (
-        (8.0, PauseStatus("provider.circuit-open", "HTTP 503", 6.5, 12.0), 6.5, 12.0),
-        (9.0, PauseStatus("provider.circuit-open", "HTTP 504"), 6.5, None),
+        (8.0, status.PauseStatus("provider.circuit-open", "HTTP 503", 6.5, 12.0), 6.5, 12.0),
+        (9.0, status.PauseStatus("provider.circuit-open", "HTTP 504"), 6.5, None),
     ):
         monkeypatch.setattr(FakeProvider, "pauseStatus", lambda _: pause)  # noqa: B023
         found = make(now)
@@ -75,39 +67,40 @@ def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes,
 
 def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
     """W-7, W-8, W-9: those with trouble come first, as the others may be cut; many are not asked for each time."""
-    well, unknown = HostStatus("a", True), HostStatus("b")
-    held, down = HostStatus("c", True, quarantine="alice: disk"), HostStatus("d", False)
-    hosts = [well, unknown, held, down, HostStatus("of another pool", False, pool="other")]
+    well, unknown = status.HostStatus("a", True), status.HostStatus("b")
+    held, down = status.HostStatus("c", True, quarantine="alice: disk"), status.HostStatus("d", False)
+    hosts = [well, unknown, held, down, status.HostStatus("of another pool", False, pool="other")]
     monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
     assert worker.status.make(5.0).hosts == [unknown, held, down, well]
-    many = hosts = [HostStatus(str(number), True) for number in range(1000)]
+    many = hosts = [status.HostStatus(str(number), True) for number in range(1000)]
     worker.status.make(1000.0)
     hosts = []
     assert worker.status.make(1000.0 + 999 * HOST_SECONDS).hosts == many[:MAX_ENTRIES]
     assert worker.status.make(1000.0 + 1001 * HOST_SECONDS).hosts == []
 
 
-def stored(number: int, text: str = "") -> RequestStatus:
-    return RequestStatus(f"200-{number:010}", "done", "label.unknown", text)
+def stored(number: int, text: str = "") -> status.RequestStatus:
+    return status.RequestStatus(f"200-{number:010}", "done", "label.unknown", text)
 
 
 def test_size() -> None:
     """W-7: of declined requests the last ones stay, of others the first; the longest list or mapping is cut."""
-    small = PoolStatus(requests=[stored(1)], hosts=[HostStatus("a")])
+    small = status.PoolStatus(requests=[stored(1)], hosts=[status.HostStatus("a")])
     assert bounded(small) is small
     entries = [stored(number) for number in range(MAX_ENTRIES + 5)]
-    found = bounded(PoolStatus(requests=entries, declined=entries, omitted=2))
+    found = bounded(status.PoolStatus(requests=entries, declined=entries, omitted=2))
     assert (found.requests, found.declined, found.omitted) == (entries[:MAX_ENTRIES], entries[5:], 12)
     long = [stored(number, "x" * 2000) for number in range(150)]
-    labels = {f"label-{number}": LabelStatus("label.broken", "x" * 300, 1.0) for number in range(500)}
-    for status in (PoolStatus(declined=long, requests=long[:3]), PoolStatus(labels=labels, ready={"a": 1})):
-        found = bounded(status)
+    labels = {f"label-{number}": status.LabelStatus("label.broken", "x" * 300, 1.0) for number in range(500)}
+    declined = status.PoolStatus(declined=long, requests=long[:3])
+    for told in (declined, status.PoolStatus(labels=labels, ready={"a": 1})):
+        found = bounded(told)
         assert 0 < len(json.dumps(found.to_dict())) <= MAX_BYTES
-        assert (found.requests, found.ready) == (status.requests, status.ready)
-        assert found.omitted == len(status.declined) + len(status.labels) - len(found.declined) - len(found.labels)
-        assert found.declined[-1:] == status.declined[-1:]
+        assert (found.requests, found.ready) == (told.requests, told.ready)
+        assert found.omitted == len(told.declined) + len(told.labels) - len(found.declined) - len(found.labels)
+        assert found.declined[-1:] == told.declined[-1:]
         assert found.declined or found.labels
-    found = bounded(PoolStatus(requests=[stored(1, "x" * MAX_BYTES)] * 200))
+    found = bounded(status.PoolStatus(requests=[stored(1, "x" * MAX_BYTES)] * 200))
     assert (found.requests, found.omitted) == ([], 200)
 
 
@@ -175,15 +168,15 @@ def test_launch_log() -> None:
     log = LaunchLog(clock)
     log.ready("small")
     log.failed("1", "small", "error.status", "the server is\nin state ERROR")
-    error = FailedLaunch("error.status", "the server is in state ERROR", clock(), "1", "small")
-    assert log.status(3) == LaunchesStatus(3, 1, 1, error)
+    error = status.FailedLaunch("error.status", "the server is in state ERROR", clock(), "1", "small")
+    assert log.status(3) == status.LaunchesStatus(3, 1, 1, error)
     clock.pass_seconds(AGE_SECONDS / 2)
     log.ready()
-    assert log.status(0) == LaunchesStatus(0, 2, 1, error)
+    assert log.status(0) == status.LaunchesStatus(0, 2, 1, error)
     clock.pass_seconds(AGE_SECONDS / 2 + 1)
-    assert log.status(0) == LaunchesStatus(0, 1, 0, None)
+    assert log.status(0) == status.LaunchesStatus(0, 1, 0, None)
     clock.pass_seconds(AGE_SECONDS)
-    assert log.status(0) == LaunchesStatus()
+    assert log.status(0) == status.LaunchesStatus()
     log.ready()
     clock.pass_seconds(-3600)
     for _ in range(100):

@@ -11,23 +11,7 @@ from nodepool.launcher.supervisor import Router
 from nodepool.model.component import PoolComponent
 from tests.support.observed import node, request
 from tests.support.tables import rows
-
-
-class Records(dict[str, Any]):
-    """A cache that the test fills."""
-
-    def __init__(self) -> None:
-        self.locked: set[str] = set()
-        self.is_locked = self.locked.__contains__
-
-    def is_left(self, record_id: str) -> bool:
-        return record_id not in self.locked
-
-    def add_listener(self, listener: Callable[..., None]) -> None:
-        self.tell = listener
-
-    def ids(self) -> list[str]:
-        return list(self)
+from tests.unit.launcher.conftest import Records
 
 
 class Pool(SimpleNamespace):

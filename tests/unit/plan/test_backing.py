@@ -9,33 +9,22 @@ from typing import Any
 from nodepool.model.component import PoolComponent
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.reasons import ReasonCode
-from nodepool.plan.backing import (
-    Backing,
-    BackingKind,
-    Release,
-    Retain,
-    Rules,
-    accepts,
-    assign,
-    fate,
-    makers_held,
-    reason,
-    share,
-)
+from nodepool.plan import backing as plan
 from tests.support.tables import rows
 
 NOW = 1000.0
 
 
-def rules(**limits: Any) -> Rules:
-    return Rules(**{"slots": 3, "grace_seconds": 60, "min_retention_seconds": 0, "max_age_seconds": None, **limits})
+def rules(**limits: Any) -> plan.Rules:
+    some = {"slots": 3, "grace_seconds": 60, "min_retention_seconds": 0, "max_age_seconds": None}
+    return plan.Rules(**{**some, **limits})
 
 
-def backing(id: str, holders: tuple[str | None, ...], **changes: Any) -> Backing:
+def backing(id: str, holders: tuple[str | None, ...], **changes: Any) -> plan.Backing:
     """A backing node; empty ones have been so for a moment."""
     idle = None if any(holders) else 1.0
-    values = {"kind": BackingKind("small", "big"), "failed": False, "age_seconds": 100.0, "idle_seconds": idle}
-    return Backing(id, holders=holders, **{**values, **changes})
+    values = {"kind": plan.BackingKind("small", "big"), "failed": False, "age_seconds": 100.0, "idle_seconds": idle}
+    return plan.Backing(id, holders=holders, **{**values, **changes})
 
 
 @rows(__file__, "slots_of_backing_nodes")
@@ -46,11 +35,11 @@ def test_slots(backings: dict[str, str], max_age: float | None, expected: str) -
         holders, _, more = text.partition(" ")
         changes: dict[str, Any] = {"age_seconds": float(more)} if more.isdigit() else {"failed": bool(more)}
         there.append(backing(name, tuple(None if one == "-" else one for one in holders), **changes))
-    found = assign(["1", "2", "3", "4", "5"], there, rules(max_age_seconds=max_age))
+    found = plan.assign(["1", "2", "3", "4", "5"], there, rules(max_age_seconds=max_age))
     assert " ".join(f"{one.backing_id}/{one.slot}" for one in found) == expected
     assert [one.node_id for one in found] == ["1", "2", "3", "4", "5"][: len(found)]
-    assert not accepts(there[0], None)
-    assert assign([], there, rules()) == []
+    assert not plan.accepts(there[0], None)
+    assert plan.assign([], there, rules()) == []
 
 
 @rows(__file__, "shares")
@@ -58,16 +47,16 @@ def test_shares(
     waiting: dict[str, str | None], requests: list[str], slots: int, shares: dict[str, str], left: list[str]
 ) -> None:
     """T-2"""
-    assert share(waiting, requests, slots) == (shares, left)
+    assert plan.share(waiting, requests, slots) == (shares, left)
 
 
 @rows(__file__, "fate")
 def test_fate(backing_: dict[str, Any], limits: dict[str, Any], expected: float | None) -> None:
     """T-8, T-9, T-11, T-10: without a label an empty one goes at once."""
     one = backing("b", (None,), **backing_)
-    found = fate(one, rules(**limits))
-    assert isinstance(found, Release) if expected is None else found == Retain(expected)
-    assert isinstance(fate(one, None), Retain if expected == math.inf else Release)
+    found = plan.fate(one, rules(**limits))
+    assert isinstance(found, plan.Release) if expected is None else found == plan.Retain(expected)
+    assert isinstance(plan.fate(one, None), plan.Retain if expected == math.inf else plan.Release)
 
 
 # -- who could make one, and is any of them in service? (T-13)
@@ -93,15 +82,15 @@ def test_makers_held(pools: list[str], records: list[str], declined_by: list[str
     """T-13, MT-2"""
     held = {(one.kind, one.name): one for one in map(record, records)}
     ids = [pool(f"{text} big").id for text in declined_by]
-    found = makers_held("big", map(pool, pools), ids, held, NOW)
+    found = plan.makers_held("big", map(pool, pools), ids, held, NOW)
     assert [f"{one.kind} {one.name}" for one in found] == expected
 
 
 def test_reason() -> None:
     """T-13: who did it, and when it ends."""
     one, two = record("provider one"), record("pool two/main 1100", 950.0)
-    found = reason("small", "big", [one, two])
+    found = plan.reason("small", "big", [one, two])
     assert (found.code, found.numbers) == (ReasonCode.BACKING_HELD, {"since": 950.0, "until": 1100.0})
     assert found.text.startswith("label small needs a node of label big, which")
     assert found.text.endswith(f": {one.text}; {two.text}")
-    assert reason("small", "big", [one]).numbers == {"since": 900.0}
+    assert plan.reason("small", "big", [one]).numbers == {"since": 900.0}

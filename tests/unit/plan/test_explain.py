@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from nodepool.plan.explain import explain, explain_request, kind_of, similar
-from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import RequestKind
 from tests.support.observed import FULL, like, request, timed, world
 from tests.support.tables import rows
 

@@ -13,20 +13,8 @@ from hypothesis import strategies as st
 from nodepool import exceptions
 from nodepool.exceptions import CapacityException, QuotaException
 from nodepool.model.status import LaunchStatus
+from nodepool.plan import launch as plan
 from nodepool.plan.attention import described, is_slow, slow, summary
-from nodepool.plan.launch import (
-    TABLE,
-    Failure,
-    after_failure,
-    answer_was_lost,
-    classify,
-    launch_outcome,
-    may_be_retried,
-    may_have_made_an_instance,
-    meaning,
-    search_after,
-    zone_of_next_attempt,
-)
 from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, Backoff, CircuitBreaker
 from tests.support.tables import rows
 
@@ -37,42 +25,43 @@ NOW = 1763809000.0
 def test_failures(error: str, key: str | None, kind: str | None) -> None:
     """L-9 and the table of exceptions (reference/driver 13)."""
     raised = (getattr(exceptions, error, None) or getattr(builtins, error))()
-    assert key is None or launch_outcome(raised) == ("failed", key)
-    assert kind is None or classify(raised) is Failure(kind)
+    assert key is None or plan.launch_outcome(raised) == ("failed", key)
+    assert kind is None or plan.classify(raised) is plan.Failure(kind)
 
 
 def test_table_of_failures() -> None:
     """No row hides behind one for a base of its class; a kind says the same about retries in all its rows."""
-    assert all(meaning(row.error()) is row for row in TABLE)
-    assert all({row.retry for row in TABLE if row.kind is kind} == {may_be_retried(kind)} for kind in Failure)
-    assert all(row.expected for row in TABLE if row.kind is not Failure.UNKNOWN)
-    assert not meaning(KeyError("id")).expected
-    sure = {Failure.QUOTA, Failure.HELD, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP}
-    assert {kind for kind in Failure if not may_have_made_an_instance(kind)} == sure
-    assert {kind for kind in Failure if answer_was_lost(kind)} == {Failure.CLOUD, Failure.UNKNOWN}
+    assert all(plan.meaning(row.error()) is row for row in plan.TABLE)
+    for kind in plan.Failure:
+        assert {row.retry for row in plan.TABLE if row.kind is kind} == {plan.may_be_retried(kind)}
+    assert all(row.expected for row in plan.TABLE if row.kind is not plan.Failure.UNKNOWN)
+    assert not plan.meaning(KeyError("id")).expected
+    sure = {kind.value for kind in plan.Failure if not plan.may_have_made_an_instance(kind)}
+    assert sure == {"quota", "held", "capacity", "configuration", "setup"}
+    assert {kind.value for kind in plan.Failure if plan.answer_was_lost(kind)} == {"cloud", "unknown"}
 
 
 @rows(__file__, "after_a_failure")
 def test_what_follows(kind: str, attempt: int, circuit_open: bool, expected: str) -> None:
     """L-4, L-7, L-9, Q-14, F-5"""
-    assert type(after_failure(Failure(kind), attempt, 3, circuit_open=circuit_open)).__name__ == expected
+    assert type(plan.after_failure(plan.Failure(kind), attempt, 3, circuit_open=circuit_open)).__name__ == expected
 
 
 @rows(__file__, "search_after")
 def test_search(kind: str, known: str, expected: str) -> None:
     """L-4: the cloud is asked unless it is known what the attempt left; a lost answer may have made something late."""
     facts = {name: name == known for name in ("id_known", "others_known", "searched")}
-    assert search_after(Failure(kind), **facts).value == expected
+    assert plan.search_after(plan.Failure(kind), **facts).value == expected
 
 
 def test_zone_of_the_next_attempt() -> None:
     """N-7, O-2: another zone only when this one is no longer there; the nodes of one request agree, requests differ."""
     stays: list[tuple[str | None, list[str | None]]] = [("az1", ["az1", "az2"]), (None, ["az1"]), ("az1", [None])]
     for zone, zones in [*stays, ("az1", [])]:
-        assert zone_of_next_attempt(zone, zones, "200-1") == zone
-    chosen = {request: zone_of_next_attempt("old", ["a", "b", "c"], f"200-{request}") for request in range(50)}
+        assert plan.zone_of_next_attempt(zone, zones, "200-1") == zone
+    chosen = {request: plan.zone_of_next_attempt("old", ["a", "b", "c"], f"200-{request}") for request in range(50)}
     assert set(chosen.values()) == {"a", "b", "c"}
-    assert all(zone_of_next_attempt("old", ["c", "b", "a"], f"200-{i}") == zone for i, zone in chosen.items())
+    assert all(plan.zone_of_next_attempt("old", ["c", "b", "a"], f"200-{i}") == zone for i, zone in chosen.items())
 
 
 # -- launches that take long (E-10)
@@ -154,10 +143,10 @@ class NoSubnet(CapacityException):
 
 def test_outcomes_that_are_no_failures() -> None:
     """L-7: a quota that is used up is not an attempt that failed. L-9: the key of a driver."""
-    assert launch_outcome(None) == ("ready", "ready")
-    assert launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
-    assert classify(QuotaException()) is Failure.QUOTA
-    assert (launch_outcome(NoSubnet())[1], classify(NoSubnet())) == ("error.subnet", Failure.CAPACITY)
+    assert plan.launch_outcome(None) == ("ready", "ready")
+    assert plan.launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
+    assert plan.classify(QuotaException()) is plan.Failure.QUOTA
+    assert (plan.launch_outcome(NoSubnet())[1], plan.classify(NoSubnet())) == ("error.subnet", plan.Failure.CAPACITY)
 
 
 def test_what_opens_a_circuit() -> None:

@@ -11,17 +11,7 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.states import DELETABLE_STATES, NODE_STATES
-from nodepool.plan.nodes import (
-    STALLED_SECONDS,
-    ReadyNodes,
-    in_the_way,
-    is_free,
-    is_of_holder,
-    judge_age,
-    judge_unlocked,
-    missing,
-    reset_lost_request,
-)
+from nodepool.plan import nodes as plan
 from nodepool.plan.observed import FollowedNodes, NodeIndex, Observed
 from nodepool.plan.retries import SeenTwice
 from tests.support.observed import node, request
@@ -38,8 +28,8 @@ def made(id: str, labels: str = "a", az: str | None = None, **fields: Any) -> No
 # -- ready nodes for wanted labels
 
 
-def filled(*nodes: Node) -> ReadyNodes:
-    ready = ReadyNodes()
+def filled(*nodes: Node) -> plan.ReadyNodes:
+    ready = plan.ReadyNodes()
     for one in nodes:
         ready.put(one)
     return ready
@@ -48,7 +38,7 @@ def filled(*nodes: Node) -> ReadyNodes:
 @rows(__file__, "free_node")
 def test_free_node(fields: dict[str, Any], free: bool) -> None:
     """N-2"""
-    assert is_free(made("1", **fields), "cloud-1", "main") is free
+    assert plan.is_free(made("1", **fields), "cloud-1", "main") is free
 
 
 @rows(__file__, "choice")
@@ -69,7 +59,7 @@ def test_min_ready(
     there = [made(str(number), **{"labels": "a", **fields}) for number, fields in enumerate(nodes)]
     asked = [request(1, "a", requestor="NodePool:min-ready", state=state) for state in requests]
     others = [request(1, "a", requestor="zuul")]
-    assert missing(wanted, there, [*asked, *others]) == expected
+    assert plan.missing(wanted, there, [*asked, *others]) == expected
 
 
 # -- cleanup of nodes without a lock
@@ -81,9 +71,9 @@ def test_unlocked_nodes(node_states: list[str], request_states: list[str | None]
     for state in node_states:
         for request_state in request_states:
             found = None if request_state is None else request(1, state=request_state)
-            verdict = judge_unlocked(made("1", state=state, allocated_to=REQUEST), lambda _: found)  # noqa: B023
+            verdict = plan.judge_unlocked(made("1", state=state, allocated_to=REQUEST), lambda _: found)  # noqa: B023
             assert type(verdict).__name__ == expected
-        without = judge_unlocked(made("1", state=state), lambda _: None)
+        without = plan.judge_unlocked(made("1", state=state), lambda _: None)
         assert type(without).__name__ == ("Keep" if state in ("ready", "hold", "testing") else "Delete")
     assert {*DELETABLE_STATES, "ready", "hold", "testing", "init"} == set(NODE_STATES)
 
@@ -92,17 +82,7 @@ def test_unlocked_nodes(node_states: list[str], request_states: list[str | None]
 def test_age(fields: dict[str, Any], ages: dict[str, float], max_hold_age: float, now: float, expected: str) -> None:
     """C-5, C-6"""
     old = made("1", **{"state_time": 1000.0, **fields})
-    assert type(judge_age(old, now, lambda label: ages.get(label, 0), max_hold_age)).__name__ == expected
-
-
-def test_reset_lost_request() -> None:
-    """C-4"""
-    lost = request(1, state="pending", nodes=["0000000001"], declined_by=["pool"])
-    nodes = [made("1", state=state, allocated_to=REQUEST) for state in ("init", "ready", "building")]
-    reset_lost_request(lost, nodes)
-    assert (lost.state, lost.nodes, lost.declined_by) == ("requested", [], ["pool"])
-    found = [(one.state, one.allocated_to) for one in nodes]
-    assert found == [("deleting", None), ("ready", None), ("building", None)]
+    assert type(plan.judge_age(old, now, lambda label: ages.get(label, 0), max_hold_age)).__name__ == expected
 
 
 @pytest.mark.parametrize(
@@ -111,15 +91,15 @@ def test_reset_lost_request() -> None:
         (7, None, 2.0, False),
         (7, 8, 2.0, False),
         (8, 8, 2.0, True),
-        (9, 8, STALLED_SECONDS - 1, True),
-        (9, 8, STALLED_SECONDS, False),
+        (9, 8, plan.STALLED_SECONDS - 1, True),
+        (9, 8, plan.STALLED_SECONDS, False),
     ],
 )
 def test_unlocked_node_of_a_request_that_is_served(
     written: int, held_since: int | None, seconds: float, kept: bool
 ) -> None:
     """C-4: written under the present lock it is left alone, but not for ever: a lost launcher writes as late."""
-    assert is_of_holder(written, held_since, seconds) is kept
+    assert plan.is_of_holder(written, held_since, seconds) is kept
 
 
 # -- a request that is given back (Q-10, Q-12)
@@ -129,8 +109,8 @@ def test_unlocked_node_of_a_request_that_is_served(
 def test_in_the_way(mine: list[str], pool: str, goes: list[str]) -> None:
     """Q-10, Q-12: the first one holds an ``a`` of the main pool and lacks another. N-4: it may not reuse any."""
     first, nodes = [made("1")], [made(str(number + 2), labels, pool=pool) for number, labels in enumerate(mine)]
-    assert [found.id for found in in_the_way(request(1, "a", "a"), first, nodes)] == goes
-    assert len(in_the_way(request(1, "a", "a", reuse=False), first, nodes)) == min(1, len(mine))
+    assert [found.id for found in plan.in_the_way(request(1, "a", "a"), first, nodes)] == goes
+    assert len(plan.in_the_way(request(1, "a", "a", reuse=False), first, nodes)) == min(1, len(mine))
 
 
 # -- what is asked of all nodes

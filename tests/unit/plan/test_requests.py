@@ -11,35 +11,21 @@ import pytest
 
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.plan import triage
 from nodepool.plan.nodes import ReadyNodes
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
-from nodepool.plan.request_stage import MOVES, STORY_MOVES, ImpossibleMove, Progress, Stage
 from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
-from nodepool.plan.triage import (
-    MAX_REASONS,
-    MAX_TEXT,
-    Consider,
-    Decline,
-    Fulfil,
-    Leave,
-    PoolInfo,
-    declined_state,
-    screen,
-    triage,
-    triage_kind,
-    why_failed,
-)
+from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, STORY_MOVES, ImpossibleMove, Progress, RequestKind, Stage
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
-ME = PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
+ME = triage.PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
 
 
 def kind(labels: str = "small", **fields: Any) -> RequestKind:
     return RequestKind.of(request(1, node_types=labels.split(), **fields))
 
 
-def pool(id: str, labels: str = "small large", **changes: Any) -> PoolInfo:
+def pool(id: str, labels: str = "small large", **changes: Any) -> triage.PoolInfo:
     return replace(ME, id=id, labels=frozenset(labels.split()), **changes)
 
 
@@ -51,26 +37,26 @@ def test_may_a_pool_serve_a_kind(
     labels: str, wish: dict[str, Any], registered: list[dict[str, Any]], expected: str
 ) -> None:
     """A-2, A-3, A-4, A-5, A-6, A-20: the first rule that holds."""
-    verdict = screen(kind(labels, **wish), ME, [ME, *(pool(**other) for other in registered)])
+    verdict = triage.screen(kind(labels, **wish), ME, [ME, *(pool(**other) for other in registered)])
     assert type(verdict).__name__ == expected
     missing = Reason(ReasonCode.LABEL_UNKNOWN, "label(s) gpu not available in this pool")
-    assert not isinstance(verdict, Decline) or verdict.reason == missing
+    assert not isinstance(verdict, triage.Decline) or verdict.reason == missing
 
 
 @rows(__file__, "state_after_a_refusal")
 def test_state_after_a_refusal(declined_by: list[str], registered: list[str], absent: list[str], state: str) -> None:
     """A-15: a pool whose launcher is being restarted is waited for, if it could serve the request."""
     gone = [pool(*name.split("/")) for name in absent]
-    assert declined_state(["small"], declined_by, registered, gone) == state
+    assert triage.declined_state(["small"], declined_by, registered, gone) == state
 
 
 def test_label_of_a_pool_that_went_a_moment_ago() -> None:
     """A-15: its launcher is being restarted: no pool declines for it, unless it had declined itself."""
     absent = [pool("restarted", "gpu")]
-    assert isinstance(screen(kind("gpu"), ME, [ME], absent), Leave)
-    assert isinstance(screen(kind("gpu", declined_by=["restarted"]), ME, [ME], absent), Decline)
-    assert isinstance(screen(kind("gpu huge"), ME, [ME], absent), Decline)
-    assert screen(kind("small"), ME, [ME], absent) == Consider()
+    assert isinstance(triage.screen(kind("gpu"), ME, [ME], absent), triage.Leave)
+    assert isinstance(triage.screen(kind("gpu", declined_by=["restarted"]), ME, [ME], absent), triage.Decline)
+    assert isinstance(triage.screen(kind("gpu huge"), ME, [ME], absent), triage.Decline)
+    assert triage.screen(kind("small"), ME, [ME], absent) == triage.Consider()
 
 
 # -- what a pool does with a waiting request
@@ -100,7 +86,7 @@ def view_of(change: dict[str, Any]) -> Any:
     """
     view = SimpleNamespace(**{name: REASONS.get(str(value), value) for name, value in {**ROOM, **change}.items()})
     word, _, name = change.get("screened", "Consider").partition(" ")
-    screened = {"Leave": Leave, "Decline": Decline}[word](REASONS[name]) if name else Consider()
+    screened = getattr(triage, word)(*([REASONS[name]] if name else []))
     view.screened = lambda _: screened
     labels, view.ready = view.ready, ReadyNodes()
     for number, label in enumerate(labels.split()):
@@ -120,13 +106,13 @@ def words(verdict: Any) -> str:
 
 def judge(view: dict[str, Any], labels: str = "small", **fields: Any) -> Any:
     head = request(1, node_types=labels.split(), **fields)
-    return triage(RequestKind.of(head), head, view_of(view))
+    return triage.triage(RequestKind.of(head), head, view_of(view))
 
 
 @rows(__file__, "verdicts_of_kinds")
 def test_judged_by_kind(view: dict[str, Any], expected: str) -> None:
     """A-2 to A-6, A-7, MT-3, MT-5: what the registry says, then what an operator holds back, then the driver."""
-    assert words(triage_kind(kind(), view_of(view))) == expected
+    assert words(triage.triage_kind(kind(), view_of(view))) == expected
 
 
 @rows(__file__, "verdicts_of_heads")
@@ -139,9 +125,9 @@ def test_head_of_the_queue(view: dict[str, Any], expected: str) -> None:
 def test_ready_nodes() -> None:
     """N-1, N-4, A-20: in the order of the wanted labels, all of them, and only if they may be reused."""
     verdict = judge({"ready": "big small"}, "small big")
-    assert isinstance(verdict, Fulfil)
+    assert isinstance(verdict, triage.Fulfil)
     assert [node.type for node in verdict.nodes] == [["small"], ["big"]]
-    assert judge({}, "") == Fulfil(())
+    assert judge({}, "") == triage.Fulfil(())
     assert words(judge({"ready": "small"}, reuse=False)) == words(judge({"ready": "small"}, "small small")) == "Launch"
     assert words(judge({"ready": "small", "launches": False}, "small small")) == "Wait NO_READY_NODE"
 
@@ -160,18 +146,20 @@ def test_max_concurrency(running: int) -> None:
 @rows(__file__, "why_failed")
 def test_why_failed(answers: dict[str, list[str] | None], code: str, text: str) -> None:
     """J-3: what says most comes first; pools without the label count only if no other one may have it."""
-    found = why_failed({name: Reason(ReasonCode(told[0]), told[1]) if told else None for name, told in answers.items()})
+    found = triage.why_failed(
+        {name: Reason(ReasonCode(told[0]), told[1]) if told else None for name, told in answers.items()}
+    )
     assert (found.code.value, found.text) == (code, text)
 
 
 def test_why_failed_is_bounded() -> None:
     """J-3: hundreds of pools are one line."""
-    many = why_failed({f"p{number}/m": reasons.IMAGE_MISSING for number in range(100)}).text
+    many = triage.why_failed({f"p{number}/m": reasons.IMAGE_MISSING for number in range(100)}).text
     assert many == "p0/m, p1/m, p2/m and 97 more: images are not available"
     answers = {f"p/{number}": Reason(ReasonCode.LAUNCH_FAILED, f"{number:03d}" + "x" * 1000) for number in range(100)}
-    line = why_failed(answers).text
+    line = triage.why_failed(answers).text
     assert line.endswith("95 more reasons")
-    assert len(line) < MAX_REASONS * (MAX_TEXT + 20)
+    assert len(line) < triage.MAX_REASONS * (triage.MAX_TEXT + 20)
 
 
 @rows(__file__, "schedule_of_reminders")
