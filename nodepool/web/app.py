@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import stream, writes
+from nodepool.web import changes, stream
 from nodepool.web.answers import http_error
 from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
@@ -89,7 +89,7 @@ def make_app(
 
     routes = [
         # Before the API, which has the same addresses to look at.
-        *([] if access is None else writes.routes(snapshots, access.actions)),
+        *([] if access is None else changes.routes(snapshots, access.actions)),
         *served,
         stream.route(),
         charts_route(history),

@@ -17,15 +17,14 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.answers import MEDIA_TYPE, to_json
-from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
-from nodepool.web.api.resources import all_resources
+from nodepool.web.api.resources import TEXT, ApiResource, Schema, all_resources, properties, thing, whole
 from nodepool.web.changes import MOST_TEXT
 from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
+    from nodepool.web.api.resources import TEXT, ApiResource, Schema, properties, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
@@ -166,7 +165,7 @@ def _in_path(names: Mapping[str, Schema]) -> list[dict[str, Any]]:
     return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in names.items()]
 
 
-# How OpenAPI describes the changes of `nodepool.web.writes`, which exist only with ``webapp.auth``.
+# How OpenAPI describes the changes of `nodepool.web.changes`, which exist only with ``webapp.auth``.
 
 #: Name of the way to log in.
 BEARER: Final = "bearer"

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
-from nodepool.web import writes
+from nodepool.web import changes
 from nodepool.web.answers import StaticFiles, WebProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
@@ -117,7 +117,7 @@ class LoginPages:
 
     async def _log_in(self, request: Request) -> Response:
         try:
-            form = await writes.read_body(request)
+            form = await changes.read_body(request)
         except WebProblem as problem:
             return self._frame.page(request, self._form(problem.detail, ""), problem.status_code)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))

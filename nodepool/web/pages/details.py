@@ -90,7 +90,7 @@ def log_commands(mark: str) -> list[str]:
     ]
 
 
-# Which buttons a page has for operators; what they do is in `nodepool.web.writes`.
+# Which buttons a page has for operators; what they do is in `nodepool.web.changes`.
 
 _API: Final = "api/v1"
 #: Subjects of one page that have buttons. A filter of the page chooses others.

@@ -22,10 +22,10 @@ from starlette.testclient import TestClient
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, WebProblem, problem_response, to_json
-from nodepool.web.api.resource import ApiResource, whole
-from nodepool.web.api.resources import all_resources
+from nodepool.web.api.resources import ApiResource, all_resources, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
 from nodepool.web.api.routes import change_paths as changed_paths
+from nodepool.web.changes import routes as write_routes
 from nodepool.web.query import (
     LABEL,
     MAX_CURSOR,
@@ -45,7 +45,6 @@ from nodepool.web.query import (
     part_of,
     state,
 )
-from nodepool.web.writes import routes as write_routes
 from tests.support.tables import rows
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
