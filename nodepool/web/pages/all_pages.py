@@ -18,19 +18,9 @@ from nodepool.web import changes
 from nodepool.web.answers import StaticFiles, WebProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
+from nodepool.web.pages import subjects
 from nodepool.web.pages.frame import Frame, MakePage, Page
-from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
-from nodepool.web.pages.providers import (
-    events_page,
-    hosts_page,
-    image_page,
-    images_page,
-    launchers_page,
-    provider_page,
-    providers_page,
-    tenants_page,
-)
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
@@ -54,21 +44,21 @@ def routes(
     frame = Frame(snapshots, version, files, logins=access is not None)
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
-        ("/requests", requests_page),
-        ("/nodes", nodes_page),
-        ("/providers", providers_page),
-        ("/hosts", hosts_page),
-        ("/labels", labels_page),
-        ("/launchers", launchers_page),
-        ("/images", images_page),
-        ("/tenants", tenants_page),
-        ("/events", events_page),
+        ("/requests", subjects.requests_page),
+        ("/nodes", subjects.nodes_page),
+        ("/providers", subjects.providers_page),
+        ("/hosts", subjects.hosts_page),
+        ("/labels", subjects.labels_page),
+        ("/launchers", subjects.launchers_page),
+        ("/images", subjects.images_page),
+        ("/tenants", subjects.tenants_page),
+        ("/events", subjects.events_page),
         # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
-        ("/nodes/{name:path}", node_page),
-        ("/providers/{name:path}", provider_page),
-        ("/labels/{name:path}", label_page),
-        ("/images/{name:path}", partial(image_page, builder_url=builder_url)),
+        ("/requests/{name:path}", partial(subjects.request_page, zuul_url=zuul_url)),
+        ("/nodes/{name:path}", subjects.node_page),
+        ("/providers/{name:path}", subjects.provider_page),
+        ("/labels/{name:path}", subjects.label_page),
+        ("/images/{name:path}", partial(subjects.image_page, builder_url=builder_url)),
     ]
     logins = [] if access is None else LoginPages(frame, access).routes()
     return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]
