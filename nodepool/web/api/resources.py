@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import yaml
 
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import NodeFacts, matches, node_status, node_table
@@ -62,26 +65,37 @@ if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot
 
 
+Schema = Mapping[str, Any]
+
+TEXT: Final[Schema] = {"type": "string"}
+#: ``document`` and ``items`` of the file.
+OPENAPI: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
+
+
 def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
     """In the order of their description.
 
     :param zuul_url: where Zuul's pages are, for links.
     """
-    links = {**thing(properties("buildset:text status:text"), all_required=False), "description": "pages of Zuul"}
+    links = {**thing({"buildset": TEXT, "status": TEXT}, all_required=False), "description": "pages of Zuul"}
     return [
         ApiResource("/summary", "What `nodepool status` tells", _summary, _SUMMARY),
         list_resource(
-            "/requests", "Node requests", _requests, _REQUEST, (REQUEST_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN)
+            "/requests",
+            "Node requests",
+            _requests,
+            "Request",
+            (REQUEST_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN),
         ),
-        ApiResource("/requests/{name}", "One node request", _request, thing(_REQUEST)),
+        ApiResource("/requests/{name}", "One node request", _request, thing(item("Request"))),
         ApiResource(
             "/requests/{name}/explain",
             "Why a request waits or failed, and what would help, as `nodepool explain` tells it",
             partial(_explain_request, zuul_url),
             explained(ExplainedRequest, links=links),
         ),
-        list_resource("/nodes", "Nodes", _nodes, _NODE, (NODE_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
-        ApiResource("/nodes/{name}", "One node", _node, thing(_NODE)),
+        list_resource("/nodes", "Nodes", _nodes, "Node", (NODE_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
+        ApiResource("/nodes/{name}", "One node", _node, thing(item("Node"))),
         ApiResource(
             "/nodes/{name}/explain",
             "For whom a node is, and what is done with it, as `nodepool explain` tells it",
@@ -93,7 +107,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Pools of providers",
             all_providers,
             ("pool", "state", "launchers"),
-            _PROVIDER,
+            "Provider",
             {state((*STATES, NOT_SERVED)): "state", PROVIDER: "pool"},
         ),
         ApiResource(
@@ -107,7 +121,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Static hosts",
             all_hosts,
             ("host", "pool"),
-            _HOST,
+            "Host",
             {state(("up", "down", "quarantined", "not checked")): "state", PROVIDER: "pool"},
         ),
         table_resource(
@@ -115,7 +129,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Labels",
             lambda snapshot: label_overview(snapshot.observed),
             ("label",),
-            _LABEL,
+            "Label",
             {state((SERVED, NOT_SERVED)): "state", LABEL: "label", PROVIDER: "pools"},
         ),
         ApiResource(
@@ -124,17 +138,23 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             _label,
             explained(ExplainedLabel),
         ),
-        table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), _LAUNCHER, {state(()): "state"}),
+        table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), "Launcher", {state(()): "state"}),
         table_resource(
             "/tenants",
             "What tenants use of their limits",
             all_tenants,
             ("tenant", "resource"),
-            _TENANT,
+            "Tenant",
             {TENANT: "tenant"},
         ),
-        list_resource("/images", "Images, their builds and uploads", _images, _IMAGE, (IMAGE, _IMAGE_STATE, PROVIDER)),
-        list_resource("/events", "What happened, the oldest first", _events, _EVENT, (SINCE, SUBJECT)),
+        list_resource(
+            "/images",
+            "Images, their builds and uploads",
+            _images,
+            "Image",
+            (IMAGE, _IMAGE_STATE, PROVIDER),
+        ),
+        list_resource("/events", "What happened, the oldest first", _events, "Event", (SINCE, SUBJECT)),
     ]
 
 
@@ -317,13 +337,13 @@ def list_resource(
     path: str,
     summary: str,
     look: Callable[[WebSnapshot, Query], Records],
-    properties: Mapping[str, Any],
+    kind: str,
     parameters: Sequence[Parameter] = (),
 ) -> ApiResource:
     """A list that can be sorted, shown in parts, and with some fields.
 
     :param look: finds the records that a query wants.
-    :param properties: of an item, by key.
+    :param kind: of its items, see `item`.
     """
 
     def answer(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
@@ -339,7 +359,7 @@ def list_resource(
                 raise WebProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
         return {"total": len(found.records), "next": cursor, "items": objects_of(table)}
 
-    return ApiResource(path, summary, answer, page(properties), (*parameters, *OF_LISTS))
+    return ApiResource(path, summary, answer, page(item(kind)), (*parameters, *OF_LISTS))
 
 
 def table_resource(
@@ -347,7 +367,7 @@ def table_resource(
     summary: str,
     make: Callable[[WebSnapshot], Table],
     identity: Sequence[str],
-    properties: Mapping[str, Any],
+    kind: str,
     filters: Mapping[Parameter, str],
 ) -> ApiResource:
     """A list of which the table is small enough to be made as a whole.
@@ -365,7 +385,7 @@ def table_resource(
                 rows = [row for row in rows if matches(wanted, _compared(parameter, row[number], snapshot.observed))]
         return of_table(replace(table, rows=rows), identity)
 
-    return list_resource(path, summary, look, properties, tuple(filters))
+    return list_resource(path, summary, look, kind, tuple(filters))
 
 
 def _compared(parameter: Parameter, value: Any, seen: Observed) -> list[str]:
@@ -395,44 +415,23 @@ def objects_of(table: Table) -> list[dict[str, Any]]:
 
 # JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.
 
-Schema = Mapping[str, Any]
-
-TEXT: Final[Schema] = {"type": "string"}
-#: Names of types in `properties`.
-_TYPES: Final[Mapping[str, Schema]] = {
-    "text": TEXT,
-    "texts": {"type": "array", "items": TEXT},
-    "count": {"type": "integer"},
-    "number": {"type": "number"},
-    "flag": {"type": "boolean"},
-    "moment": {"type": "number", "description": "seconds since the epoch"},
-    "seconds": {"type": "number", "description": "seconds, as of `now`"},
-    #: What other programs stored.
-    "any": {},
+#: What every answer has beside its content.
+OF_EVERY_ANSWER: Final[Mapping[str, Schema]] = {
+    "now": {
+        "type": "number",
+        "description": "when the answer was true, in seconds since the epoch; ages are as of then",
+    },
+    "complete": {
+        "type": "boolean",
+        "description": "false: not all that ZooKeeper has is known, because the daemon starts or is not connected",
+    },
 }
 
 
-def properties(types: str, **descriptions: str) -> dict[str, Any]:
-    """The properties of an object, in their order.
-
-    :param types: ``NAME:TYPE`` of each, with `_TYPES`; ``?`` behind the type: or null.
-    :param descriptions: of some of them.
-    """
-    found: dict[str, Any] = {}
-    for name, _, kind in (one.partition(":") for one in types.split()):
-        schema = _TYPES[kind.rstrip("?")]
-        found[name] = {**schema, "type": [schema["type"], "null"]} if kind.endswith("?") else dict(schema)
-        if name in descriptions:
-            found[name]["description"] = descriptions[name]
-    return found
-
-
-#: What every answer has beside its content.
-OF_EVERY_ANSWER: Final = properties(
-    "now:number complete:flag",
-    now="when the answer was true, in seconds since the epoch; ages are as of then",
-    complete="false: not all that ZooKeeper has is known, because the daemon starts or is not connected",
-)
+def item(kind: str) -> dict[str, Any]:
+    """Properties of an item of a list."""
+    parts = {"builds": "Build", "uploads": "Upload"} if kind == "Image" else {}
+    return {**OPENAPI["items"][kind], **{name: array(thing(item(part))) for name, part in parts.items()}}
 
 
 def thing(properties: Mapping[str, Schema], *, all_required: bool = True) -> dict[str, Any]:
@@ -447,12 +446,13 @@ def array(items: Schema) -> dict[str, Any]:
 
 def page(items: Mapping[str, Schema]) -> dict[str, Any]:
     """A part of a list; ``fields`` may leave properties of its items out."""
-    parts = properties(
-        "total:count next:text?",
-        total="items of the whole list",
-        next="`cursor` of the next part; null: there is none",
+    return thing(
+        {
+            "total": {"type": "integer", "description": "items of the whole list"},
+            "next": {"type": ["string", "null"], "description": "`cursor` of the next part; null: there is none"},
+            "items": array(thing(items, all_required=False)),
+        }
     )
-    return thing({**parts, "items": array(thing(items, all_required=False))})
 
 
 def extended(schema: Schema, before: Mapping[str, Schema], after: Mapping[str, Schema]) -> dict[str, Any]:
@@ -507,135 +507,13 @@ def _of_hint(hint: Any) -> dict[str, Any]:
     raise TypeError(f"no schema of {hint}")
 
 
-# Properties of the items of lists, in the order of the columns of their tables.
-
-_NODE: Final = {
-    **properties(
-        "id:text provider:text? label:texts server_id:any public_ipv4:text? ipv6:text? state:text age:text? "
-        "locked:text pool:text? hostname:text? private_ipv4:text? AZ:text? username:text? connection_port:any "
-        "launcher:text? allocated_to:text? hold_job:any comment:any user_data:any driver_data:any status:text "
-        "created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? pipeline:text? "
-        "job:text? event_id:text? locked_by:text? hold_by:text? hold_reason:any hold_until:moment?",
-        age="in its state, as `DD:HH:MM:SS`",
-        allocated_to="id of the request",
-        status="as `state`; `allocated`: it is ready, and a request has it",
-        locked_by="null: only the command `nodepool list` asks who has the lock",
-    ),
-    "locked": {"enum": ["locked", "unlocked"]},
-    "connection_port": {"type": ["integer", "string"], "description": "`redacted` if it is no number"},
-}
-_REQUEST: Final = properties(
-    "id:text relative_priority:count state:text requestor:text? node_types:texts nodes:texts declined_by:texts "
-    "event_id:text? created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? "
-    "pipeline:text? job:text? provider:text? pool:text? code:text? reason:text?",
-    node_types="labels, one for each node",
-    nodes="ids",
-    declined_by="ids of pools",
-    provider="the only one that may serve it",
-    pool="`PROVIDER/POOL` that is nearest to serving it",
-    code="why it waits or failed",
-    reason="the same for people",
-)
-_LABEL: Final = {
-    **properties(
-        "label:text state:text pools:texts nodes:count ready:count waiting:count oldest:moment? error:text?",
-        pools="`PROVIDER/POOL` of those that have it",
-        ready="nodes that are ready and that nobody has",
-        waiting="requests",
-        oldest="when the first of them was submitted, in seconds since the epoch",
-        error="why pools cannot serve it",
-    ),
-    "state": {"enum": [SERVED, NOT_SERVED]},
-}
-_PROVIDER: Final = properties(
-    "pool:text driver:text? state:text since:moment? limiting:text? waiting:count? launching:count? failed_15m:count? "
-    "error:text? next:moment? launchers:texts code:text?",
-    pool="`PROVIDER/POOL`; of a provider that no launcher could start `PROVIDER`",
-    state="with the number of launchers behind it if not all say so",
-    limiting="the limit of which most is used",
-    waiting="requests",
-    launching="nodes",
-    failed_15m="launches that failed in the last 15 minutes",
-    next="when it is tried again, in seconds since the epoch",
-)
-_BUILD: Final = properties(
-    "id:text image:text builder:text? formats:texts state:text state_time:moment? step:text? duration:number? "
-    "estimate:number? size:any nodes:texts",
-    id="as commands call it: `IMAGE-ID`",
-    step="what a running build does",
-    duration="seconds",
-    estimate="seconds that a running build may take in all",
-    nodes="ids of the nodes that were made from it",
-)
-_UPLOAD: Final = properties(
-    "id:text upload_id:text provider:text image:text external_name:text? external_id:text? state:text "
-    "state_time:moment? format:text? use:text? progress:number? speed:number? size:number?",
-    id="of the build",
-    use="`current`: nodes are made from it; or `rolled back`",
-    progress="percent",
-    speed="bytes per second",
-    size="bytes",
-)
-_IMAGE: Final = {
-    **properties("image:text paused:flag build_request:text build_requested:moment?"),
-    "build_request": {"enum": ["pending", "building", None]},
-    "builds": array(thing(_BUILD)),
-    "uploads": array(thing(_UPLOAD)),
-}
-_HOST: Final = properties(
-    "host:text pool:text state:text since:moment? slots:count nodes:texts error:text? next:moment?",
-    host="`USER@HOST:PORT`",
-    pool="`PROVIDER/POOL`",
-    nodes="ids",
-    next="when it is tried again, in seconds since the epoch",
-)
-_LAUNCHER: Final = {
-    **properties(
-        "host:text pid:count? version:text? state:text since:moment? config:text? pools:texts? reload:any "
-        "maintenance:text? leader:flag? config_file:text? servers:text?",
-        config="short hash of the configuration",
-        pools="`PROVIDER/POOL`",
-        leader="does it send the gauges of all nodes and requests to statsd? `null`: it does not tell",
-        servers="of ZooKeeper",
-    ),
-    "reload": {"anyOf": [thing(properties("at:moment ok:flag text:text")), {"type": "null"}]},
-}
-_TENANT: Final = properties(
-    "tenant:text resource:text limit:number? used:number free:number? nodes:count waiting:count",
-    nodes="of the tenant",
-    waiting="requests of the tenant",
-)
-_EVENT: Final = properties(
-    "at:moment subject:text what:text text:text code:text actor:text count:count",
-    subject="kind and name",
-    text="the cause",
-    actor="launchers that saw it",
-    count="subjects; `subject` is the last one",
-)
-_WAITING: Final = properties(
-    "labels:texts count:count oldest:moment pool:text? code:text? text:text requests:texts",
-    requests="ids of the oldest",
-)
-_PROBLEM: Final = properties(
-    "kind:text text:text since:moment? next:moment? command:text?",
-    next="when it is tried again or ends, in seconds since the epoch",
-    command="arguments of `nodepool` that show more",
-)
-_CAPACITY: Final = properties(
-    "pool:text state:text ready:count in_use:count building:count deleting:count hold:count waiting:count "
-    "limiting:text?",
-    pool="`PROVIDER/POOL`",
-    **dict.fromkeys(("ready", "in_use", "building", "deleting", "hold"), "nodes"),
-    waiting="requests",
-    limiting="the limit of which most is used",
-)
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}, "description": "by state"}
 _SUMMARY: Final = thing(
     {
         "sentence": TEXT,
-        "waiting": {**array(thing(_WAITING)), "description": "requests that wait for too long"},
-        "problems": {**array(thing(_PROBLEM)), "description": "what needs attention"},
-        "capacity": array(thing(_CAPACITY)),
+        "waiting": {**array(thing(item("Waiting"))), "description": "requests that wait for too long"},
+        "problems": {**array(thing(item("Attention"))), "description": "what needs attention"},
+        "capacity": array(thing(item("Capacity"))),
         "nodes": _COUNTS,
         "requests": _COUNTS,
     }

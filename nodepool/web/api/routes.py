@@ -16,15 +16,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web.answers import MEDIA_TYPE, to_json
-from nodepool.web.api.resources import TEXT, ApiResource, Schema, all_resources, properties, thing, whole
+from nodepool.web.answers import to_json
+from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, thing, whole
 from nodepool.web.changes import MOST_TEXT
 from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resources import TEXT, ApiResource, Schema, properties, thing, whole
+    from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
@@ -86,26 +86,7 @@ def _has(request: Request, tag: str) -> bool:
 
 # The description of the API as OpenAPI 3.1, made from what the routes are made from.
 
-_PROBLEM: Final = thing(properties("type:text title:text status:count detail:text"))
 _IS_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
-_STREAM: Final = {
-    "get": {
-        "summary": "Server-Sent Events: at once which records changed, and what happened",
-        "operationId": "events_stream",
-        "parameters": [
-            {
-                "name": "Last-Event-ID",
-                "in": "header",
-                "description": "id of the last event that was received: `reset` comes first if others came since then",
-                "schema": {"type": "string"},
-            }
-        ],
-        "responses": {
-            "200": {"description": "the stream", "content": {"text/event-stream": {"schema": TEXT}}},
-            "503": _IS_PROBLEM,
-        },
-    }
-}
 
 
 def api_description(resources: Iterable[ApiResource], version: str, *, with_changes: bool) -> dict[str, Any]:
@@ -114,27 +95,17 @@ def api_description(resources: Iterable[ApiResource], version: str, *, with_chan
     :param version: of this release.
     :param with_changes: can anything be changed here?
     """
-    paths: dict[str, Any] = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
+    document = OPENAPI["document"]
+    paths = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
+    more = change_paths() if with_changes else {}
+    schemes = dict(SECURITY_SCHEMES) if with_changes else {}
     return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Nodepool",
-            "version": version,
-            "description": "What launchers and builders tell, read from ZooKeeper. Times are seconds since the epoch.",
-        },
+        **document,
+        "info": {**document["info"], "version": version},
         # Relative to this document, so that a reverse proxy may put the site below a prefix.
         "servers": [{"url": "."}],
-        "paths": {**paths, "/events/stream": _STREAM, **(change_paths() if with_changes else {})},
-        "components": {
-            "securitySchemes": dict(SECURITY_SCHEMES) if with_changes else {},
-            "schemas": {"Problem": _PROBLEM},
-            "responses": {
-                "Problem": {
-                    "description": "an error (RFC 9457)",
-                    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                }
-            },
-        },
+        "paths": {**paths, **document["paths"], **more},
+        "components": {"securitySchemes": schemes, **document["components"]},
     }
 
 
@@ -185,9 +156,16 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
-    of_node = properties("id:text state:text")
-    begun = properties("kind:text name:text mode:text reason:text by:text since:moment until:moment? automatic:flag")
-    ended = {**properties("kind:text name:text"), "mode": {"type": "null"}}
+    of_node = {"id": TEXT, "state": TEXT}
+    subject = {"kind": TEXT, "name": TEXT}
+    begun = {
+        **subject,
+        **dict.fromkeys(("mode", "reason", "by"), TEXT),
+        "since": {"type": "number", "description": "seconds since the epoch"},
+        "until": {"type": ["number", "null"], "description": "seconds since the epoch"},
+        "automatic": {"type": "boolean"},
+    }
+    ended = {**subject, "mode": {"type": "null"}}
     reason: dict[str, Schema] = {"reason": _REASON}
     until: dict[str, Schema] = {**reason, "until": _UNTIL}
     begin = "Pause, drain or quarantine a subject"
