@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
+from nodepool.listing.nodes import host_state
 from nodepool.metrics import catalog, reports
 from nodepool.metrics.prometheus import families
 from nodepool.metrics.registry import Distribution
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nodepool.metrics.registry import Registry, Series, Value
     from nodepool.metrics.reports import Gauges
     from nodepool.model.image import ImagesView
-    from nodepool.model.status import HostStatus, LauncherStatus, LimitStatus
+    from nodepool.model.status import LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
     from nodepool.runtime.daemon import ConnectedDaemon
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
@@ -229,17 +230,12 @@ def _pool_gauges(seen: Observed, pools: Iterable[PoolSummary]) -> Found:
 
 def _host_gauges(pools: Iterable[PoolSummary]) -> Found:
     hosts = [(pool.provider, host.pool or pool.pool, host) for pool in pools for host in pool.hosts]
-    by_state = Counter((provider, pool, _host_state(host)) for provider, pool, host in hosts)
-    yield from ((catalog.HOSTS.series(*key), count) for key, count in by_state.items())
+    by_state = Counter((provider, pool, host_state(host)) for provider, pool, host in hosts)
+    for (provider, pool, state), count in by_state.items():
+        yield catalog.HOSTS.series(provider, pool, "unknown" if state == "not checked" else state), count
     for provider, pool, host in hosts:
         if host.up is not None:
             yield catalog.HOST_UP.series(provider, pool, host.name), int(host.up)
-
-
-def _host_state(host: HostStatus) -> str:
-    if host.quarantine is not None:
-        return "quarantined"
-    return "unknown" if host.up is None else "up" if host.up else "down"
 
 
 def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Found:

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 Schema = Mapping[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
-#: ``document`` and ``items`` of the file.
+#: What the file has.
 OPENAPI: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
 
 
@@ -77,7 +77,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
 
     :param zuul_url: where Zuul's pages are, for links.
     """
-    links = {**thing({"buildset": TEXT, "status": TEXT}, all_required=False), "description": "pages of Zuul"}
+    links = {**thing(item("Links"), all_required=False), "description": "pages of Zuul"}
     return [
         ApiResource("/summary", "What `nodepool status` tells", _summary, _SUMMARY),
         list_resource(
@@ -177,7 +177,7 @@ def _requests(snapshot: WebSnapshot, query: Query) -> Records:
     wanted, now = query.filter(REQUEST_STATE), snapshot.observed.now
     found = [request for request in snapshot.observed.requests.values() if wanted.request(request, now)]
     table = partial(_request_table, snapshot)
-    return Records(found, REQUEST_ORDERS, lambda request: str(request.key), "id", table)
+    return Records(found, REQUEST_ORDERS, lambda request: str(request.key), table)
 
 
 def _request_table(snapshot: WebSnapshot, requests: Sequence[NodeRequest]) -> Table:
@@ -208,7 +208,7 @@ def _found_request(snapshot: WebSnapshot, query: Query) -> NodeRequest:
 def _nodes(snapshot: WebSnapshot, query: Query) -> Records:
     wanted, now = query.filter(NODE_STATE), snapshot.observed.now
     found = [node for node in snapshot.observed.nodes.values() if wanted.node(node, now)]
-    return Records(found, NODE_ORDERS, lambda node: str(node.key), "id", partial(_node_table, snapshot))
+    return Records(found, NODE_ORDERS, lambda node: str(node.key), partial(_node_table, snapshot))
 
 
 def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
@@ -276,7 +276,7 @@ def _images(snapshot: WebSnapshot, query: Query) -> Records:
         ]
 
     found = of_table(Table(columns, [row for row in table.rows if matches(names, [row[0]])]), ("image",))
-    return Records(found.records, found.orders, found.identity, found.default, with_parts)
+    return Records(found.records, found.orders, found.identity, with_parts)
 
 
 def _renamed(table: Table) -> list[dict[str, Any]]:
@@ -301,7 +301,7 @@ class ApiResource:
     """One path.
 
     :param path: below ``/api/v1``; ``{name}`` is the id or name of a record, and may have ``/`` in it at the end.
-    :param answer: makes the JSON object from the snapshot and the query, beside `OF_EVERY_ANSWER`. Raises WebProblem.
+    :param answer: makes the JSON object from the snapshot and the query, beside ``Answer``. Raises WebProblem.
     :param schema: of that object.
     :param parameters: of the query.
     """
@@ -322,14 +322,13 @@ class ApiResource:
 class Records:
     """Records of a list, of which a part is shown.
 
-    :param orders: key of a field -> what records are sorted by. ``default``: the key, if none is asked for.
+    :param orders: key of a field -> what records are sorted by, the first if no other is asked for.
     :param table: makes rows of some of them; called for those that are shown.
     """
 
     records: Sequence[Any]
     orders: Mapping[str, Callable[[Any], Any]]
     identity: Callable[[Any], str]
-    default: str
     table: Callable[[Sequence[Any]], Table]
 
 
@@ -348,7 +347,7 @@ def list_resource(
 
     def answer(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
         found = look(snapshot, query)
-        key, descending = query.order(found.orders, found.default)
+        key, descending = query.order(found.orders, next(iter(found.orders)))
         order = Order(found.orders[key], found.identity, descending)
         some, cursor = part_of(found.records, order, query.limit, query.text(CURSOR.name))
         table = found.table(some)
@@ -359,7 +358,7 @@ def list_resource(
                 raise WebProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
         return {"total": len(found.records), "next": cursor, "items": objects_of(table)}
 
-    return ApiResource(path, summary, answer, page(item(kind)), (*parameters, *OF_LISTS))
+    return ApiResource(path, summary, answer, page(kind), (*parameters, *OF_LISTS))
 
 
 def table_resource(
@@ -372,7 +371,7 @@ def table_resource(
 ) -> ApiResource:
     """A list of which the table is small enough to be made as a whole.
 
-    :param identity: keys of the columns that distinguish rows; by default it is sorted by the first.
+    :param identity: keys of the columns that distinguish rows.
     :param filters: parameter -> key of the column that it looks at. Providers are those of the pools in the column.
     """
 
@@ -404,7 +403,7 @@ def of_table(table: Table, identity: Sequence[str]) -> Records:
     def name(row: Sequence[Any]) -> str:
         return "\0".join(str(orders[key](row)) for key in identity)
 
-    return Records(table.rows, orders, name, identity[0], lambda rows: replace(table, rows=rows))
+    return Records(table.rows, orders, name, lambda rows: replace(table, rows=rows))
 
 
 def objects_of(table: Table) -> list[dict[str, Any]]:
@@ -415,21 +414,9 @@ def objects_of(table: Table) -> list[dict[str, Any]]:
 
 # JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.
 
-#: What every answer has beside its content.
-OF_EVERY_ANSWER: Final[Mapping[str, Schema]] = {
-    "now": {
-        "type": "number",
-        "description": "when the answer was true, in seconds since the epoch; ages are as of then",
-    },
-    "complete": {
-        "type": "boolean",
-        "description": "false: not all that ZooKeeper has is known, because the daemon starts or is not connected",
-    },
-}
-
 
 def item(kind: str) -> dict[str, Any]:
-    """Properties of an item of a list."""
+    """Properties of an object, in ``items`` of the file."""
     parts = {"builds": "Build", "uploads": "Upload"} if kind == "Image" else {}
     return {**OPENAPI["items"][kind], **{name: array(thing(item(part))) for name, part in parts.items()}}
 
@@ -444,15 +431,9 @@ def array(items: Schema) -> dict[str, Any]:
     return {"type": "array", "items": dict(items)}
 
 
-def page(items: Mapping[str, Schema]) -> dict[str, Any]:
-    """A part of a list; ``fields`` may leave properties of its items out."""
-    return thing(
-        {
-            "total": {"type": "integer", "description": "items of the whole list"},
-            "next": {"type": ["string", "null"], "description": "`cursor` of the next part; null: there is none"},
-            "items": array(thing(items, all_required=False)),
-        }
-    )
+def page(kind: str) -> dict[str, Any]:
+    """A part of a list of items; ``fields`` may leave properties of these out."""
+    return thing({**item("Page"), "items": array(thing(item(kind), all_required=False))})
 
 
 def extended(schema: Schema, before: Mapping[str, Schema], after: Mapping[str, Schema]) -> dict[str, Any]:
@@ -463,7 +444,7 @@ def extended(schema: Schema, before: Mapping[str, Schema], after: Mapping[str, S
 
 def whole(schema: Schema) -> dict[str, Any]:
     """A schema of an object, with what every answer has."""
-    return extended(schema, OF_EVERY_ANSWER, {})
+    return extended(schema, item("Answer"), {})
 
 
 def explained(answer: type[Explained], *kinds: str, **more: Schema) -> dict[str, Any]:

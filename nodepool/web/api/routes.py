@@ -17,14 +17,13 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.answers import to_json
-from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, thing, whole
-from nodepool.web.changes import MOST_TEXT
+from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
 from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, thing, whole
+    from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
@@ -98,7 +97,7 @@ def api_description(resources: Iterable[ApiResource], version: str, *, with_chan
     document = OPENAPI["document"]
     paths = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
     more = change_paths() if with_changes else {}
-    schemes = dict(SECURITY_SCHEMES) if with_changes else {}
+    schemes = OPENAPI["securitySchemes"] if with_changes else {}
     return {
         **document,
         "info": {**document["info"], "version": version},
@@ -138,16 +137,6 @@ def _in_path(names: Mapping[str, Schema]) -> list[dict[str, Any]]:
 
 # How OpenAPI describes the changes of `nodepool.web.changes`, which exist only with ``webapp.auth``.
 
-#: Name of the way to log in.
-BEARER: Final = "bearer"
-SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
-    BEARER: {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "a token of an operator"}
-}
-_REASON: Final = {"type": "string", "maxLength": MOST_TEXT, "description": "why, for everybody who asks"}
-_UNTIL: Final = {
-    "type": ["number", "string"],
-    "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
-}
 _MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
 _NODE: Final = {"id": TEXT}
 _SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
@@ -156,18 +145,9 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
-    of_node = {"id": TEXT, "state": TEXT}
-    subject = {"kind": TEXT, "name": TEXT}
-    begun = {
-        **subject,
-        **dict.fromkeys(("mode", "reason", "by"), TEXT),
-        "since": {"type": "number", "description": "seconds since the epoch"},
-        "until": {"type": ["number", "null"], "description": "seconds since the epoch"},
-        "automatic": {"type": "boolean"},
-    }
-    ended = {**subject, "mode": {"type": "null"}}
-    reason: dict[str, Schema] = {"reason": _REASON}
-    until: dict[str, Schema] = {**reason, "until": _UNTIL}
+    of_node, reason = item("ChangedNode"), item("Reason")
+    until = {**reason, **item("Until")}
+    begun, ended = item("Maintenance"), item("EndedMaintenance")
     begin = "Pause, drain or quarantine a subject"
     return {
         "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
@@ -198,7 +178,7 @@ def _change(
     return {
         "summary": summary,
         "operationId": operation,
-        "security": [{BEARER: []}],
+        "security": [{"bearer": []}],
         "parameters": _in_path(path),
         "responses": {"200": {"description": "it is done", "content": _json(thing(answer))}, "default": _IS_PROBLEM},
         **({"requestBody": {"required": True, "content": _json(sent)}} if body else {}),

@@ -127,19 +127,20 @@ class Frame:
         """The route of a page; ``path`` as in starlette."""
 
         async def answer(request: Request) -> Response:
-            is_part = request.headers.get("hx-request") == "true"
-            content, status = await run_in_threadpool(self._part if is_part else self._made, request, make)
+            content, status = await run_in_threadpool(self._made, request, make)
             return Response(content, status, HEADERS)
 
         return Route(path, answer)
 
-    def _part(self, request: Request, make: MakePage) -> tuple[bytes, int]:
-        """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
+    def _made(self, request: Request, make: MakePage) -> tuple[bytes, int]:
+        """A page, or its live part alone, and its status; one that cannot be made is a page, too."""
+        if request.headers.get("hx-request") != "true":
+            return self._make(request, make, part=False)
+        # All viewers of a page ask for its part at the same time: it is made for one of them.
         with self._making:
-            return self._made(request, make, part=True)
+            return self._make(request, make, part=True)
 
-    def _made(self, request: Request, make: MakePage, *, part: bool = False) -> tuple[bytes, int]:
-        """A page and its status; one that cannot be made is a page, too."""
+    def _make(self, request: Request, make: MakePage, *, part: bool) -> tuple[bytes, int]:
         snapshot = self._snapshots.latest()
         key = (place_of(request), snapshot.number)
         if part and (kept := self._kept.get(key)) is not None:

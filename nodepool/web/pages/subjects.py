@@ -511,18 +511,6 @@ class ShownFact:
     css: str = ""
 
 
-@dataclass(frozen=True)
-class ShownMoment:
-    """:param after: how long after the one before it; empty = it is the first one."""
-
-    at: str
-    after: str
-    what: str
-    code: str
-    text: str
-    css: str
-
-
 def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> ShownFact:
     """A fact with one value.
 
@@ -542,16 +530,19 @@ def moment_of(at: float | None) -> str | None:
     return None if at is None else date_and_time(at)
 
 
-def moments(history: Sequence[Moment]) -> list[ShownMoment]:
-    """What happened, with the time between two moments."""
-    found = []
-    before: float | None = None
-    for one in history:
-        after = "" if before is None else f"{short(one.at - before)} later"
-        css = CSS_CLASSES.get(listing_table.state(one.what), "")
-        found.append(ShownMoment(date_and_time(one.at), after, one.what, one.code or "", one.text, css))
-        before = one.at
-    return found
+def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
+    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
+    return [
+        {
+            "at": date_and_time(one.at),
+            "after": "" if before is None else f"{short(one.at - before.at)} later",
+            "what": one.what,
+            "code": one.code or "",
+            "text": one.text,
+            "css": CSS_CLASSES.get(listing_table.state(one.what), ""),
+        }
+        for before, one in zip([None, *history], history, strict=False)
+    ]
 
 
 def log_commands(mark: str) -> list[str]:
