@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pages and what they are made with: ``/``, ``/nodes``, ... and ``/static``; then ``/login`` and ``/logout``."""
+"""``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -15,56 +14,16 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.web import changes
-from nodepool.web.answers import StaticFiles, WebProblem, own_address
+from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
-from nodepool.web.pages import subjects
-from nodepool.web.pages.frame import Frame, MakePage, Page
-from nodepool.web.pages.overview import overview_page
+from nodepool.web.pages.frame import Frame, Page
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from nodepool.web.changes import Access
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+    from nodepool.web.snapshot import WebSnapshot
 
-
-def routes(
-    snapshots: SnapshotMaker,
-    version: str,
-    *,
-    zuul_url: str | None,
-    builder_url: str | None,
-    access: Access | None,
-) -> list[BaseRoute]:
-    """Blocks for the file system, which has the templates and the files of ``/static``.
-
-    Arguments: see `nodepool.web.app.make_app`.
-    """
-    files = StaticFiles()
-    frame = Frame(snapshots, version, files, logins=access is not None)
-    pages: list[tuple[str, MakePage]] = [
-        ("/", overview_page),
-        ("/requests", subjects.requests_page),
-        ("/nodes", subjects.nodes_page),
-        ("/providers", subjects.providers_page),
-        ("/hosts", subjects.hosts_page),
-        ("/labels", subjects.labels_page),
-        ("/launchers", subjects.launchers_page),
-        ("/images", subjects.images_page),
-        ("/tenants", subjects.tenants_page),
-        ("/events", subjects.events_page),
-        # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(subjects.request_page, zuul_url=zuul_url)),
-        ("/nodes/{name:path}", subjects.node_page),
-        ("/providers/{name:path}", subjects.provider_page),
-        ("/labels/{name:path}", subjects.label_page),
-        ("/images/{name:path}", partial(subjects.image_page, builder_url=builder_url)),
-    ]
-    logins = [] if access is None else LoginPages(frame, access).routes()
-    return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]
-
-
-# ``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86).
 
 #: Browsers keep no longer cookie.
 MOST_COOKIE: Final = 4000
