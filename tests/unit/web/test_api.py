@@ -20,14 +20,13 @@ from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.answers import MAX_DETAIL, problem_response, to_json
+from nodepool.web.answers import MAX_DETAIL, to_json
 from nodepool.web.api.resources import ApiResource, all_resources, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
 from nodepool.web.api.routes import change_paths as changed_paths
 from nodepool.web.changes import routes as write_routes
 from nodepool.web.query import (
     MAX_CURSOR,
-    MAX_NAMES,
     MAX_QUERY,
     MAX_VALUE,
     NODE_STATE,
@@ -105,12 +104,7 @@ def test_what_cannot_be_understood(path: str, detail: str) -> None:
 def test_long_queries() -> None:
     """WP-25: also in the address of a page."""
     client = WebSite(full()).client
-    too_long = {
-        "x" * (MAX_VALUE + 1): "is longer than 500",
-        "x," * (MAX_NAMES + 1): "50 names",
-        "x" * MAX_QUERY: "query",
-    }
-    for value, detail in too_long.items():
+    for value, detail in (("x" * (MAX_VALUE + 1), "than 500"), ("x," * 51, "50 names"), ("x" * MAX_QUERY, "query")):
         for path in (f"{ROOT}/nodes", "/nodes"):
             answer = client.get(f"{path}?label={value}")
             assert (answer.status_code, detail in answer.text) == (400, True)
@@ -149,17 +143,12 @@ def test_other_names_paths_and_methods() -> None:
         assert f"did you mean '{name}'?" in client.get(f"{ROOT}/{path}").json()["detail"]
     unknown, method = client.get(f"{ROOT}/nothing"), client.post(f"{ROOT}/summary")
     assert (unknown.status_code, unknown.json()["title"]) == (404, "Not Found")
-    assert (method.status_code, method.json()["title"], "GET" in method.headers["allow"]) == (
-        405,
-        "Method Not Allowed",
-        True,
-    )
+    assert (method.status_code, method.json()["title"]) == (405, "Method Not Allowed")
+    assert "GET" in method.headers["allow"]
     assert client.get("/nothing").headers["content-type"].startswith("text/plain")
-    problem = problem_response(404, "x" * 9999, {"X": "1"})
-    assert (problem.status_code, problem.media_type, problem.headers["x"]) == (404, PROBLEM, "1")
-    assert problem.headers["cache-control"] == "no-store"
-    expected = {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "x" * (MAX_DETAIL - 3) + "..."}
-    assert json.loads(bytes(problem.body)) in (expected, {**expected, "detail": "x" * MAX_DETAIL})
+    answer = client.get(f"{ROOT}/nodes/{'x' * 9999}")
+    assert (answer.headers["cache-control"], len(answer.json()["detail"])) == ("no-store", MAX_DETAIL)
+    assert set(answer.json()) == {"type", "title", "status", "detail"}
 
 
 def test_tags() -> None:
@@ -212,10 +201,8 @@ def test_description() -> None:
     """WP-27: it has every route and parameter, and no other but the stream of events; names of operations differ."""
     found = document(WebSite())
     assert found["info"]["version"] == "1.2.3"
-    assert set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"]) == {
-        "/openapi.json",
-        "/events/stream",
-    }
+    extra = set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"])
+    assert extra == {"/openapi.json", "/events/stream"}
     for resource in RESOURCES:
         get = found["paths"][resource.path.replace(":path}", "}")]["get"]
         names = [one["name"] for one in get["parameters"] if one["in"] == "query"]
