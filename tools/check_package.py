@@ -21,8 +21,9 @@ BUILD_COMMAND = "disk-image-create"
 NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
 #: Of the default driver and of image builds: the package brings them.
 CORE = ("diskimage-builder", "openstacksdk")
-#: Files beside the code: what web pages are made of.
+#: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
+    "web/api/openapi.yaml",
     "web/templates/base.html",
     "web/static/nodepool.css",
     "web/static/vendor/htmx.min.js",

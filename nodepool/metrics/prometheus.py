@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -71,17 +70,12 @@ def _summed(places: Sequence[int], found: Mapping[tuple[str, ...], Value]) -> di
 
 def _histogram(metric: Metric, name: str, labels: Sequence[str], found: Mapping[tuple[str, ...], Value]) -> Family:
     family = HistogramMetricFamily(name, metric.help, labels=labels)
-    bounds = [*metric.buckets, math.inf]
+    bounds = [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
     for values, one in _shown(found):
         assert isinstance(one, Distribution)
-        sums = itertools.accumulate(one.buckets)
-        buckets = [(_bound(bound), count) for bound, count in zip(bounds, sums, strict=True)]
+        buckets = list(zip(bounds, itertools.accumulate(one.buckets), strict=True))
         family.add_metric(values, buckets, one.sum_seconds)
     return family
-
-
-def _bound(bound: float) -> str:
-    return "+Inf" if bound == math.inf else str(float(bound))
 
 
 def _shown(found: Mapping[tuple[str, ...], T]) -> Iterable[tuple[tuple[str, ...], T]]:

@@ -37,11 +37,9 @@ def node_gauges(nodes: Iterable[Node], pools: Iterable[PoolComponent]) -> Gauges
     total: Counter[str] = Counter()
     by_label: Counter[tuple[str, str]] = Counter()
     by_provider: Counter[tuple[str, str]] = Counter()
-    labels: set[str] = set()
-    providers: set[str] = set()
-    for pool in pools:
-        labels.update(pool.supported_labels)
-        providers.add(pool.provider_name)
+    pools = list(pools)
+    labels = {label for pool in pools for label in pool.supported_labels}
+    providers = {pool.provider_name for pool in pools}
     for node in nodes:
         state = node.state
         total[state] += 1
@@ -52,12 +50,12 @@ def node_gauges(nodes: Iterable[Node], pools: Iterable[PoolComponent]) -> Gauges
             providers.add(node.provider)
             by_provider[node.provider, state] += 1
     gauges: Gauges = {catalog.NODES.series(state): total[state] for state in states.NODE_STATES}
-    for label in sorted(labels):
-        for state in states.NODE_STATES:
-            gauges[catalog.NODES_BY_LABEL.series(label, state)] = by_label[label, state]
-    for provider in sorted(providers):
-        for state in states.NODE_STATES:
-            gauges[catalog.NODES_BY_PROVIDER.series(provider, state)] = by_provider[provider, state]
+    for metric, names, counts in (
+        (catalog.NODES_BY_LABEL, labels, by_label),
+        (catalog.NODES_BY_PROVIDER, providers, by_provider),
+    ):
+        for name in sorted(names):
+            gauges.update({metric.series(name, state): counts[name, state] for state in states.NODE_STATES})
     return gauges
 
 
@@ -90,9 +88,7 @@ def limit_gauges(
     """
     gauges: Gauges = {catalog.MAX_SERVERS.series(provider): sum(values) for provider, values in max_servers.items()}
     for tenant, limits in tenant_limits.items():
-        for limit in _TENANT_LIMITS:
-            gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = limits.get(limit, math.inf)
-        for limit, value in limits.items():
+        for limit, value in {**dict.fromkeys(_TENANT_LIMITS, math.inf), **limits}.items():
             gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = value
     return gauges
 
@@ -113,11 +109,10 @@ def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, t
     :param connection_queue: calls that wait to be sent to ZooKeeper.
     :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
     """
-    gauges: Gauges = {catalog.ZK_QUEUE.series(hostname, "client.connection_queue"): connection_queue}
+    queues = {"client.connection_queue": connection_queue}
     for cache, (event_queue, playback_queue) in caches.items():
-        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.event_queue")] = event_queue
-        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.playback_queue")] = playback_queue
-    return gauges
+        queues |= {f"{cache}_cache.event_queue": event_queue, f"{cache}_cache.playback_queue": playback_queue}
+    return {catalog.ZK_QUEUE.series(hostname, name): length for name, length in queues.items()}
 
 
 # Builds of images: their ends, and what a builder does with each image (reference/metrics 6).
@@ -203,7 +198,7 @@ def running_gauges(builder: str, running: Mapping[str, tuple[float, float | None
     """How far the builds of a builder are.
 
     :param builder: FQDN of its host.
-    :param running: image -> seconds since its build began, and how long that may take; None = nobody knows.
+    :param running: image -> seconds since its build began, and how long that may take; None = that is not known.
     """
     gauges: Gauges = {}
     for image, (seconds, estimate) in running.items():
@@ -221,9 +216,7 @@ UPLOADING: Final = 2
 _Place = tuple[str, str]
 
 
-def upload_gauges(
-    builder: str, paused: Mapping[_Place, bool], running: Collection[_Place], workers: int
-) -> dict[Series, float]:
+def upload_gauges(builder: str, paused: Mapping[_Place, bool], running: Collection[_Place], workers: int) -> Gauges:
     """What a builder uploads.
 
     :param builder: FQDN.
@@ -231,21 +224,22 @@ def upload_gauges(
     :param running: uploads that run now.
     :param workers: threads that upload.
     """
-    gauges: dict[Series, float] = {}
+    gauges: Gauges = {
+        catalog.CURRENT_UPLOADS.series(builder): len(running),
+        catalog.UPLOAD_WORKERS.series(builder): workers,
+    }
     for place, is_paused in paused.items():
         state = UPLOADING if place in running else PAUSED if is_paused else IDLE
         gauges[catalog.UPLOAD_STATE.series(builder, *place)] = state
-    gauges[catalog.CURRENT_UPLOADS.series(builder)] = len(running)
-    gauges[catalog.UPLOAD_WORKERS.series(builder)] = workers
     return gauges
 
 
-def progress_gauges(builder: str, running: Mapping[_Place, tuple[float, float]]) -> dict[Series, float]:
+def progress_gauges(builder: str, running: Mapping[_Place, tuple[float, float]]) -> Gauges:
     """How far the uploads of a builder are.
 
     :param running: uploads that run now -> percent, bytes per second.
     """
-    gauges: dict[Series, float] = {}
+    gauges: Gauges = {}
     for place, (percent, speed) in running.items():
         gauges[catalog.UPLOAD_PROGRESS.series(builder, *place)] = percent
         gauges[catalog.UPLOAD_SPEED.series(builder, *place)] = speed

@@ -118,12 +118,10 @@ def get_client(environ: Mapping[str, str] = os.environ) -> StatsdClient | None:
     port_text = environ.get("STATSD_PORT", "")
     if not host and not port_text:
         return None
-    port = DEFAULT_PORT
-    if port_text:
-        if not port_text.isascii() or not port_text.isdigit() or not 0 < int(port_text) < 65536:
-            log.error("No metrics are sent: STATSD_PORT is %r, but must be a number from 1 to 65535", port_text)
-            return None
-        port = int(port_text)
+    port = int(port_text) if port_text.isascii() and port_text.isdigit() else 0 if port_text else DEFAULT_PORT
+    if not 0 < port < 65536:
+        log.error("No metrics are sent: STATSD_PORT is %r, but must be a number from 1 to 65535", port_text)
+        return None
     client = StatsdClient(host or DEFAULT_HOST, port)
     client.resolve()
     return client

@@ -35,18 +35,13 @@ class Trace(NamedTuple):
     """Where the spans of a request, or of a build, belong.
 
     :param trace_id: 128 bits, not 0.
-    :param parent_id: span of whoever asked, 64 bits; 0 = there is none.
-    :param sampled: False: whoever began the trace does not want it recorded.
+    :param parent_id: span of the client, 64 bits; 0 = there is none.
+    :param sampled: False: the client that began the trace does not want it recorded.
     """
 
     trace_id: int
     parent_id: int = 0
     sampled: bool = True
-
-    @property
-    def text(self) -> str:
-        """The id of the trace as OpenTelemetry writes it: 32 hexadecimal digits."""
-        return f"{self.trace_id:032x}"
 
 
 class Span(NamedTuple):
@@ -119,7 +114,7 @@ def stop_using(sink: SpanSink) -> None:
 
 
 def enabled() -> bool:
-    """Are spans recorded? Whoever makes one asks this first: nothing is computed for nobody."""
+    """Are spans recorded? Asked before anything is computed for one."""
     return _sink is not None
 
 
@@ -129,25 +124,23 @@ def record(
     key: tuple[object, ...],
     begin: float,
     end: float,
-    *,
     parent: int | None = None,
     error: str = "",
-    attributes: Mapping[str, AttributeValue] | None = None,
-) -> int:
+    **attributes: AttributeValue,
+) -> None:
     """Record a span that has ended. Neither blocks nor raises.
 
     :param key: makes it differ from others of that name in its trace, such as the id of the node: its id is made of it.
     :param begin, end: seconds since the epoch.
     :param parent: id of the parent span; None = that of the trace.
     :param error: why it failed; empty = it did not.
-    :return: the id of the span.
+    :param attributes: without ``nodepool.`` before their names.
     """
-    span_id = span_id_of(trace, name, *key)
     sink = _sink
     if sink is not None and trace.sampled:
-        parent_id = trace.parent_id if parent is None else parent
-        sink(Span(name, trace.trace_id, span_id, parent_id, begin, max(begin, end), dict(attributes or {}), error))
-    return span_id
+        span_id, parent_id = span_id_of(trace, name, *key), trace.parent_id if parent is None else parent
+        given = {f"nodepool.{name}": value for name, value in attributes.items()}
+        sink(Span(name, trace.trace_id, span_id, parent_id, begin, max(begin, end), given, error))
 
 
 def span_id_of(trace: Trace, name: str, *key: object) -> int:
@@ -156,11 +149,11 @@ def span_id_of(trace: Trace, name: str, *key: object) -> int:
 
 
 def log_id(request: NodeRequest) -> str | None:
-    """The id of a request's trace, for the log; None = nothing is recorded."""
+    """The id of a request's trace, for the log, as OpenTelemetry writes it; None = nothing is recorded."""
     if _sink is None:
         return None
     trace = trace_of(request)
-    return trace.text if trace.sampled else None
+    return f"{trace.trace_id:032x}" if trace.sampled else None
 
 
 # Spans of a request: the whole of it, and what pools do with it.
@@ -191,19 +184,22 @@ def ended(request: NodeRequest, outcome: str) -> None:
     """
     if not enabled():
         return
-    now = wall_time()
-    begin = now if request.created_time is None else min(request.created_time, now)
-    attributes: dict[str, AttributeValue] = {
-        "nodepool.request": request.key,
-        "nodepool.labels": tuple(request.node_types),
-        "nodepool.nodes": tuple(request.nodes),
-        "nodepool.outcome": outcome,
-        "nodepool.requestor": request.requestor or "",
-        "nodepool.event": request.event_id or "",
-        **{f"nodepool.{name}": value for name, value in origin_of(request).items()},
-    }
-    error = "every pool declined it" if outcome == states.FAILED else ""
-    record(trace_of(request), REQUEST, (request.id,), begin, now, error=error, attributes=attributes)
+    trace, now = trace_of(request), wall_time()
+    record(
+        trace,
+        REQUEST,
+        (request.id,),
+        now if request.created_time is None else min(request.created_time, now),
+        now,
+        None,
+        "every pool declined it" if outcome == states.FAILED else "",
+        request=request.key,
+        labels=tuple(request.node_types),
+        nodes=tuple(request.nodes),
+        outcome=outcome,
+        requestor=request.requestor or "",
+        **{"event": request.event_id or "", **origin_of(request)},
+    )
 
 
 def declined(request: NodeRequest, reason: Reason, pool: str) -> None:
@@ -211,18 +207,10 @@ def declined(request: NodeRequest, reason: Reason, pool: str) -> None:
 
     :param pool: such as ``cloud-1/main``.
     """
-    if not enabled():
-        return
-    trace, now = trace_of(request), wall_time()
-    record(
-        trace,
-        DECLINE,
-        (request.id, pool, now),
-        now,
-        now,
-        parent=request_span(request, trace),
-        attributes={"nodepool.pool": pool, "nodepool.reason": reason.code.value, "nodepool.text": reason.text},
-    )
+    if enabled():
+        trace, now = trace_of(request), wall_time()
+        parent, key = request_span(request, trace), (request.id, pool, now)
+        record(trace, DECLINE, key, now, now, parent, pool=pool, reason=reason.code.value, text=reason.text)
 
 
 def fulfilment(request: NodeRequest, begin: float) -> None:
@@ -232,8 +220,7 @@ def fulfilment(request: NodeRequest, begin: float) -> None:
     """
     if enabled():
         trace = trace_of(request)
-        parent = request_span(request, trace)
-        record(trace, FULFILMENT, (request.id, begin), begin, wall_time(), parent=parent)
+        record(trace, FULFILMENT, (request.id, begin), begin, wall_time(), request_span(request, trace))
 
 
 class ServiceSpans:
@@ -245,12 +232,11 @@ class ServiceSpans:
 
     def __init__(self, request: NodeRequest, launcher_id: str, pool: str, reason: Reason | None) -> None:
         self._trace = trace_of(request)
-        self._begin = wall_time()
+        self._begin = self._since = wall_time()
         self._parent = request_span(request, self._trace)
         self._key = (request.id, launcher_id, self._begin)
         self._id = span_id_of(self._trace, SERVICE, *self._key)
         self._pool = pool
-        self._since = self._begin
         self._reason: Reason | None = None
         #: Of a request that was given back: since then.
         waits_since = request.state_time if request.state == states.REQUESTED else None
@@ -266,21 +252,12 @@ class ServiceSpans:
 
     def end(self, stage: Stage) -> None:
         """The pool has let go of the request. Does not block."""
-        record(
-            self._trace,
-            SERVICE,
-            self._key,
-            self._begin,
-            wall_time(),
-            parent=self._parent,
-            attributes={"nodepool.pool": self._pool, "nodepool.stage": stage.value},
-        )
+        now = wall_time()
+        record(self._trace, SERVICE, self._key, self._begin, now, self._parent, pool=self._pool, stage=stage.value)
 
     def _record(self, name: str, begin: float, end: float, parent: int, reason: Reason | None) -> None:
-        attributes: dict[str, AttributeValue] = {"nodepool.pool": self._pool}
-        if reason is not None:
-            attributes |= {"nodepool.reason": reason.code.value, "nodepool.text": reason.text}
-        record(self._trace, name, (*self._key, begin), begin, end, parent=parent, attributes=attributes)
+        why = {} if reason is None else {"reason": reason.code.value, "text": reason.text}
+        record(self._trace, name, (*self._key, begin), begin, end, parent, pool=self._pool, **why)
 
 
 # Spans of launches: each attempt, and in it the boot and the scan.
@@ -306,15 +283,13 @@ def attempt_ended(request: NodeRequest, node: Node, provider: str, attempt: int,
         (node.id, attempt),
         now - max(0.0, seconds),
         now,
-        parent=request_span(request, trace),
-        error=error,
-        attributes={
-            "nodepool.node": node.key,
-            "nodepool.provider": provider,
-            "nodepool.label": node.type[0] if node.type else "",
-            "nodepool.attempt": attempt,
-            "nodepool.external_id": str(node.external_id or ""),
-        },
+        request_span(request, trace),
+        error,
+        node=node.key,
+        provider=provider,
+        label=node.type[0] if node.type else "",
+        attempt=attempt,
+        external_id=str(node.external_id or ""),
     )
 
 
@@ -326,17 +301,13 @@ def part_ended(name: str, request: NodeRequest, node: Node, attempt: int, second
     if enabled():
         trace, now = trace_of(request), wall_time()
         parent = span_id_of(trace, LAUNCH, node.id, attempt)
-        record(trace, name, (node.id, attempt), now - max(0.0, seconds), now, parent=parent)
+        record(trace, name, (node.id, attempt), now - max(0.0, seconds), now, parent)
 
 
 # Spans of images: each build is a trace, and its uploads belong to it.
 
 BUILD: Final = "nodepool.build"
 UPLOAD: Final = "nodepool.upload"
-
-
-def _trace(image: str, build: str) -> Trace:
-    return Trace(derived_id(TRACE_ID_BITS, "build", image, build))
 
 
 def build_ended(image: str, build: str, seconds: float, error: str) -> None:
@@ -346,9 +317,8 @@ def build_ended(image: str, build: str, seconds: float, error: str) -> None:
     :param error: why it failed; empty = it did not.
     """
     if enabled():
-        now = wall_time()
-        attributes = {"nodepool.image": image, "nodepool.build": build}
-        record(_trace(image, build), BUILD, (image, build), now - seconds, now, error=error, attributes=attributes)
+        trace, now = Trace(derived_id(TRACE_ID_BITS, "build", image, build)), wall_time()
+        record(trace, BUILD, (image, build), now - seconds, now, None, error, image=image, build=build)
 
 
 def upload_ended(image: str, build: str, provider: str, upload: str, seconds: float, outcome: str, error: str) -> None:
@@ -358,22 +328,8 @@ def upload_ended(image: str, build: str, provider: str, upload: str, seconds: fl
     :param outcome: in a word or two.
     :param error: why it failed; empty = it did not.
     """
-    if not enabled():
-        return
-    trace, now = _trace(image, build), wall_time()
-    record(
-        trace,
-        UPLOAD,
-        (provider, upload),
-        now - seconds,
-        now,
-        parent=span_id_of(trace, BUILD, image, build),
-        error=error,
-        attributes={
-            "nodepool.image": image,
-            "nodepool.build": build,
-            "nodepool.provider": provider,
-            "nodepool.upload": upload,
-            "nodepool.outcome": outcome,
-        },
-    )
+    if enabled():
+        trace, now = Trace(derived_id(TRACE_ID_BITS, "build", image, build)), wall_time()
+        parent, key = span_id_of(trace, BUILD, image, build), (provider, upload)
+        more = {"image": image, "build": build, "provider": provider, "upload": upload, "outcome": outcome}
+        record(trace, UPLOAD, key, now - seconds, now, parent, error, **more)

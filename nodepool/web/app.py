@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -16,12 +17,14 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import stream, writes
-from nodepool.web.answers import http_error
+from nodepool.web import changes, stream
+from nodepool.web.answers import StaticFiles, http_error
 from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
-from nodepool.web.pages import all_pages
-from nodepool.web.pages.overview import MOST_SAMPLES, Sample, charts_route, take_samples
+from nodepool.web.pages import subjects
+from nodepool.web.pages.frame import Frame, MakePage
+from nodepool.web.pages.login import LoginPages
+from nodepool.web.pages.overview import MOST_SAMPLES, Sample, charts_route, overview_page, take_samples
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
 from nodepool.web.stream import HUB, EventHub
@@ -66,7 +69,7 @@ def make_app(
     builder_url: str | None = None,
     access: Access | None = None,
 ) -> Starlette:
-    """The application of ``nodepool-web``; nothing runs yet.
+    """The application of ``nodepool-web``; nothing runs yet. Blocks for the file system, which has templates and files.
 
     :param version: of this release.
     :param served: routes that other daemons have, too.
@@ -87,14 +90,36 @@ def make_app(
             hub.stop()
             tasks.cancel_scope.cancel()
 
+    pages: list[tuple[str, MakePage]] = [
+        ("/", overview_page),
+        ("/requests", subjects.requests_page),
+        ("/nodes", subjects.nodes_page),
+        ("/providers", subjects.providers_page),
+        ("/hosts", subjects.hosts_page),
+        ("/labels", subjects.labels_page),
+        ("/launchers", subjects.launchers_page),
+        ("/images", subjects.images_page),
+        ("/tenants", subjects.tenants_page),
+        ("/events", subjects.events_page),
+        # Names may have a "/" in them.
+        ("/requests/{name:path}", partial(subjects.request_page, zuul_url=zuul_url)),
+        ("/nodes/{name:path}", subjects.node_page),
+        ("/providers/{name:path}", subjects.provider_page),
+        ("/labels/{name:path}", subjects.label_page),
+        ("/images/{name:path}", partial(subjects.image_page, builder_url=builder_url)),
+    ]
+    files = StaticFiles()
+    frame = Frame(snapshots, version, files, logins=access is not None)
     routes = [
         # Before the API, which has the same addresses to look at.
-        *([] if access is None else writes.routes(snapshots, access.actions)),
+        *([] if access is None else changes.routes(snapshots, access.actions)),
         *served,
         stream.route(),
         charts_route(history),
         *api_routes.routes(snapshots, version, zuul_url, with_changes=access is not None),
-        *all_pages.routes(snapshots, version, zuul_url=zuul_url, builder_url=builder_url, access=access),
+        files.route(),
+        *([] if access is None else LoginPages(frame, access).routes()),
+        *(frame.route(path, make) for path, make in pages),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error})
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.

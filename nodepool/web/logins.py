@@ -13,7 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nodepool.web.answers import own_address, place_of, problem_response
+from nodepool.web.answers import WebProblem, own_address, place_of, problem_response
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _BEARER: Final = "bearer "
 class Logins:
     """Middleware. It puts the user into the scope, and answers requests itself that are not allowed.
 
-    :param verify: tells who a token is of; raises BadTokenError.
+    :param verify: finds who a token is of; raises BadTokenError.
     :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
     :param has_pages: False = there is no page to log in, only tokens in a header.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
@@ -63,11 +63,15 @@ class Logins:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        answer = await self._refusal(request)
-        await (self._app if answer is None else answer)(scope, receive, self._marked(request, send))
+        answer: ASGIApp = self._app
+        try:
+            answer = await self._allowed(request) or answer
+        except WebProblem as problem:
+            answer = problem_response(problem.status_code, problem.detail, problem.headers)
+        await answer(scope, receive, self._marked(request, send))
 
     def _marked(self, request: Request, send: Send) -> Send:
-        """What is said to caches on the way: an answer is only for those with the same login."""
+        """A note to caches on the way: an answer is only for those with the same login."""
         if path_of(request).startswith(OPEN_PATHS):
             return send
 
@@ -81,8 +85,8 @@ class Logins:
 
         return send_marked
 
-    async def _refusal(self, request: Request) -> Response | None:
-        """The answer to a request that is not allowed; None = it is. Puts the user into the scope."""
+    async def _allowed(self, request: Request) -> Response | None:
+        """The way to log in, or None. Puts the user into the scope. Raises WebProblem: the request is not allowed."""
         request.scope[USER] = None
         token, in_cookie = _token(request)
         if token:
@@ -90,39 +94,34 @@ class Logins:
                 request.scope[USER] = await self._verify(token)
             except BadTokenError as error:
                 if not in_cookie:
-                    return _unauthorized(f"The token is not accepted: {error}", "invalid_token")
+                    raise _unauthorized(f"The token is not accepted: {error}", 'Bearer error="invalid_token"') from None
         path = path_of(request)
         if request.method not in SAFE_METHODS:
-            return self._refuse_change(request, path, in_cookie=in_cookie or not token)
-        if self._require_login and request.scope[USER] is None and not path.startswith(OPEN_PATHS):
-            return self._ask_to_log_in(request, path)
+            self._check_change(request, path, in_cookie=in_cookie or not token)
+        elif self._require_login and request.scope[USER] is None and not path.startswith(OPEN_PATHS):
+            pages = self._has_pages and not path.startswith("/api/")
+            if not pages or "text/html" not in request.headers.get("accept", ""):
+                raise _unauthorized("A token is needed (webapp.auth.require-login).")
+            target = f"login?next={quote(place_of(request), safe='')}"
+            return RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
         return None
 
-    def _ask_to_log_in(self, request: Request, path: str) -> Response:
-        pages = self._has_pages and not path.startswith("/api/")
-        if not pages or "text/html" not in request.headers.get("accept", ""):
-            return _unauthorized("A token is needed (webapp.auth.require-login).", "")
-        target = f"login?next={quote(place_of(request), safe='')}"
-        return RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
-
-    def _refuse_change(self, request: Request, path: str, *, in_cookie: bool) -> Response | None:
+    def _check_change(self, request: Request, path: str, *, in_cookie: bool) -> None:
         """:param in_cookie: the browser sends the login by itself, also if another site's page asks it to."""
         if in_cookie and not self._same_origin(request):
-            return problem_response(
+            raise WebProblem(
                 HTTPStatus.FORBIDDEN,
                 "This request comes from a page of another origin. Behind a proxy, webapp.origins names the addresses "
                 "of these pages.",
             )
         if path in SESSION_PATHS:
-            return None
+            return
         user: User | None = request.scope[USER]
         if user is None:
-            return _unauthorized("Changes need a token of an operator.", "")
+            raise _unauthorized("Changes need a token of an operator.")
         if not user.operator:
-            return problem_response(
-                HTTPStatus.FORBIDDEN, f"{user.name} is no operator: webapp.auth.operators says who is one."
-            )
-        return None
+            text = f"{user.name} is no operator: webapp.auth.operators says who is one."
+            raise WebProblem(HTTPStatus.FORBIDDEN, text)
 
     def _same_origin(self, request: Request) -> bool:
         """Does a browser say that a page of ours sends it? Browsers do, with each request that changes something."""
@@ -155,6 +154,5 @@ def _token(request: Request) -> tuple[str, bool]:
     return request.cookies.get(COOKIE, ""), True
 
 
-def _unauthorized(detail: str, error: str) -> Response:
-    challenge = f'Bearer error="{error}"' if error else "Bearer"
-    return problem_response(HTTPStatus.UNAUTHORIZED, detail, {"WWW-Authenticate": challenge})
+def _unauthorized(detail: str, challenge: str = "Bearer") -> WebProblem:
+    return WebProblem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})

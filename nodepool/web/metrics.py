@@ -19,10 +19,11 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
+from nodepool.listing.nodes import host_state
 from nodepool.metrics import catalog, reports
 from nodepool.metrics.prometheus import families
 from nodepool.metrics.registry import Distribution
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
     from starlette.requests import Request
 
-    from nodepool.metrics.registry import Metric, Registry, Series, Value
+    from nodepool.metrics.registry import Registry, Series, Value
     from nodepool.metrics.reports import Gauges
     from nodepool.model.image import ImagesView
-    from nodepool.model.status import HostStatus, LauncherStatus, LimitStatus
+    from nodepool.model.status import LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
     from nodepool.runtime.daemon import ConnectedDaemon
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
@@ -53,78 +54,13 @@ _OPENMETRICS: Final = "application/openmetrics-text"
 _THREAD_KIND: Final = re.compile(r"[A-Za-z_]+")
 
 
-#: Computes a part of the metrics. Any thread; does not block.
-Source = Callable[[], Mapping["Series", "Value"]]
-
-
-class DaemonCollector(Collector):
-    """What a process counted, and what is computed when it is asked for.
-
-    :param registry: of the process.
-    :param sources: a later one counts where they agree in a series.
-    :param recomputed: what is not taken from the registry, because a source has it.
-    """
-
-    def __init__(self, registry: Registry, sources: Sequence[Source], recomputed: Iterable[Metric] = ()) -> None:
-        self._registry = registry
-        self._sources = sources
-        self._recomputed = frozenset(recomputed)
-
-    def collect(self) -> Iterator[Family]:
-        """For any thread. Does not block; an error in one source does not hide the others."""
-        values: dict[Series, Value] = {
-            series: value
-            for series, value in self._registry.snapshot().items()
-            if series.metric not in self._recomputed
-        }
-        for source in self._sources:
-            with Guard(log, "Some metrics could not be computed"):
-                values.update(source())
-        return families(values)
-
-
-def daemon_gauges(daemon: ConnectedDaemon, version: str) -> Gauges:
-    """What each daemon has. Does not block."""
-    return {
-        catalog.BUILD_INFO.series(version, daemon.kind): 1,
-        catalog.CONNECTED.series(): int(daemon.connected),
-        catalog.LOOP_AGE.series(): max(0.0, monotonic() - daemon.last_loop),
-        **thread_gauges(thread.name for thread in threading.enumerate()),
-    }
-
-
-def thread_gauges(names: Iterable[str]) -> Gauges:
-    """Threads by kind.
-
-    :param names: of those that are alive, e.g. ``PoolWorker.cloud-1-main``.
-    """
-    kinds = Counter(match[0] if (match := _THREAD_KIND.match(name)) else "other" for name in names)
-    return {catalog.THREADS.series(kind): count for kind, count in kinds.items()}
-
-
-def metrics_route(collector: DaemonCollector) -> Route:
-    """``/metrics`` of a daemon."""
-    collectors = CollectorRegistry()
-    collectors.register(collector)
-    for of_process in (ProcessCollector, PlatformCollector, GCCollector):
-        of_process(registry=collectors)
-
-    def metrics(request: Request) -> Response:
-        # Not as it came: a version that is no number is an error for the library.
-        accepted = request.headers.get("accept", "")
-        encode, content_type = choose_encoder(_OPENMETRICS if _OPENMETRICS in accepted else "")
-        return Response(encode(collectors), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
-
-    return Route("/metrics", metrics)
-
-
-def routes(
+def route(
     daemon: ConnectedDaemon,
     version: str,
     cache: NodepoolCache | None,
     snapshots: SnapshotMaker | None,
     registry: Registry = REGISTRY,
-) -> list[BaseRoute]:
+) -> Route:
     """``/metrics`` of a daemon.
 
     :param version: of this release.
@@ -138,13 +74,49 @@ def routes(
         snapshot = snapshots.latest()
         return {catalog.COMPLETE.series(): int(snapshot.complete), **computed_gauges(snapshot)}
 
-    sources: Sequence[Source] = (
+    sources: Sequence[Callable[[], Mapping[Series, Value]]] = (
         lambda: {**daemon_gauges(daemon, version)},
         of_snapshot,
         lambda: connection_metrics(daemon.client, cache),
     )
     recomputed = () if snapshots is None else catalog.RECOMPUTED
-    return [metrics_route(DaemonCollector(registry, sources, recomputed))]
+
+    class DaemonCollector(Collector):
+        """What a process counted, and what is computed when it is asked for."""
+
+        def collect(self) -> Iterator[Family]:
+            """For any thread. Does not block; an error in one source does not hide the others."""
+            counted = registry.snapshot().items()
+            values: dict[Series, Value] = {one: value for one, value in counted if one.metric not in recomputed}
+            for source in sources:
+                with Guard(log, "Some metrics could not be computed"):
+                    values.update(source())
+            return families(values)
+
+    collectors = CollectorRegistry()
+    collectors.register(DaemonCollector())
+    for of_process in (ProcessCollector, PlatformCollector, GCCollector):
+        of_process(registry=collectors)
+
+    def metrics(request: Request) -> Response:
+        # Not as it came: a version that is no number is an error for the library.
+        accepted = request.headers.get("accept", "")
+        encode, content_type = choose_encoder(_OPENMETRICS if _OPENMETRICS in accepted else "")
+        return Response(encode(collectors), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+    return Route("/metrics", metrics)
+
+
+def daemon_gauges(daemon: ConnectedDaemon, version: str) -> Gauges:
+    """What each daemon has. Does not block."""
+    names = (thread.name for thread in threading.enumerate())
+    kinds = Counter(match[0] if (match := _THREAD_KIND.match(name)) else "other" for name in names)
+    return {
+        catalog.BUILD_INFO.series(version, daemon.kind): 1,
+        catalog.CONNECTED.series(): int(daemon.connected),
+        catalog.LOOP_AGE.series(): max(0.0, monotonic() - daemon.last_loop),
+        **{catalog.THREADS.series(kind): count for kind, count in kinds.items()},
+    }
 
 
 def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache | None) -> Mapping[Series, Value]:
@@ -153,17 +125,17 @@ def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache | None) -> 
     if latency is None:
         return {}
     counts = list(latency.counts)
-    found: dict[Series, Value] = {
-        catalog.ZOOKEEPER_LATENCY.series(): Distribution(sum(counts), latency.sum_seconds, counts)
-    }
+    answers = Distribution(sum(counts), latency.sum_seconds, counts)
+    queues: Gauges = {}
     if cache is not None:
         reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
-        found.update(reports.internal_gauges(socket.gethostname(), client.queued_calls, reads))
-    return found
+        queues = reports.internal_gauges(socket.gethostname(), client.queued_calls, reads)
+    return {catalog.ZOOKEEPER_LATENCY.series(): answers, **queues}
 
 
-# Gauges of what a `WebSnapshot` shows, as pure functions: series -> number (reference/metrics 9).
+# Gauges of what a `WebSnapshot` shows, as pure functions: series and numbers (reference/metrics 9).
 
+Found = Iterator[tuple["Series", float]]
 _TENANT: Final = "tenant:"
 #: Scopes of limits that all pools of a provider share.
 _OF_PROVIDER: Final = ("provider", "cloud")
@@ -177,56 +149,52 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
         **reports.node_gauges(seen.nodes.values(), seen.registered),
         **reports.request_gauges(seen.requests.values(), seen.registered),
         **_configured_limits(pools, snapshot.launchers),
-        **waiting_gauges(seen),
-        **limit_gauges(pools),
-        **_pool_gauges(seen, pools),
-        **_host_gauges(pools),
-        **_launcher_gauges(snapshot.launchers),
+        **dict(_waiting_gauges(seen)),
+        **dict(_limit_gauges(pools)),
+        **dict(_pool_gauges(seen, pools)),
+        **dict(_host_gauges(pools)),
+        **dict(_launcher_gauges(snapshot.launchers)),
         **{
             catalog.MAINTENANCE.series(one.kind, one.name, one.mode.value): 1
             for one in seen.maintenance
             if not one.is_over(seen.now)
         },
         **{catalog.OWNERLESS.series(one.kind, one.name): one.count for one in ownerless(seen)},
-        **image_gauges(snapshot.images),
+        **dict(_image_gauges(snapshot.images)),
     }
 
 
-def waiting_gauges(seen: Observed) -> Gauges:
+def _waiting_gauges(seen: Observed) -> Found:
     """Requests by state; of those that wait, for what."""
     by_state = Counter(str(request.state) for request in seen.requests.values())
-    found: Gauges = {catalog.REQUESTS.series(state): by_state[state] for state in states.REQUEST_STATES}
-    waiting = [request for request in seen.waiting if request.state == states.REQUESTED]
-    why = causes(waiting, seen)
-    for label in sorted(seen.labels):
-        # A series that comes and goes cannot be averaged.
-        found[catalog.OLDEST.series(label)] = 0.0
+    yield from ((catalog.REQUESTS.series(state), by_state[state]) for state in states.REQUEST_STATES)
+    why = causes([request for request in seen.waiting if request.state == states.REQUESTED], seen)
+    # A series that comes and goes cannot be averaged.
+    oldest = dict.fromkeys(sorted(seen.labels), 0.0)
+    waiting: Counter[tuple[str, str]] = Counter()
     for request in seen.waiting:
         age = max(0.0, seen.now - (request.created_time or seen.now))
         for label in sorted(set(request.node_types)):
-            oldest = catalog.OLDEST.series(label)
-            found[oldest] = max(found.get(oldest, 0.0), age)
+            oldest[label] = max(oldest.get(label, 0.0), age)
             if request.state == states.REQUESTED:
-                series = catalog.WAITING.series(label, why[request.key].code)
-                found[series] = found.get(series, 0) + 1
-    return found
+                waiting[label, why[request.key].code] += 1
+    yield from ((catalog.OLDEST.series(label), age) for label, age in oldest.items())
+    yield from ((catalog.WAITING.series(*key), count) for key, count in waiting.items())
 
 
-def limit_gauges(pools: Iterable[PoolSummary]) -> Gauges:
-    """Limits, and what is used of them; what several pools share is there once, as it was told last."""
+def _limit_gauges(pools: Iterable[PoolSummary]) -> Found:
+    """Limits, and what is used of them; what several pools share is there once, as it was reported last."""
     newest: dict[tuple[str, ...], LimitStatus] = {}
     for pool in pools:
         for limit in pool.limits:
             key = _limit_labels(pool, limit)
             if key not in newest or (limit.asked_at or 0.0) > (newest[key].asked_at or 0.0):
                 newest[key] = limit
-    found: Gauges = {}
     for key, limit in newest.items():
         if limit.limit is not None:
-            found[catalog.LIMIT.series(*key)] = limit.limit
-        found[catalog.LIMIT_USED.series(*key)] = limit.used
-        found[catalog.LIMIT_OTHERS.series(*key)] = limit.others
-    return found
+            yield catalog.LIMIT.series(*key), limit.limit
+        yield catalog.LIMIT_USED.series(*key), limit.used
+        yield catalog.LIMIT_OTHERS.series(*key), limit.others
 
 
 def _limit_labels(pool: PoolSummary, limit: LimitStatus) -> tuple[str, ...]:
@@ -241,8 +209,8 @@ def _configured_limits(pools: Iterable[PoolSummary], launchers: Iterable[Launche
     """With the names that statsd has, of all launchers together."""
     max_servers: dict[str, list[float]] = {}
     for pool in pools:
-        instances = next((one for one in pool.limits if (one.scope, one.resource) == ("pool", "instances")), None)
-        limit = None if instances is None else instances.limit
+        limits = (one.limit for one in pool.limits if (one.scope, one.resource) == ("pool", "instances"))
+        limit = next(limits, None)
         max_servers.setdefault(pool.provider, []).append(math.inf if limit is None else limit)
     tenants: dict[str, Mapping[str, float]] = {}
     for launcher in launchers:
@@ -250,65 +218,48 @@ def _configured_limits(pools: Iterable[PoolSummary], launchers: Iterable[Launche
     return reports.limit_gauges(max_servers, tenants)
 
 
-def _pool_gauges(seen: Observed, pools: Iterable[PoolSummary]) -> Gauges:
-    found: Gauges = {}
-    for status in seen.statuses:
-        series = catalog.POOL_STATE.series(status.provider, status.pool, status.state, status.code or "")
-        found[series] = found.get(series, 0) + 1
+def _pool_gauges(seen: Observed, pools: Iterable[PoolSummary]) -> Found:
+    by_state = Counter((one.provider, one.pool, one.state, one.code or "") for one in seen.statuses)
+    yield from ((catalog.POOL_STATE.series(*key), count) for key, count in by_state.items())
     for pool in pools:
-        found[catalog.POOL_LAUNCHES.series(pool.provider, pool.pool)] = pool.launches.running
-        found[catalog.POOL_SLOW.series(pool.provider, pool.pool)] = sum(launch.slow for launch in pool.launching)
+        yield catalog.POOL_LAUNCHES.series(pool.provider, pool.pool), pool.launches.running
+        yield catalog.POOL_SLOW.series(pool.provider, pool.pool), sum(launch.slow for launch in pool.launching)
         for name, label in pool.labels.items():
-            found[catalog.LABEL_BROKEN.series(pool.provider, pool.pool, name, label.code)] = 1
-    return found
+            yield catalog.LABEL_BROKEN.series(pool.provider, pool.pool, name, label.code), 1
 
 
-def _host_gauges(pools: Iterable[PoolSummary]) -> Gauges:
-    found: Gauges = {}
-    for pool in pools:
-        for host in pool.hosts:
-            place = pool.provider, host.pool or pool.pool
-            series = catalog.HOSTS.series(*place, _host_state(host))
-            found[series] = found.get(series, 0) + 1
-            if host.up is not None:
-                found[catalog.HOST_UP.series(*place, host.name)] = int(host.up)
-    return found
+def _host_gauges(pools: Iterable[PoolSummary]) -> Found:
+    hosts = [(pool.provider, host.pool or pool.pool, host) for pool in pools for host in pool.hosts]
+    by_state = Counter((provider, pool, host_state(host)) for provider, pool, host in hosts)
+    for (provider, pool, state), count in by_state.items():
+        yield catalog.HOSTS.series(provider, pool, "unknown" if state == "not checked" else state), count
+    for provider, pool, host in hosts:
+        if host.up is not None:
+            yield catalog.HOST_UP.series(provider, pool, host.name), int(host.up)
 
 
-def _host_state(host: HostStatus) -> str:
-    if host.quarantine is not None:
-        return "quarantined"
-    return "unknown" if host.up is None else "up" if host.up else "down"
-
-
-def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Gauges:
-    found: Gauges = {}
+def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Found:
     for launcher in launchers:
         name = launcher.host
-        found[catalog.LAUNCHER_INFO.series(name, launcher.version, launcher.config, launcher.state)] = 1
-        found[catalog.LAUNCHER_START.series(name)] = launcher.since
-        found.update({catalog.ABSENT.series(name, absent.name): 1 for absent in launcher.absent})
+        yield catalog.LAUNCHER_INFO.series(name, launcher.version, launcher.config, launcher.state), 1
+        yield catalog.LAUNCHER_START.series(name), launcher.since
+        yield from ((catalog.ABSENT.series(name, absent.name), 1) for absent in launcher.absent)
         if launcher.reload is not None:
-            found[catalog.RELOAD_OK.series(name)] = int(launcher.reload.ok)
-            found[catalog.RELOAD_TIME.series(name)] = launcher.reload.at
-    return found
+            yield catalog.RELOAD_OK.series(name), int(launcher.reload.ok)
+            yield catalog.RELOAD_TIME.series(name), launcher.reload.at
 
 
-def image_gauges(images: ImagesView) -> Gauges:
+def _image_gauges(images: ImagesView) -> Found:
     """Builds and uploads by state, and how new the newest are."""
-    found: Gauges = {}
     for name, image in images.images.items():
         by_state = Counter(build.state for build in image.builds.values())
-        found.update({catalog.BUILDS.series(name, state): by_state[state] for state in states.BUILD_STATES})
-        ready = image.ready_builds()
-        if ready:
-            found[catalog.BUILD_TIME.series(name)] = ready[0].time
+        yield from ((catalog.BUILDS.series(name, state), by_state[state]) for state in states.BUILD_STATES)
+        if ready := image.ready_builds():
+            yield catalog.BUILD_TIME.series(name), ready[0].time
         all_uploads = (upload for build in image.builds.values() for upload in build.all_uploads())
         uploads = Counter((upload.provider_name, str(upload.state)) for upload in all_uploads)
         for provider in sorted({provider for provider, _ in uploads}):
             for state in states.UPLOAD_STATES:
-                found[catalog.UPLOADS.series(name, provider, state)] = uploads[provider, state]
-            current = image.current_upload(provider)
-            if current is not None:
-                found[catalog.UPLOAD_TIME.series(name, provider)] = current.state_time or 0.0
-    return found
+                yield catalog.UPLOADS.series(name, provider, state), uploads[provider, state]
+            if (current := image.current_upload(provider)) is not None:
+                yield catalog.UPLOAD_TIME.series(name, provider), current.state_time or 0.0

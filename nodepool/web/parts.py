@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model.component import BuilderComponent
@@ -18,6 +19,7 @@ from nodepool.zk.caches import NodepoolCache, StatusCache
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from nodepool.builder.supervisor import ImageBuilder
@@ -44,19 +46,9 @@ def launcher_part(launcher: NodePool, config: Config) -> Part[WebServer]:
     snapshots = _make_snapshots(launcher.client, launcher.cache)
 
     def make_app() -> ASGIApp:
-        # In the thread of the server: these imports take longer than the rest of the start.
-        from nodepool.web import metrics, served
+        return _guarded(_routes(launcher, launcher.cache, snapshots), config)
 
-        version = release_string()
-        routes = [
-            *served.health(launcher, version, lambda: snapshots.complete),
-            *served.listings(launcher, snapshots),
-            *metrics.routes(launcher, version, launcher.cache, snapshots),
-        ]
-        return _guarded(served.make_app(routes), config)
-
-    address = _address(config, config.webapp_port, "webapp.port")
-    return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
+    return _part(make_app, config, config.webapp_port, "webapp.port")
 
 
 def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
@@ -65,19 +57,38 @@ def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | Non
         return None
 
     def make_app() -> ASGIApp:
-        from nodepool.web import metrics, served
+        from nodepool.web.served import build_logs
 
-        version = release_string()
-        routes = [
-            *served.health(builder, version),
-            *metrics.routes(builder, version, None, None),
-            *served.build_logs(str(config.build_log_dir), builder.shared.builds.ids),
-        ]
+        logs = build_logs(str(config.build_log_dir), builder.shared.builds.ids)
         # Links of the pages lead to the builder by its own name.
-        return _guarded(served.make_app(routes), config, builder.shared.host)
+        return _guarded([*_routes(builder, None, None), *logs], config, builder.shared.host)
 
-    address = _address(config, config.webapp_builder_port, "webapp.builder-port")
-    return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
+    return _part(make_app, config, config.webapp_builder_port, "webapp.builder-port")
+
+
+def _part(
+    make_app: Callable[[], ASGIApp], config: Config, port: int, key: str, most: int = MOST_OF_DAEMON
+) -> Part[WebServer]:
+    """:param make_app: for the thread of the server: what it imports takes longer than the rest of the start."""
+    address = ListenAddress(
+        config.webapp_listen_address,
+        port,
+        config.webapp_tls_cert,
+        config.webapp_tls_key,
+        key,
+        tuple(config.webapp_trusted_proxies),
+    )
+    return Part("WebServer", lambda: WebServer(address, make_app, most))
+
+
+def _routes(daemon: ConnectedDaemon, cache: NodepoolCache | None, snapshots: SnapshotMaker | None) -> list[BaseRoute]:
+    """What all daemons serve. A builder has no snapshots."""
+    from nodepool.web import metrics, served
+
+    version = release_string()
+    listings = [] if snapshots is None else served.listings(daemon, snapshots)
+    complete = (lambda: True) if snapshots is None else (lambda: snapshots.complete)
+    return [*served.health(daemon, version, complete), *listings, metrics.route(daemon, version, cache, snapshots)]
 
 
 def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache) -> SnapshotMaker:
@@ -92,11 +103,14 @@ def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache) -> SnapshotMa
     return SnapshotMaker(cache, status, builders)
 
 
-def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
-    """An application of a daemon with what ``webapp`` demands of its clients.
+def _guarded(routes: Sequence[BaseRoute], config: Config, *names: str) -> ASGIApp:
+    """The application of a launcher or a builder, with what ``webapp`` demands of its clients.
 
     :param names: further names of this host.
     """
+    from nodepool.web.served import make_app
+
+    app: ASGIApp = make_app(routes)
     if config.webapp_require_login:
         from nodepool.web.logins import Logins
         from nodepool.web.tokens import Tokens
@@ -107,22 +121,9 @@ def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
 
 
 def _only_for(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
-    if not config.webapp_allowed_hosts:
-        return app
     from nodepool.web.served import AllowedHosts
 
-    return AllowedHosts(app, [*config.webapp_allowed_hosts, *names])
-
-
-def _address(config: Config, port: int, key: str) -> ListenAddress:
-    return ListenAddress(
-        config.webapp_listen_address,
-        port,
-        config.webapp_tls_cert,
-        config.webapp_tls_key,
-        key,
-        tuple(config.webapp_trusted_proxies),
-    )
+    return AllowedHosts(app, [*config.webapp_allowed_hosts, *names]) if config.webapp_allowed_hosts else app
 
 
 # ``nodepool-web``: the daemon that serves pages.
@@ -153,27 +154,19 @@ class WebDaemon(ConnectedDaemon):
         access = self._access(config)
         snapshots = _make_snapshots(self.client, self.cache)
         scheme = "https" if config.webapp_tls_cert else "http"
-        builder_url = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
+        logs = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
 
         def make_app() -> ASGIApp:
-            from nodepool.web import app, metrics, served
+            from nodepool.web import app
 
+            routes, zuul = _routes(self, self.cache, snapshots), config.webapp_zuul_url
             version = release_string()
-            routes = [
-                *served.health(self, version, lambda: snapshots.complete),
-                *served.listings(self, snapshots),
-                *metrics.routes(self, version, self.cache, snapshots),
-            ]
-            pages = app.make_app(
-                snapshots, version, routes, zuul_url=config.webapp_zuul_url, builder_url=builder_url, access=access
-            )
+            pages = app.make_app(snapshots, version, routes, zuul_url=zuul, builder_url=logs, access=access)
             return _only_for(pages, config)
 
         if config.webapp_pages_port is None:
-            address = _address(config, config.webapp_port, "webapp.port")
-        else:
-            address = _address(config, config.webapp_pages_port, "webapp.pages-port")
-        return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_PAGES))
+            return _part(make_app, config, config.webapp_port, "webapp.port", MOST_OF_PAGES)
+        return _part(make_app, config, config.webapp_pages_port, "webapp.pages-port", MOST_OF_PAGES)
 
     def _access(self, config: Config) -> Access | None:
         if not config.webapp_authenticators:

@@ -147,14 +147,11 @@ def health(daemon: ConnectedDaemon, version: str, complete: Callable[[], bool] =
     def is_ready() -> bool:
         return daemon.ready.is_set() and daemon.connected and complete()
 
-    def answer(ok: bool) -> Response:
-        return PlainTextResponse("OK", 200) if ok else PlainTextResponse("not ok", 503)
+    def probe(path: str, is_ok: Callable[[], bool]) -> Route:
+        async def answer(_request: Request) -> Response:
+            return PlainTextResponse("OK", 200) if is_ok() else PlainTextResponse("not ok", 503)
 
-    async def live(_request: Request) -> Response:
-        return answer(is_alive())
-
-    async def ready(_request: Request) -> Response:
-        return answer(is_ready())
+        return Route(path, answer)
 
     async def status(_request: Request) -> Response:
         return JSONResponse(
@@ -170,7 +167,7 @@ def health(daemon: ConnectedDaemon, version: str, complete: Callable[[], bool] =
             }
         )
 
-    return [Route("/health/live", live), Route("/health/ready", ready), Route("/health/status", status)]
+    return [probe("/health/live", is_alive), probe("/health/ready", is_ready), Route("/health/status", status)]
 
 
 # The endpoints of Nodepool 11.0.0, as its clients know them (reference/commands 6; WP-1 to WP-8).
@@ -309,7 +306,13 @@ def prefers_json(header: str | None) -> bool:
     :param header: value of ``Accept``; None, and one that cannot be read, is no preference.
     """
     weights = _weights(header or "")
-    return _weight(_JSON, weights) > max(_weight(text, weights) for text in _TEXTS)
+
+    def weight(media_type: str) -> float:
+        """Of the range that names the type most exactly."""
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+        return next((weights[name] for name in ranges if name in weights), 0.0)
+
+    return weight(_JSON) > max(map(weight, _TEXTS))
 
 
 def _weights(header: str) -> dict[str, float]:
@@ -326,14 +329,6 @@ def _weights(header: str) -> dict[str, float]:
             return {}
         found[match[1].lower()] = float(quality)
     return found
-
-
-def _weight(media_type: str, weights: dict[str, float]) -> float:
-    """Of the range that names a type most exactly."""
-    for name in (media_type, f"{media_type.partition('/')[0]}/*", "*/*"):
-        if name in weights:
-            return weights[name]
-    return 0.0
 
 
 # The build logs of a builder, as text. That of a running build grows while a client reads it.

@@ -77,15 +77,9 @@ def route() -> Route:
     async def stream(request: Request) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        hub: EventHub | None = getattr(request.state, HUB, None)
+        hub: EventHub = getattr(request.state, HUB)
         client = request.client.host if request.client else ""
-        try:
-            if hub is None:
-                raise TooManyViewers
-            viewer, first = await hub.join(request.headers.get("last-event-id"), client)
-        except TooManyViewers:
-            text = "There are too many viewers of events, or the server stops."
-            raise WebProblem(503, text, headers={"Retry-After": str(RETRY_SECONDS)}) from None
+        viewer, first = await hub.join(request.headers.get("last-event-id"), client)
         user = user_of(request)
         return EventStream(hub, viewer, first, None if user is None else max(1.0, user.expires - wall_time()))
 
@@ -117,10 +111,6 @@ CHANGES_SECONDS: Final = 0.7
 FRESH_SECONDS: Final = 0.2
 #: After an error the next look is so much later.
 LOOK_AGAIN_SECONDS: Final = 10.0
-
-
-class TooManyViewers(Exception):
-    """No more viewers can be served, or the server stops."""
 
 
 class Viewer:
@@ -183,10 +173,11 @@ class EventHub:
 
         :param last_id: of the last message that the viewer got, as it reports; None = it comes for the first time.
         :param client: its address.
-        :raises TooManyViewers: it is refused.
+        :raises WebProblem: it is refused.
         """
         if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
-            raise TooManyViewers
+            text = "There are too many viewers of events, or the server stops."
+            raise WebProblem(503, text, headers={"Retry-After": str(RETRY_SECONDS)})
         viewer = Viewer(client)
         self._viewers[viewer] = None
         if not self._someone.is_set():

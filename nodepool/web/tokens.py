@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -135,18 +135,11 @@ class Tokens:
     """Verifies tokens. Any thread; may block for some seconds with an OpenID Connect provider that is slow.
 
     :param authenticators: of the configuration. :param operators: who may change something.
-    :param now: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        authenticators: Sequence[Authenticator],
-        operators: Sequence[OperatorRule],
-        now: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, authenticators: Sequence[Authenticator], operators: Sequence[OperatorRule]) -> None:
         self._issuers = [_Issuer(one) for one in authenticators]
         self._operators = operators
-        self._now = now
         #: Not those of pages. Tokens of a provider that hangs, and logins of anyone, hold up no other token.
         self._threads = CapacityLimiter(THREADS)
         self._provider_threads = CapacityLimiter(THREADS)
@@ -178,7 +171,7 @@ class Tokens:
         error = BadTokenError("refused")
         for issuer in known:
             try:
-                claims = issuer.claims(token, self._now())
+                claims = issuer.claims(token, wall_time())
             except BadTokenError as refused:
                 error = refused
             else:
@@ -191,7 +184,7 @@ class Tokens:
         :param settings: of the provider that has given it.
         """
         issuer = next(one for one in self._issuers if one.settings is settings)
-        return issuer.claims(token, self._now(), settings.client_id)
+        return issuer.claims(token, wall_time(), settings.client_id)
 
     def _user(self, claims: Mapping[str, Any], settings: Authenticator) -> User:
         name = claim(claims, settings.uid_claim)

@@ -76,7 +76,7 @@ class WebSite:
         return [
             *served.health(daemon, "1.2.3", lambda: self.snapshots.complete),
             *served.listings(daemon, self.snapshots),
-            *metrics.routes(daemon, "1.2.3", None, self.snapshots),
+            metrics.route(daemon, "1.2.3", None, self.snapshots),
         ]
 
     def make_app(self) -> Starlette:

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each path of the API answers (`all_resources`), and how; last the properties of what is in the lists."""
+"""What each path of the API answers (`all_resources`), and how OpenAPI describes it.
+
+First the paths and their answers, then kinds of resources, then JSON schemas, and the properties of items of lists.
+"""
 
 from __future__ import annotations
 
+import types
+import typing
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import yaml
 
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import NodeFacts, matches, node_status, node_table
@@ -14,32 +24,22 @@ from nodepool.listing.overview import as_object, overview
 from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
 from nodepool.listing.records import event_table, is_about
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import Column, Table
+from nodepool.listing.table import Column, Table, UnknownColumn, selected
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
 from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.explained import ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
+from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
 from nodepool.web.answers import WebProblem, zuul_links
-from nodepool.web.api.resource import (
-    TEXT,
-    ApiResource,
-    Records,
-    array,
-    explained,
-    list_resource,
-    objects_of,
-    of_table,
-    properties,
-    table_resource,
-    thing,
-)
 from nodepool.web.query import (
+    CURSOR,
+    FIELDS,
     IMAGE,
     LABEL,
     NODE_STATE,
+    OF_LISTS,
     OLDER_THAN,
     POOL,
     PROVIDER,
@@ -47,18 +47,29 @@ from nodepool.web.query import (
     SINCE,
     SUBJECT,
     TENANT,
+    Order,
+    Parameter,
     Query,
     all_hosts,
     all_launchers,
     all_providers,
     all_tenants,
+    part_of,
     state,
 )
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
+
+
+Schema = Mapping[str, Any]
+
+TEXT: Final[Schema] = {"type": "string"}
+#: What the file has.
+OPENAPI: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
 
 
 def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
@@ -66,21 +77,25 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
 
     :param zuul_url: where Zuul's pages are, for links.
     """
-    links = {**thing(properties("buildset:text status:text"), all_required=False), "description": "pages of Zuul"}
+    links = {**thing(item("Links"), all_required=False), "description": "pages of Zuul"}
     return [
         ApiResource("/summary", "What `nodepool status` tells", _summary, _SUMMARY),
         list_resource(
-            "/requests", "Node requests", _requests, _REQUEST, (REQUEST_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN)
+            "/requests",
+            "Node requests",
+            _requests,
+            "Request",
+            (REQUEST_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN),
         ),
-        ApiResource("/requests/{name}", "One node request", _request, thing(_REQUEST)),
+        ApiResource("/requests/{name}", "One node request", _request, thing(item("Request"))),
         ApiResource(
             "/requests/{name}/explain",
             "Why a request waits or failed, and what would help, as `nodepool explain` tells it",
             partial(_explain_request, zuul_url),
             explained(ExplainedRequest, links=links),
         ),
-        list_resource("/nodes", "Nodes", _nodes, _NODE, (NODE_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
-        ApiResource("/nodes/{name}", "One node", _node, thing(_NODE)),
+        list_resource("/nodes", "Nodes", _nodes, "Node", (NODE_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
+        ApiResource("/nodes/{name}", "One node", _node, thing(item("Node"))),
         ApiResource(
             "/nodes/{name}/explain",
             "For whom a node is, and what is done with it, as `nodepool explain` tells it",
@@ -92,7 +107,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Pools of providers",
             all_providers,
             ("pool", "state", "launchers"),
-            _PROVIDER,
+            "Provider",
             {state((*STATES, NOT_SERVED)): "state", PROVIDER: "pool"},
         ),
         ApiResource(
@@ -106,7 +121,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Static hosts",
             all_hosts,
             ("host", "pool"),
-            _HOST,
+            "Host",
             {state(("up", "down", "quarantined", "not checked")): "state", PROVIDER: "pool"},
         ),
         table_resource(
@@ -114,7 +129,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "Labels",
             lambda snapshot: label_overview(snapshot.observed),
             ("label",),
-            _LABEL,
+            "Label",
             {state((SERVED, NOT_SERVED)): "state", LABEL: "label", PROVIDER: "pools"},
         ),
         ApiResource(
@@ -123,17 +138,23 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             _label,
             explained(ExplainedLabel),
         ),
-        table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), _LAUNCHER, {state(()): "state"}),
+        table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), "Launcher", {state(()): "state"}),
         table_resource(
             "/tenants",
             "What tenants use of their limits",
             all_tenants,
             ("tenant", "resource"),
-            _TENANT,
+            "Tenant",
             {TENANT: "tenant"},
         ),
-        list_resource("/images", "Images, their builds and uploads", _images, _IMAGE, (IMAGE, _IMAGE_STATE, PROVIDER)),
-        list_resource("/events", "What happened, the oldest first", _events, _EVENT, (SINCE, SUBJECT)),
+        list_resource(
+            "/images",
+            "Images, their builds and uploads",
+            _images,
+            "Image",
+            (IMAGE, _IMAGE_STATE, PROVIDER),
+        ),
+        list_resource("/events", "What happened, the oldest first", _events, "Event", (SINCE, SUBJECT)),
     ]
 
 
@@ -156,7 +177,7 @@ def _requests(snapshot: WebSnapshot, query: Query) -> Records:
     wanted, now = query.filter(REQUEST_STATE), snapshot.observed.now
     found = [request for request in snapshot.observed.requests.values() if wanted.request(request, now)]
     table = partial(_request_table, snapshot)
-    return Records(found, REQUEST_ORDERS, lambda request: str(request.key), "id", table)
+    return Records(found, REQUEST_ORDERS, lambda request: str(request.key), table)
 
 
 def _request_table(snapshot: WebSnapshot, requests: Sequence[NodeRequest]) -> Table:
@@ -187,7 +208,7 @@ def _found_request(snapshot: WebSnapshot, query: Query) -> NodeRequest:
 def _nodes(snapshot: WebSnapshot, query: Query) -> Records:
     wanted, now = query.filter(NODE_STATE), snapshot.observed.now
     found = [node for node in snapshot.observed.nodes.values() if wanted.node(node, now)]
-    return Records(found, NODE_ORDERS, lambda node: str(node.key), "id", partial(_node_table, snapshot))
+    return Records(found, NODE_ORDERS, lambda node: str(node.key), partial(_node_table, snapshot))
 
 
 def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
@@ -255,7 +276,7 @@ def _images(snapshot: WebSnapshot, query: Query) -> Records:
         ]
 
     found = of_table(Table(columns, [row for row in table.rows if matches(names, [row[0]])]), ("image",))
-    return Records(found.records, found.orders, found.identity, found.default, with_parts)
+    return Records(found.records, found.orders, found.identity, with_parts)
 
 
 def _renamed(table: Table) -> list[dict[str, Any]]:
@@ -272,135 +293,208 @@ def _events(snapshot: WebSnapshot, query: Query) -> Records:
     return of_table(table, ("at", "subject", "what", "code", "text"))
 
 
-# Properties of the items of lists, in the order of the columns of their tables.
+# Kinds of resources.
 
-_NODE: Final = {
-    **properties(
-        "id:text provider:text? label:texts server_id:any public_ipv4:text? ipv6:text? state:text age:text? "
-        "locked:text pool:text? hostname:text? private_ipv4:text? AZ:text? username:text? connection_port:any "
-        "launcher:text? allocated_to:text? hold_job:any comment:any user_data:any driver_data:any status:text "
-        "created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? pipeline:text? "
-        "job:text? event_id:text? locked_by:text? hold_by:text? hold_reason:any hold_until:moment?",
-        age="in its state, as `DD:HH:MM:SS`",
-        allocated_to="id of the request",
-        status="as `state`; `allocated`: it is ready, and a request has it",
-        locked_by="null: only the command `nodepool list` asks who has the lock",
-    ),
-    "locked": {"enum": ["locked", "unlocked"]},
-    "connection_port": {"type": ["integer", "string"], "description": "`redacted` if it is no number"},
+
+@dataclass(frozen=True)
+class ApiResource:
+    """One path.
+
+    :param path: below ``/api/v1``; ``{name}`` is the id or name of a record, and may have ``/`` in it at the end.
+    :param answer: makes the JSON object from the snapshot and the query, beside ``Answer``. Raises WebProblem.
+    :param schema: of that object.
+    :param parameters: of the query.
+    """
+
+    path: str
+    summary: str
+    answer: Callable[[WebSnapshot, Query], Mapping[str, Any]]
+    schema: Mapping[str, Any]
+    parameters: Sequence[Parameter] = ()
+
+    @property
+    def has_name(self) -> bool:
+        """Does the path name a record?"""
+        return "{name" in self.path
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of a list, of which a part is shown.
+
+    :param orders: key of a field -> what records are sorted by, the first if no other is asked for.
+    :param table: makes rows of some of them; called for those that are shown.
+    """
+
+    records: Sequence[Any]
+    orders: Mapping[str, Callable[[Any], Any]]
+    identity: Callable[[Any], str]
+    table: Callable[[Sequence[Any]], Table]
+
+
+def list_resource(
+    path: str,
+    summary: str,
+    look: Callable[[WebSnapshot, Query], Records],
+    kind: str,
+    parameters: Sequence[Parameter] = (),
+) -> ApiResource:
+    """A list that can be sorted, shown in parts, and with some fields.
+
+    :param look: finds the records that a query wants.
+    :param kind: of its items, see `item`.
+    """
+
+    def answer(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+        found = look(snapshot, query)
+        key, descending = query.order(found.orders, next(iter(found.orders)))
+        order = Order(found.orders[key], found.identity, descending)
+        some, cursor = part_of(found.records, order, query.limit, query.text(CURSOR.name))
+        table = found.table(some)
+        if query.fields:
+            try:
+                table = selected(table, query.fields)
+            except UnknownColumn as error:
+                raise WebProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
+        return {"total": len(found.records), "next": cursor, "items": objects_of(table)}
+
+    return ApiResource(path, summary, answer, page(kind), (*parameters, *OF_LISTS))
+
+
+def table_resource(
+    path: str,
+    summary: str,
+    make: Callable[[WebSnapshot], Table],
+    identity: Sequence[str],
+    kind: str,
+    filters: Mapping[Parameter, str],
+) -> ApiResource:
+    """A list of which the table is small enough to be made as a whole.
+
+    :param identity: keys of the columns that distinguish rows.
+    :param filters: parameter -> key of the column that it looks at. Providers are those of the pools in the column.
+    """
+
+    def look(snapshot: WebSnapshot, query: Query) -> Records:
+        table = make(snapshot)
+        keys, rows = [column.key for column in table.columns], table.rows
+        for parameter, key in filters.items():
+            number = keys.index(key)
+            if wanted := query.names(parameter):
+                rows = [row for row in rows if matches(wanted, _compared(parameter, row[number], snapshot.observed))]
+        return of_table(replace(table, rows=rows), identity)
+
+    return list_resource(path, summary, look, kind, tuple(filters))
+
+
+def _compared(parameter: Parameter, value: Any, seen: Observed) -> list[str]:
+    """What a filter looks at in a cell."""
+    found = value if isinstance(value, list) else [value]
+    if parameter is PROVIDER:
+        return [seen.provider_of(pool) for pool in found]
+    # Of a state with the number of launchers behind it, the state.
+    return [text.partition(" (")[0] for text in found] if parameter.name == "state" else found
+
+
+def of_table(table: Table, identity: Sequence[str]) -> Records:
+    """The rows of a table. Arguments as for `table_resource`."""
+    orders = {column.key: itemgetter(number) for number, column in enumerate(table.columns)}
+
+    def name(row: Sequence[Any]) -> str:
+        return "\0".join(str(orders[key](row)) for key in identity)
+
+    return Records(table.rows, orders, name, lambda rows: replace(table, rows=rows))
+
+
+def objects_of(table: Table) -> list[dict[str, Any]]:
+    """Each row as an object."""
+    keys = [column.key for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+# JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.
+
+
+def item(kind: str) -> dict[str, Any]:
+    """Properties of an object, in ``items`` of the file."""
+    parts = {"builds": "Build", "uploads": "Upload"} if kind == "Image" else {}
+    return {**OPENAPI["items"][kind], **{name: array(thing(item(part))) for name, part in parts.items()}}
+
+
+def thing(properties: Mapping[str, Schema], *, all_required: bool = True) -> dict[str, Any]:
+    """An object with these properties and no others."""
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return {**schema, "required": list(properties)} if all_required else schema
+
+
+def array(items: Schema) -> dict[str, Any]:
+    return {"type": "array", "items": dict(items)}
+
+
+def page(kind: str) -> dict[str, Any]:
+    """A part of a list of items; ``fields`` may leave properties of these out."""
+    return thing({**item("Page"), "items": array(thing(item(kind), all_required=False))})
+
+
+def extended(schema: Schema, before: Mapping[str, Schema], after: Mapping[str, Schema]) -> dict[str, Any]:
+    """A schema of an object with more properties, all of them required."""
+    known = {**before, **schema["properties"], **after}
+    return {**schema, "properties": known, "required": [*before, *schema["required"], *after]}
+
+
+def whole(schema: Schema) -> dict[str, Any]:
+    """A schema of an object, with what every answer has."""
+    return extended(schema, item("Answer"), {})
+
+
+def explained(answer: type[Explained], *kinds: str, **more: Schema) -> dict[str, Any]:
+    """Of an answer of ``nodepool explain``.
+
+    :param kinds: other kinds of subjects that it is about, beside its own.
+    :param more: further properties.
+    """
+    return extended(of_dataclass(answer), {"kind": {"enum": [answer.kind, *kinds]}}, more)
+
+
+def of_dataclass(kind: type) -> dict[str, Any]:
+    """The schema of a dataclass as `dataclasses.asdict` makes an object of it."""
+    hints = typing.get_type_hints(kind)
+    return thing({one.name: _of_hint(hints[one.name]) for one in fields(kind)})
+
+
+_SIMPLE: Final[Mapping[Any, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    types.NoneType: "null",
 }
-_REQUEST: Final = properties(
-    "id:text relative_priority:count state:text requestor:text? node_types:texts nodes:texts declined_by:texts "
-    "event_id:text? created_time:moment? state_time:moment? age_seconds:seconds? tenant:text? project:text? "
-    "pipeline:text? job:text? provider:text? pool:text? code:text? reason:text?",
-    node_types="labels, one for each node",
-    nodes="ids",
-    declined_by="ids of pools",
-    provider="the only one that may serve it",
-    pool="`PROVIDER/POOL` that is nearest to serving it",
-    code="why it waits or failed",
-    reason="the same for people",
-)
-_LABEL: Final = {
-    **properties(
-        "label:text state:text pools:texts nodes:count ready:count waiting:count oldest:moment? error:text?",
-        pools="`PROVIDER/POOL` of those that have it",
-        ready="nodes that are ready and that nobody has",
-        waiting="requests",
-        oldest="when the first of them was submitted, in seconds since the epoch",
-        error="why pools cannot serve it",
-    ),
-    "state": {"enum": [SERVED, NOT_SERVED]},
-}
-_PROVIDER: Final = properties(
-    "pool:text driver:text? state:text since:moment? limiting:text? waiting:count? launching:count? failed_15m:count? "
-    "error:text? next:moment? launchers:texts code:text?",
-    pool="`PROVIDER/POOL`; of a provider that no launcher could start `PROVIDER`",
-    state="with the number of launchers behind it if not all say so",
-    limiting="the limit of which most is used",
-    waiting="requests",
-    launching="nodes",
-    failed_15m="launches that failed in the last 15 minutes",
-    next="when it is tried again, in seconds since the epoch",
-)
-_BUILD: Final = properties(
-    "id:text image:text builder:text? formats:texts state:text state_time:moment? step:text? duration:number? "
-    "estimate:number? size:any nodes:texts",
-    id="as commands call it: `IMAGE-ID`",
-    step="what a running build does",
-    duration="seconds",
-    estimate="seconds that a running build may take in all",
-    nodes="ids of the nodes that were made from it",
-)
-_UPLOAD: Final = properties(
-    "id:text upload_id:text provider:text image:text external_name:text? external_id:text? state:text "
-    "state_time:moment? format:text? use:text? progress:number? speed:number? size:number?",
-    id="of the build",
-    use="`current`: nodes are made from it; or `rolled back`",
-    progress="percent",
-    speed="bytes per second",
-    size="bytes",
-)
-_IMAGE: Final = {
-    **properties("image:text paused:flag build_request:text build_requested:moment?"),
-    "build_request": {"enum": ["pending", "building", None]},
-    "builds": array(thing(_BUILD)),
-    "uploads": array(thing(_UPLOAD)),
-}
-_HOST: Final = properties(
-    "host:text pool:text state:text since:moment? slots:count nodes:texts error:text? next:moment?",
-    host="`USER@HOST:PORT`",
-    pool="`PROVIDER/POOL`",
-    nodes="ids",
-    next="when it is tried again, in seconds since the epoch",
-)
-_LAUNCHER: Final = {
-    **properties(
-        "host:text pid:count? version:text? state:text since:moment? config:text? pools:texts? reload:any "
-        "maintenance:text? leader:flag? config_file:text? servers:text?",
-        config="short hash of the configuration",
-        pools="`PROVIDER/POOL`",
-        leader="does it send the gauges of all nodes and requests to statsd? `null`: it does not tell",
-        servers="of ZooKeeper",
-    ),
-    "reload": {"anyOf": [thing(properties("at:moment ok:flag text:text")), {"type": "null"}]},
-}
-_TENANT: Final = properties(
-    "tenant:text resource:text limit:number? used:number free:number? nodes:count waiting:count",
-    nodes="of the tenant",
-    waiting="requests of the tenant",
-)
-_EVENT: Final = properties(
-    "at:moment subject:text what:text text:text code:text actor:text count:count",
-    subject="kind and name",
-    text="the cause",
-    actor="launchers that saw it",
-    count="subjects; `subject` is the last one",
-)
-_WAITING: Final = properties(
-    "labels:texts count:count oldest:moment pool:text? code:text? text:text requests:texts",
-    requests="ids of the oldest",
-)
-_PROBLEM: Final = properties(
-    "kind:text text:text since:moment? next:moment? command:text?",
-    next="when it is tried again or ends, in seconds since the epoch",
-    command="arguments of `nodepool` that show more",
-)
-_CAPACITY: Final = properties(
-    "pool:text state:text ready:count in_use:count building:count deleting:count hold:count waiting:count "
-    "limiting:text?",
-    pool="`PROVIDER/POOL`",
-    **dict.fromkeys(("ready", "in_use", "building", "deleting", "hold"), "nodes"),
-    waiting="requests",
-    limiting="the limit of which most is used",
-)
+
+
+def _of_hint(hint: Any) -> dict[str, Any]:
+    if hint is Any:
+        return {}
+    if hint in _SIMPLE:
+        return {"type": _SIMPLE[hint]}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return of_dataclass(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return {"anyOf": [_of_hint(one) for one in arguments]}
+    if origin is Sequence:
+        return array(_of_hint(arguments[0]))
+    if origin is Mapping:
+        return {"type": "object", "additionalProperties": _of_hint(arguments[1])}
+    raise TypeError(f"no schema of {hint}")
+
+
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}, "description": "by state"}
 _SUMMARY: Final = thing(
     {
         "sentence": TEXT,
-        "waiting": {**array(thing(_WAITING)), "description": "requests that wait for too long"},
-        "problems": {**array(thing(_PROBLEM)), "description": "what needs attention"},
-        "capacity": array(thing(_CAPACITY)),
+        "waiting": {**array(thing(item("Waiting"))), "description": "requests that wait for too long"},
+        "problems": {**array(thing(item("Attention"))), "description": "what needs attention"},
+        "capacity": array(thing(item("Capacity"))),
         "nodes": _COUNTS,
         "requests": _COUNTS,
     }

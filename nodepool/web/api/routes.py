@@ -16,16 +16,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web.answers import MEDIA_TYPE, to_json
-from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
-from nodepool.web.api.resources import all_resources
-from nodepool.web.changes import MOST_TEXT
+from nodepool.web.answers import to_json
+from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
 from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resource import TEXT, ApiResource, Schema, properties, thing, whole
+    from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
@@ -87,26 +85,7 @@ def _has(request: Request, tag: str) -> bool:
 
 # The description of the API as OpenAPI 3.1, made from what the routes are made from.
 
-_PROBLEM: Final = thing(properties("type:text title:text status:count detail:text"))
 _IS_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
-_STREAM: Final = {
-    "get": {
-        "summary": "Server-Sent Events: at once which records changed, and what happened",
-        "operationId": "events_stream",
-        "parameters": [
-            {
-                "name": "Last-Event-ID",
-                "in": "header",
-                "description": "id of the last event that was received: `reset` comes first if others came since then",
-                "schema": {"type": "string"},
-            }
-        ],
-        "responses": {
-            "200": {"description": "the stream", "content": {"text/event-stream": {"schema": TEXT}}},
-            "503": _IS_PROBLEM,
-        },
-    }
-}
 
 
 def api_description(resources: Iterable[ApiResource], version: str, *, with_changes: bool) -> dict[str, Any]:
@@ -115,27 +94,17 @@ def api_description(resources: Iterable[ApiResource], version: str, *, with_chan
     :param version: of this release.
     :param with_changes: can anything be changed here?
     """
-    paths: dict[str, Any] = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
+    document = OPENAPI["document"]
+    paths = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
+    more = change_paths() if with_changes else {}
+    schemes = OPENAPI["securitySchemes"] if with_changes else {}
     return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Nodepool",
-            "version": version,
-            "description": "What launchers and builders tell, read from ZooKeeper. Times are seconds since the epoch.",
-        },
+        **document,
+        "info": {**document["info"], "version": version},
         # Relative to this document, so that a reverse proxy may put the site below a prefix.
         "servers": [{"url": "."}],
-        "paths": {**paths, "/events/stream": _STREAM, **(change_paths() if with_changes else {})},
-        "components": {
-            "securitySchemes": dict(SECURITY_SCHEMES) if with_changes else {},
-            "schemas": {"Problem": _PROBLEM},
-            "responses": {
-                "Problem": {
-                    "description": "an error (RFC 9457)",
-                    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                }
-            },
-        },
+        "paths": {**paths, **document["paths"], **more},
+        "components": {"securitySchemes": schemes, **document["components"]},
     }
 
 
@@ -166,18 +135,8 @@ def _in_path(names: Mapping[str, Schema]) -> list[dict[str, Any]]:
     return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in names.items()]
 
 
-# How OpenAPI describes the changes of `nodepool.web.writes`, which exist only with ``webapp.auth``.
+# How OpenAPI describes the changes of `nodepool.web.changes`, which exist only with ``webapp.auth``.
 
-#: Name of the way to log in.
-BEARER: Final = "bearer"
-SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
-    BEARER: {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "a token of an operator"}
-}
-_REASON: Final = {"type": "string", "maxLength": MOST_TEXT, "description": "why, for everybody who asks"}
-_UNTIL: Final = {
-    "type": ["number", "string"],
-    "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
-}
 _MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
 _NODE: Final = {"id": TEXT}
 _SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
@@ -186,11 +145,9 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
-    of_node = properties("id:text state:text")
-    begun = properties("kind:text name:text mode:text reason:text by:text since:moment until:moment? automatic:flag")
-    ended = {**properties("kind:text name:text"), "mode": {"type": "null"}}
-    reason: dict[str, Schema] = {"reason": _REASON}
-    until: dict[str, Schema] = {**reason, "until": _UNTIL}
+    of_node, reason = item("ChangedNode"), item("Reason")
+    until = {**reason, **item("Until")}
+    begun, ended = item("Maintenance"), item("EndedMaintenance")
     begin = "Pause, drain or quarantine a subject"
     return {
         "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
@@ -221,7 +178,7 @@ def _change(
     return {
         "summary": summary,
         "operationId": operation,
-        "security": [{BEARER: []}],
+        "security": [{"bearer": []}],
         "parameters": _in_path(path),
         "responses": {"200": {"description": "it is done", "content": _json(thing(answer))}, "default": _IS_PROBLEM},
         **({"requestBody": {"required": True, "content": _json(sent)}} if body else {}),

@@ -3,32 +3,15 @@
 
 from __future__ import annotations
 
-import math
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from nodepool.metrics import reports
 from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Registry, Series, Value
-from nodepool.metrics.reports import (
-    build_gauges,
-    internal_gauges,
-    is_pending,
-    limit_gauges,
-    node_gauges,
-    progress_gauges,
-    report_build_end,
-    report_sizes,
-    report_steps,
-    request_gauges,
-    running_gauges,
-    upload_gauges,
-)
-from nodepool.metrics.reports import report_circuit_breaker as report_breaker
-from nodepool.metrics.reports import report_launch as report_launch
-from nodepool.metrics.reports import report_leaks as report_leak
 from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImagesView, ImageView
@@ -69,7 +52,7 @@ def request(state: str, *labels: str) -> NodeRequest:
 def test_nodes() -> None:
     """Metrics 1: all states of registered labels and providers, from 0; each node once for all that it belongs to."""
     nodes = [node("ready", "small", "any"), node("ready", "small", "small"), node("in-use", "large", provider="p.2")]
-    found = sent(node_gauges([*nodes, node("deleting", provider=None)], [pool("eu.west", "main", "d-12.5")]))
+    found = sent(reports.node_gauges([*nodes, node("deleting", provider=None)], [pool("eu.west", "main", "d-12.5")]))
     zero = {f"{place}nodes.{state}": 0 for place in ("", "label.d-12.5.", "provider.eu.west.") for state in NODE_STATES}
     assert zero.keys() <= found.keys()
     assert {name: value for name, value in found.items() if value} == {
@@ -82,7 +65,7 @@ def test_nodes() -> None:
         "provider.p1.nodes.ready": 2,
         "provider.p.2.nodes.in-use": 1,
     }
-    odd = sent(node_gauges([node("ready", "a\nnodepool.fake:1|g")], []))
+    odd = sent(reports.node_gauges([node("ready", "a\nnodepool.fake:1|g")], []))
     assert not [name for name in odd if "\n" in name or "|" in name], "a label adds no metric of its own"
 
 
@@ -90,25 +73,17 @@ def test_addressable_requests() -> None:
     """Metrics 1: requests in any state, if the pool supports all their labels; of several launchers once."""
     pools = [pool("p1", "main", "small"), pool("p1", "big", "small", "large"), pool("p2", "main")]
     requests = [request("requested", "small"), request("fulfilled", "small", "small"), request("pending", "large")]
-    found = sent(request_gauges([*requests, request("requested", "x")], [*pools, pool("p1", "main", "small", "large")]))
+    found = sent(
+        reports.request_gauges([*requests, request("requested", "x")], [*pools, pool("p1", "main", "small", "large")])
+    )
     numbers = {"p1.pool.main": 3, "p1.pool.big": 3, "p2.pool.main": 0}
     assert found == {f"provider.{name}.addressable_requests": number for name, number in numbers.items()}
 
 
-def test_limits_and_internals() -> None:
-    """Metrics 2 and 5: the sum over pools; three limits of a tenant always, others when configured."""
-    tenants = {"acme.org": {"instances": 5, "volume-gb": 80, "L-1:x": 3}}
-    limits = {"cores": math.inf, "instances": 5, "ram": math.inf, "volume-gb": 80, "L-1_x": 3}
-    assert sent(limit_gauges({"p1": [10, 5], "p2": [10, math.inf], "p3": []}, tenants)) == {
-        "provider.p1.max_servers": 15,
-        "provider.p2.max_servers": math.inf,
-        "provider.p3.max_servers": 0,
-        **{f"tenant_limits.acme_org.{name}": value for name, value in limits.items()},
-    }
-    found = sent(internal_gauges("nl01", 3, {"node": (1, 2), "request": (0, 0), "image": (0, 0)}))
-    queues = {f"{name}_cache.{kind}_queue": 0 for name in ("request", "image") for kind in ("event", "playback")}
-    queues |= {"client.connection_queue": 3, "node_cache.event_queue": 1, "node_cache.playback_queue": 2}
-    assert found == {f"launcher.nl01.zk.{name}": value for name, value in queues.items()}
+@rows(__file__, "test_plain_gauges")
+def test_plain_gauges(gauges: str, arguments: list[Any], expected: dict[str, float]) -> None:
+    """Metrics 2, 5 and 6: sums over pools; three limits of a tenant always; queues of a launcher; running builds."""
+    assert sent(getattr(reports, gauges)(*arguments)) == expected
 
 
 def test_builds() -> None:
@@ -121,53 +96,36 @@ def test_builds() -> None:
     paused = {"debian": False, "fedora": False, "ubuntu": True, "arch": False}
     requests = {"debian": 1, "fedora": 0, "ubuntu": 0, "arch": 0, "elsewhere": 1}
     states = {"debian": 0, "fedora": 3, "ubuntu": 3, "arch": 1}
-    assert sent(build_gauges("b.example", 2, ImagesView(images), paused, ["arch"])) == {
+    assert sent(reports.build_gauges("b.example", 2, ImagesView(images), paused, ["arch"])) == {
         "image_build_requests": 2,
         "builder.b.example.current_builds": 1,
         "builder.b.example.build_workers": 2,
         **{f"image.{name}.image_build_requests": number for name, number in requests.items()},
         **{f"builder.b.example.image.{name}.build.state": state for name, state in states.items()},
     }
-    assert sent(running_gauges("b", {"debian": (12.5, 80.0), "fedora": (0.0, None)})) == {
-        "builder.b.image.debian.build.seconds": 12.5,
-        "builder.b.image.debian.build.estimate": 80.0,
-        "builder.b.image.fedora.build.seconds": 0.0,
-    }
     builds = {"b1": build("b1", "building", 1.0)}
-    rows: list[tuple[dict[str, Any], bool]] = [
-        *(({}, False), ({"build_requested": 1.0}, True), ({"build_requested": 1.0, "build_locked": True}, True)),
+    for fields, pending in (
+        ({}, False),
+        ({"build_requested": 1.0, "build_locked": True}, True),
         ({"build_requested": 1.0, "build_locked": True, "builds": builds}, False),
         ({"build_requested": 1.0, "builds": builds}, True),
-    ]
-    for fields, pending in rows:
-        assert is_pending(ImageView("debian", **fields)) is pending
+    ):
+        assert reports.is_pending(ImageView("debian", **fields)) is pending
 
 
 def test_uploads() -> None:
     """Metrics 6: every image that a provider uses has a state; one that is uploaded before its pause is uploading."""
     paused = {("debian", "a"): False, ("debian", "b"): True, ("fedora", "a"): False, ("fedora", "b"): True}
     running = {("fedora", "a"): (50.0, 1000.0), ("fedora", "b"): (10.0, 1.0)}
-    states = {"debian.provider.a": 0, "debian.provider.b": 3, "fedora.provider.a": 2, "fedora.provider.b": 2}
-    numbers = {"fedora.provider.a": (50.0, 1000.0), "fedora.provider.b": (10.0, 1.0)}
-    found = sent(upload_gauges("nb01.example", paused, running, 4) | progress_gauges("nb01.example", running))
-    assert {name.removeprefix("builder.nb01.example."): value for name, value in found.items()} == {
+    found = reports.upload_gauges("nb", paused, running, 4) | reports.progress_gauges("nb", running)
+    assert {name.removeprefix("builder.nb."): value for name, value in sent(found).items()} == {
         "current_uploads": 2,
         "upload_workers": 4,
-        **{f"image.{name}.upload.state": state for name, state in states.items()},
-        **{f"image.{name}.upload.progress": values[0] for name, values in numbers.items()},
-        **{f"image.{name}.upload.bytes_per_second": values[1] for name, values in numbers.items()},
+        **{f"image.{image}.provider.{name}.upload.state": 3 if name == "b" else 0 for image, name in paused},
+        **{f"image.{image}.provider.{name}.upload.state": 2 for image, name in running},
+        **{f"image.{image}.provider.{name}.upload.progress": one[0] for (image, name), one in running.items()},
+        **{f"image.{image}.provider.{name}.upload.bytes_per_second": one[1] for (image, name), one in running.items()},
     }
-
-
-HOST = "nl01.example.com"
-REPORTS: dict[str, Callable[..., None]] = {
-    "launch": report_launch,
-    "leaks": report_leak,
-    "breaker": report_breaker,
-    "build": report_build_end,
-    "sizes": report_sizes,
-    "steps": report_steps,
-}
 
 
 @rows(__file__, "test_what_statsd_gets")
@@ -180,9 +138,9 @@ def test_what_statsd_gets(
     lines: list[str],
 ) -> None:
     """Metrics 3, 4 and 7."""
-    monkeypatch.setattr(socket, "gethostname", lambda: HOST)
+    monkeypatch.setattr(socket, "gethostname", lambda: "nl01.example.com")
     for arguments in calls:
-        REPORTS[report](*arguments, **fields)
+        getattr(reports, f"report_{report}")(*arguments, **fields)
     assert sorted(statsd.drain()) == sorted(f"nodepool.{line}" for line in lines)
 
 

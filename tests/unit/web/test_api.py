@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import re
@@ -21,32 +20,23 @@ from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.answers import MAX_DETAIL, WebProblem, problem_response, to_json
-from nodepool.web.api.resource import ApiResource, whole
-from nodepool.web.api.resources import all_resources
+from nodepool.web.answers import MAX_DETAIL, to_json
+from nodepool.web.api.resources import ApiResource, all_resources, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
 from nodepool.web.api.routes import change_paths as changed_paths
+from nodepool.web.changes import routes as write_routes
 from nodepool.web.query import (
-    LABEL,
     MAX_CURSOR,
-    MAX_NAMES,
     MAX_QUERY,
     MAX_VALUE,
-    OF_LISTS,
-    OLDER_THAN,
-    POOL,
-    PROVIDER,
+    NODE_STATE,
     ROWS,
-    SINCE,
-    TENANT,
     Order,
     Query,
     parse,
     part_of,
-    state,
 )
-from nodepool.web.writes import routes as write_routes
-from tests.support.tables import rows
+from tests.support.tables import rows, table
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import token
@@ -91,21 +81,14 @@ def test_answers_fit_their_schemas(mark: str | None) -> None:
     assert count >= len([one for one in RESOURCES if mark == "" or not one.has_name])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (float("nan"), "null"),
-        ("\ud800", '"\\ud800"'),
-        ({"a": {1: float("inf"), "b": "\ud800"}}, '{"a":{"1":null,"b":"\\ud800"}}'),
-        (2**70, str(2**70)),
-    ],
-)
-def test_odd_values(value: object, text: str) -> None:
+def test_odd_values() -> None:
     """WP-26: of other programs; deep ones are cut."""
-    assert to_json({"x": value}).replace(b" ", b"") == b'{"x":' + text.encode() + b"}"
     deep: Any = []
     for _ in range(900):
         deep = [deep]
+    odd = {"a": float("nan"), "b": "\ud800", "c": {1: float("inf"), "d": "\ud800"}, "e": 2**70}
+    expected = {"a": None, "b": "\ud800", "c": {"1": None, "d": "\ud800"}, "e": 2**70}
+    assert json.loads(to_json(odd), parse_constant=pytest.fail) == expected
     assert b'"..."' in to_json({"x": deep})
 
 
@@ -118,33 +101,26 @@ def test_what_cannot_be_understood(path: str, detail: str) -> None:
     assert detail in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("query", "detail"),
-    [
-        (f"label={'x' * (MAX_VALUE + 1)}", "is longer than 500 characters"),
-        (f"label={'x,' * (MAX_NAMES + 1)}", "more than 50 names"),
-        (f"label={'x' * MAX_QUERY}", "The query is longer"),
-    ],
-    ids=["value", "names", "query"],
-)
-def test_long_queries(query: str, detail: str) -> None:
+def test_long_queries() -> None:
     """WP-25: also in the address of a page."""
-    answers = [WebSite(full()).client.get(f"{path}?{query}") for path in (f"{ROOT}/nodes", "/nodes")]
-    assert [answer.status_code for answer in answers] == [400, 400]
-    assert detail in answers[0].json()["detail"]
+    client = WebSite(full()).client
+    for value, detail in (("x" * (MAX_VALUE + 1), "than 500"), ("x," * 51, "50 names"), ("x" * MAX_QUERY, "query")):
+        for path in (f"{ROOT}/nodes", "/nodes"):
+            answer = client.get(f"{path}?label={value}")
+            assert (answer.status_code, detail in answer.text) == (400, True)
 
 
 def test_queries() -> None:
     """WP-21, WP-22, WP-23: filters are those of commands; some columns, in some order, a part."""
-    of_state = state(["ready", "used"])
 
     def parsed(text: str) -> Query:
-        return parse(text.encode(), {}, (of_state, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN, SINCE, *OF_LISTS))
+        return parse(text.encode(), {})
 
     text = "state=ready,used&label=a,%20b*&provider=p&pool=p/main&tenant=t&older_than=1h30m"
-    assert parsed(text).filter(of_state) == Filter(["ready", "used"], ["a", "b*"], ["p"], ["p/main"], ["t"], 5400.0)
+    wanted = Filter(["ready", "used"], ["a", "b*"], ["p"], ["p/main"], ["t"], 5400.0)
+    assert parsed(text).filter(NODE_STATE) == wanted
     for text in ("", "state=&label=,"):
-        assert parsed(text).filter(of_state) == Filter([], [], [], [], [], None)
+        assert parsed(text).filter(NODE_STATE) == Filter([], [], [], [], [], None)
     assert (parsed("").limit, parsed("limit=7").limit, parsed("fields=a,b,a").fields) == (ROWS, 7, ["a", "b"])
     assert [parsed(text).since(100.0) for text in ("", "since=90.5", "since=1m")] == [0.0, 90.5, 40.0]
     client = WebSite(full()).client
@@ -167,17 +143,12 @@ def test_other_names_paths_and_methods() -> None:
         assert f"did you mean '{name}'?" in client.get(f"{ROOT}/{path}").json()["detail"]
     unknown, method = client.get(f"{ROOT}/nothing"), client.post(f"{ROOT}/summary")
     assert (unknown.status_code, unknown.json()["title"]) == (404, "Not Found")
-    assert (method.status_code, method.json()["title"], "GET" in method.headers["allow"]) == (
-        405,
-        "Method Not Allowed",
-        True,
-    )
+    assert (method.status_code, method.json()["title"]) == (405, "Method Not Allowed")
+    assert "GET" in method.headers["allow"]
     assert client.get("/nothing").headers["content-type"].startswith("text/plain")
-    problem = problem_response(404, "x" * 9999, {"X": "1"})
-    assert (problem.status_code, problem.media_type, problem.headers["x"]) == (404, PROBLEM, "1")
-    assert problem.headers["cache-control"] == "no-store"
-    expected = {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "x" * (MAX_DETAIL - 3) + "..."}
-    assert json.loads(bytes(problem.body)) in (expected, {**expected, "detail": "x" * MAX_DETAIL})
+    answer = client.get(f"{ROOT}/nodes/{'x' * 9999}")
+    assert (answer.headers["cache-control"], len(answer.json()["detail"])) == ("no-store", MAX_DETAIL)
+    assert set(answer.json()) == {"type", "title", "status", "detail"}
 
 
 def test_tags() -> None:
@@ -230,10 +201,8 @@ def test_description() -> None:
     """WP-27: it has every route and parameter, and no other but the stream of events; names of operations differ."""
     found = document(WebSite())
     assert found["info"]["version"] == "1.2.3"
-    assert set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"]) == {
-        "/openapi.json",
-        "/events/stream",
-    }
+    extra = set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"])
+    assert extra == {"/openapi.json", "/events/stream"}
     for resource in RESOURCES:
         get = found["paths"][resource.path.replace(":path}", "}")]["get"]
         names = [one["name"] for one in get["parameters"] if one["in"] == "query"]
@@ -276,25 +245,18 @@ def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, 
 PATHS = [path for resource in RESOURCES for path in addresses(resource)]
 PATHS += ["/image-list", "/dib-image-list", "/image-status", "/node-list", "/request-list", "/label-list", "/ready"]
 PARAMETERS = sorted({one.name for resource in RESOURCES for one in resource.parameters} | {"node_id", "fields"})
-ODD = st.sampled_from(
-    [
-        *("", "\0", "a\nb", "\ud800", "9" * 400, "1w" * 90, "*" * 99, "{name}", "\u0661\u0662", "%", "%ff", "../.."),
-        *(",", "*", "[", "[!", "(", "-", "-id", "id", "null", "nan", "inf", "1e999", "0", "-1", "id,state", "ready"),
-    ]
-)
+ODD = [*table(__file__, "odd_texts"), "\ud800", "9" * 400, "1w" * 90, "*" * 99]
 #: As in an address: percent-encoded, half of a surrogate pair too.
-TEXTS = st.one_of(ODD, st.text(max_size=20), st.text("*?[]-,.%\\", max_size=40)).map(
+TEXTS = st.one_of(st.sampled_from(ODD), st.text(max_size=20), st.text("*?[]-,.%\\", max_size=40)).map(
     lambda text: quote_from_bytes(text.encode("utf-8", "surrogatepass"))
 )
 PAIRS = st.tuples(st.sampled_from(PARAMETERS), TEXTS).map("=".join)
 QUERIES = st.one_of(st.lists(PAIRS, max_size=4).map("&".join), st.text("&=;%?+abcdef0123456789", max_size=30))
 TOPS = st.sampled_from([*PATHS, "", *(f"{ROOT}/{kind}" for kind in RECORDS)])
 WHERE = st.one_of(st.sampled_from(PATHS), st.tuples(TOPS, TEXTS).map("/".join))
-HEADERS = st.dictionaries(
-    st.sampled_from(["accept", "if-none-match", "if-modified-since", "range", "accept-encoding", "host", "cookie"]),
-    st.one_of(st.binary(max_size=30).map(lambda raw: raw.translate(None, b"\r\n")), st.just(b"*/*")),
-    max_size=3,
-)
+NAMES = st.sampled_from(["accept", "if-none-match", "if-modified-since", "range", "accept-encoding", "host", "cookie"])
+BYTES = st.one_of(st.binary(max_size=30).map(lambda raw: raw.translate(None, b"\r\n")), st.just(b"*/*"))
+HEADERS = st.dictionaries(NAMES, BYTES, max_size=3)
 METHODS = st.sampled_from(["GET", "GET", "GET", "HEAD", "POST", "DELETE", "OPTIONS", "TRACE"])
 CLIENT = TestClient(WebSite(full()).client.app, base_url="http://nodepool.example", raise_server_exceptions=True)
 
@@ -332,40 +294,16 @@ def order(*, descending: bool = False) -> Order[Record]:
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=20), st.integers(1, 7), st.booleans())
 def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: bool) -> None:
-    """WP-21, WP-23: each record once, in order; those without a value last."""
-    records = [(value, identity) for identity, value in values.items()]
-    by = order(descending=descending)
+    """WP-21, WP-23: each record once, in order; those without a value last, those with the same one by their ids."""
+    by, records = order(descending=descending), [(value, identity) for identity, value in sorted(values.items())]
     found, cursor = part_of(records, by, limit, "")
     while cursor is not None:
         assert (len(found) % limit, len(cursor) <= MAX_CURSOR) == (0, True)
         part, cursor = part_of(records, by, limit, cursor)
         found = [*found, *part]
-    assert (found, None) == part_of(records, by, len(records) + 1, "")
-    assert sorted(map(repr, found)) == sorted(map(repr, records))
-    empty = [record[0] is None for record in found]
-    assert empty == sorted(empty)
-    ranks = [by.rank(record) for record in found if record[0] is not None]
-    assert [rank for rank, _ in ranks] == sorted((rank for rank, _ in ranks), reverse=descending)
-    for rank, _ in ranks:
-        same = [identity for other, identity in ranks if other == rank]
-        assert same == sorted(same)
-
-
-def encoded(value: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
-
-
-@pytest.mark.parametrize(
-    "cursor",
-    [
-        *("x", "=", "ä", "[]", encoded([]), encoded([1, 2, 3, 4, 5]), encoded({"a": 1})),
-        *(encoded([False, False, "1", "", ""]), encoded("[" * 3000), base64.b64encode(b"\xff\xfe").decode()),
-    ],
-)
-def test_bad_cursors(cursor: str) -> None:
-    """WP-25"""
-    with pytest.raises(WebProblem):
-        part_of([], order(), 1, cursor)
+    there = [record for record in records if record[0] is not None]
+    there.sort(key=lambda record: by.rank(record)[0], reverse=descending)
+    assert found == [*there, *(record for record in records if record[0] is None)]
 
 
 def test_what_comes_and_goes() -> None:

@@ -11,8 +11,8 @@ from urllib.parse import urljoin
 import pytest
 
 from nodepool.web.logins import COOKIE
-from nodepool.web.pages.details import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.pages.frame import NAVIGATION
+from nodepool.web.pages.subjects import MOST_SUBJECTS, of_subject, of_subjects
 from tests.support.tables import rows
 from tests.support.web_records import full
 from tests.support.web_site import WebSite

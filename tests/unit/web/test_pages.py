@@ -20,10 +20,9 @@ from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
 from nodepool.web.app import SECURITY_HEADERS
-from nodepool.web.pages.details import log_commands
 from nodepool.web.pages.frame import MAX_TEXT, NAVIGATION, shown_text
 from nodepool.web.pages.overview import MOST_ROWS
-from nodepool.web.pages.providers import MOST_SLOTS
+from nodepool.web.pages.subjects import MOST_SLOTS, log_commands
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
 from tests.support.manual_clock import ManualClock

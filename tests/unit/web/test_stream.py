@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -14,7 +13,7 @@ from typing import Any, cast
 import httpx2 as httpx
 import pytest
 
-from nodepool.clock import wall_time
+from nodepool.clock import monotonic, wall_time
 from nodepool.fast_json import loads
 from nodepool.model.event import Event
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
@@ -22,20 +21,11 @@ from nodepool.plan.observed import Observed
 from nodepool.web.changes import Access, Actions
 from nodepool.web.server import WebServer
 from nodepool.web.snapshot import RecordKind, WebSnapshot
-from nodepool.web.stream import (
-    CHANGES_SECONDS,
-    MOST_ENDED,
-    MOST_EVENTS,
-    EventHub,
-    Message,
-    NewEvents,
-    Viewer,
-)
+from nodepool.web.stream import MOST_ENDED, MOST_EVENTS, EventHub, NewEvents
 from nodepool.web.tokens import Tokens
-from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
 from tests.support.wait import wait_for
-from tests.support.web_site import GivenSnapshots, WebSite
+from tests.support.web_site import WebSite
 from tests.support.web_tokens import authenticator, operator_rule, token
 from tests.unit.web.rig import SECONDS, GuardedSite, bearer, serving, set_constants
 
@@ -84,72 +74,6 @@ def test_events_with_odd_times_and_lost_ones() -> None:
     new.take(hosts)
     new.take([])
     assert (new.take(hosts[:1]), new.take(hosts[:2])) == ([event(1)], []), "launchers are forgotten at last"
-
-
-class Place:
-    """A hub, and what it looks at."""
-
-    def __init__(self) -> None:
-        self.snapshots = GivenSnapshots(WebSnapshot(0, Observed(1_000.0)))
-        self.clock = ManualClock()
-        self.hub = EventHub(self.snapshots, "1.2.3", self.clock)
-
-    def note(self, *ids: str, kind: RecordKind = RecordKind.NODES) -> None:
-        """Something changes, and the hub may say so."""
-        self.snapshots.changed = {kind: frozenset(ids)}
-        self.clock.pass_seconds(CHANGES_SECONDS)
-
-    async def change(self, *ids: str, kind: RecordKind = RecordKind.NODES) -> None:
-        self.note(*ids, kind=kind)
-        await self.hub.look()
-
-    async def happen(self, *numbers: int) -> None:
-        """Events of a launcher, besides which it has none, and the hub looks."""
-        self.snapshots.snapshot = replace(self.snapshots.snapshot, launchers=tuple(launchers_with(*numbers)))
-        await self.hub.look()
-
-    async def fill(self, messages: int) -> None:
-        for number in range(messages):
-            await self.change(str(number))
-
-    async def received(self, viewer: Viewer, count: int) -> list[tuple[str, Any]]:
-        """Name, and ids or content, of the next messages of a viewer."""
-        messages = viewer.messages()
-        found = [cast("Message", await anext(messages)) for _ in range(count)]
-        return [(message.name, message.data.get("ids", message.data)) for message in found]
-
-
-def with_hub(scenario: Callable[[Place], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await asyncio.wait_for(scenario(Place()), SECONDS)
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("last_id", "expected"), [("{boot}-2", ["hello"]), *((one, ["hello", "reset"]) for one in ("", "{boot}-1", "0-2"))]
-)
-def test_viewer_that_comes_back(last_id: str, expected: list[str]) -> None:
-    """WP-63: if it has missed something, or another process had the port, it has to read everything anew."""
-
-    async def scenario(place: Place) -> None:
-        await place.fill(2)
-        _, first = await place.hub.join(last_id.replace("{boot}", place.hub.boot))
-        assert [message.name for message in first] == expected
-        assert [message.data["seq"] for message in first] == [2] * len(expected)
-
-    with_hub(scenario)
-
-
-def test_too_many_events() -> None:
-    """WP-63: instead of them viewers have to read everything anew."""
-
-    async def scenario(place: Place) -> None:
-        viewer, _ = await place.hub.join(None)
-        await place.happen(*range(MOST_EVENTS + 2))
-        assert await place.received(viewer, 1) == [("reset", {"seq": 1})]
-
-    with_hub(scenario)
 
 
 class Reader:
@@ -201,12 +125,33 @@ def test_stream_of_changes() -> None:
             odd = Event(2_000.0, "", "node 1", "failed", text="\ud800")
             site.snapshots.snapshot = WebSnapshot(0, Observed(2_000.0), launchers=(launcher(odd),))
             assert reader.fields()["event"] == "event"
-            last_id = reader.last_id
+            first_id = reader.last_id
             site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
             assert reader.next() == ("requests", {"seq": 2, "count": 1, "ids": ["200-1"]})
             assert reader.last_id.endswith("-2")
-        with viewing(server, last_event_id=last_id) as reader:
-            assert [reader.next() for _ in range(2)] == [("hello", {**HELLO[1], "seq": 2}), ("reset", {"seq": 2})]
+        hello = ("hello", {**HELLO[1], "seq": 2})
+        for last_id, missed in ((reader.last_id, False), (first_id, True), ("0-2", True), ("", True)):
+            with viewing(server, last_event_id=last_id) as later:
+                assert later.next() == hello
+                if missed:
+                    assert later.next() == ("reset", {"seq": 2})
+
+
+def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-61, WP-62: messages of changes have a least distance; instead of very many events there is one message."""
+    set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.11, CHANGES_SECONDS=0.5)
+    site = WebSite()
+    with serving(site) as server, viewing(server) as reader:
+        assert reader.next() == HELLO
+        times = []
+        for number in ("1", "2"):
+            site.snapshots.changed = {RecordKind.NODES: frozenset({number})}
+            assert reader.next()[1]["ids"] == [number]
+            times.append(monotonic())
+        assert times[1] - times[0] > 0.4
+        many = launchers_with(*range(MOST_EVENTS + 2))
+        site.snapshots.snapshot = replace(site.snapshots.snapshot, launchers=tuple(many))
+        assert reader.next() == ("reset", {"seq": 3})
 
 
 def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
@@ -290,20 +235,3 @@ def test_slow_viewer(stops: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytes
     # Without the client of ZooKeeper: a session ends where the machine stands still.
     own = [record for record in caplog.records if record.name.startswith("nodepool")]
     assert not [record for record in own if record.levelno >= logging.WARNING]
-
-
-def test_changes_are_joined() -> None:
-    """WP-61: messages of changes have a least distance; nothing is lost meanwhile."""
-
-    async def scenario(place: Place) -> None:
-        viewer, _ = await place.hub.join(None)
-        await place.change("1")
-        place.snapshots.changed = {RecordKind.NODES: frozenset({"2"})}
-        place.clock.pass_seconds(CHANGES_SECONDS / 2)
-        await place.hub.look()
-        assert await place.received(viewer, 1) == [("nodes", ["1"])]
-        place.clock.pass_seconds(CHANGES_SECONDS)
-        await place.hub.look()
-        assert await place.received(viewer, 1) == [("nodes", ["2"])]
-
-    with_hub(scenario)

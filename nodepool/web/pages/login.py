@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pages and what they are made with: ``/``, ``/nodes``, ... and ``/static``; then ``/login`` and ``/logout``."""
+"""``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -14,67 +13,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
-from nodepool.web import writes
-from nodepool.web.answers import StaticFiles, WebProblem, own_address
+from nodepool.web import changes
+from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
-from nodepool.web.pages.frame import Frame, MakePage, Page
-from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
-from nodepool.web.pages.overview import overview_page
-from nodepool.web.pages.providers import (
-    events_page,
-    hosts_page,
-    image_page,
-    images_page,
-    launchers_page,
-    provider_page,
-    providers_page,
-    tenants_page,
-)
+from nodepool.web.pages.frame import Frame, Page
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from nodepool.web.changes import Access
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+    from nodepool.web.snapshot import WebSnapshot
 
-
-def routes(
-    snapshots: SnapshotMaker,
-    version: str,
-    *,
-    zuul_url: str | None,
-    builder_url: str | None,
-    access: Access | None,
-) -> list[BaseRoute]:
-    """Blocks for the file system, which has the templates and the files of ``/static``.
-
-    Arguments: see `nodepool.web.app.make_app`.
-    """
-    files = StaticFiles()
-    frame = Frame(snapshots, version, files, logins=access is not None)
-    pages: list[tuple[str, MakePage]] = [
-        ("/", overview_page),
-        ("/requests", requests_page),
-        ("/nodes", nodes_page),
-        ("/providers", providers_page),
-        ("/hosts", hosts_page),
-        ("/labels", labels_page),
-        ("/launchers", launchers_page),
-        ("/images", images_page),
-        ("/tenants", tenants_page),
-        ("/events", events_page),
-        # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
-        ("/nodes/{name:path}", node_page),
-        ("/providers/{name:path}", provider_page),
-        ("/labels/{name:path}", label_page),
-        ("/images/{name:path}", partial(image_page, builder_url=builder_url)),
-    ]
-    logins = [] if access is None else LoginPages(frame, access).routes()
-    return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]
-
-
-# ``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86).
 
 #: Browsers keep no longer cookie.
 MOST_COOKIE: Final = 4000
@@ -117,7 +66,7 @@ class LoginPages:
 
     async def _log_in(self, request: Request) -> Response:
         try:
-            form = await writes.read_body(request)
+            form = await changes.read_body(request)
         except WebProblem as problem:
             return self._frame.page(request, self._form(problem.detail, ""), problem.status_code)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
