@@ -37,27 +37,15 @@ def make_parser() -> argparse.ArgumentParser:
         PROG, "Builds images and uploads them to clouds. Goes into the background unless -d or -f is given."
     )
     daemon.add_options(parser, PIDFILE)
-    parser.add_argument(
-        "--build-workers", type=_count, default=1, metavar="N", help="parallel builds (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--upload-workers", type=_count, default=4, metavar="N", help="parallel uploads (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--fake", action="store_true", help="build small files instead of images, without diskimage-builder, to try it"
-    )
-    parser.add_argument(
-        "--stop-timeout",
-        type=app.seconds,
-        default=STOP_TIMEOUT,
-        metavar="SECONDS",
-        help="how long builds may go on after SIGINT (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--clean-orphans",
-        action="store_true",
-        help="remove files of builds that have no record at once, without the usual caution",
-    )
+    for kind, count in (("build", 1), ("upload", 4)):
+        text = f"parallel {kind}s (default: %(default)s)"
+        parser.add_argument(f"--{kind}-workers", type=_count, default=count, metavar="N", help=text)
+    text = "build small files instead of images, without diskimage-builder, to try it"
+    parser.add_argument("--fake", action="store_true", help=text)
+    text = "how long builds may go on after SIGINT (default: %(default)g)"
+    parser.add_argument("--stop-timeout", type=app.seconds, default=STOP_TIMEOUT, metavar="SECONDS", help=text)
+    text = "remove files of builds that have no record at once, without the usual caution"
+    parser.add_argument("--clean-orphans", action="store_true", help=text)
     return parser
 
 
@@ -83,12 +71,7 @@ def serve(options: argparse.Namespace) -> int:
         options.build_workers, options.upload_workers, options.fake, options.stop_timeout, options.clean_orphans
     )
     builder = ImageBuilder(options.config, options.secure, settings, [builder_part])
-    return run_service(
-        builder,
-        {"builder": builder} if options.repl else None,
-        on_stop_signal=builder.on_stop_signal,
-        stop_seconds=builder.stop_seconds,
-    )
+    return run_service(builder, "builder" if options.repl else None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

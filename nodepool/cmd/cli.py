@@ -411,48 +411,36 @@ CHANGE: Final = (
 
 IMAGES: Final = (
     listing(
-        "image_lists.image-list",
+        "images.image-list",
         "list the uploads of images to providers",
         "nodepool image-list --detail",
         flag("--detail", "show what each upload is used for, and how far it is"),
     ),
     listing(
-        "image_lists.dib-image-list",
+        "images.dib-image-list",
         "list the builds of images",
         "nodepool dib-image-list --detail",
         flag("--detail", "show how far each build is, how long it took, and which nodes use it"),
     ),
-    listing("image_lists.image-status", "list pauses of images, and builds that were asked for"),
+    listing("images.image-status", "list pauses of images, and builds that were asked for"),
     command(
-        "image_changes.image-build",
+        "images.image-build",
         "ask for a build of an image",
         "nodepool image-build debian-12 --wait",
         IMAGE,
         flag("--wait", "show how far it is, and end with the build"),
     ),
     command(
-        "image_changes.image-rollback",
+        "images.image-rollback",
         "let a provider use the upload before the present one again",
         "nodepool image-rollback cloud-1 debian-12",
         PROVIDER,
         argument("image", "image name", metavar="IMAGE"),
     ),
+    command("images.image-pause", "build an image no more", "nodepool image-pause debian-12", IMAGE),
+    command("images.image-unpause", "build an image again", "nodepool image-unpause debian-12", IMAGE),
     command(
-        "image_changes.image-pause",
-        "build an image no more",
-        "nodepool image-pause debian-12",
-        given(paused=True),
-        IMAGE,
-    ),
-    command(
-        "image_changes.image-unpause",
-        "build an image again",
-        "nodepool image-unpause debian-12",
-        given(paused=False),
-        IMAGE,
-    ),
-    command(
-        "image_changes.image-delete",
+        "images.image-delete",
         "delete one upload of an image from its provider",
         "nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
         argument("--provider", "provider name", required=True),
@@ -461,20 +449,20 @@ IMAGES: Final = (
         argument("--build-id", "id of the build", required=True),
     ),
     command(
-        "image_changes.dib-image-delete",
+        "images.dib-image-delete",
         "delete a build, from disk and from all providers",
         "nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
         argument("id", "<image>-<build id>, as dib-image-list shows it"),
     ),
     command(
-        "image_lists.image-log",
+        "images.image-log",
         "print the log of a build, on the host of its builder",
         "nodepool image-log debian-12 --follow",
         argument("name", "image name, for its newest build, or <image>-<build id>", metavar="NAME"),
         flag("-f --follow", "go on until the build has ended"),
     ),
     command(
-        "image_lists.alien-image-list",
+        "images.alien-image-list",
         "list images in clouds that ZooKeeper does not know",
         "nodepool alien-image-list cloud-1",
         SOME_PROVIDER,
@@ -486,7 +474,7 @@ _FILE: Final = {"metavar": "FILE", "nargs": "?", "type": absolute_path}
 
 CONFIGURATION: Final = (
     command(
-        "validate.config-validate",
+        "configuration.config-validate",
         "check the configuration file",
         "nodepool -c nodepool.yaml config-validate --format github",
         form("text", "json", "github", more="; text: lines on stderr; json, github: on stdout"),
@@ -494,7 +482,7 @@ CONFIGURATION: Final = (
         "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
     ),
     command(
-        "validate.config-diff",
+        "configuration.config-diff",
         "what a reload of a changed configuration would do, and which launchers have loaded the file",
         "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
         argument("first", "the file in effect (default: that of -c)", **_FILE),
@@ -507,7 +495,7 @@ CONFIGURATION: Final = (
         usage="%(prog)s [OPTIONS] [[OLD] NEW]",
     ),
     command(
-        "check.check",
+        "configuration.check",
         "look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
         "sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
         argument("providers", "only these providers (default: all)", nargs="*", metavar="PROVIDER"),
@@ -552,13 +540,13 @@ REPAIR: Final = (
         "adopted. After a loss of ZooKeeper, adopt takes over what has the id from before, and delete deletes it.",
     ),
     command(
-        "image_backup.export-image-data",
+        "images.export-image-data",
         "write what ZooKeeper knows of images to a file",
         "nodepool export-image-data /var/backups/nodepool-images.json",
         argument("path", "file to write", type=absolute_path),
     ),
     command(
-        "image_backup.import-image-data",
+        "images.import-image-data",
         "put what export-image-data wrote back into ZooKeeper",
         "nodepool import-image-data /var/backups/nodepool-images.json",
         argument("path", "file to read", type=absolute_path),

@@ -25,8 +25,8 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from nodepool import log_names, logconfig
 from nodepool.clock import monotonic, monotonic_microseconds, sleep
@@ -53,17 +53,10 @@ def add_options(parser: argparse.ArgumentParser, pidfile: str, *, repl: bool = T
     :param pidfile: default of ``-p``.
     :param repl: does it have a console?
     """
-    parser.add_argument(
-        "-p",
-        dest="pidfile",
-        metavar="FILE",
-        type=app.absolute_path,
-        default=pidfile,
-        help="pid file, used only in the background (default: %(default)s)",
-    )
-    parser.add_argument(
-        "-d", dest="debug", action="store_true", help="stay in the foreground and log at DEBUG to stdout"
-    )
+    text = "pid file, used only in the background (default: %(default)s)"
+    parser.add_argument("-p", dest="pidfile", metavar="FILE", type=app.absolute_path, default=pidfile, help=text)
+    text = "stay in the foreground and log at DEBUG to stdout"
+    parser.add_argument("-d", dest="debug", action="store_true", help=text)
     parser.add_argument("-f", dest="foreground", action="store_true", help="stay in the foreground and log to stdout")
     if repl:
         text = f"serve an unauthenticated Python console on {HOST}:{PORT}, for debugging"
@@ -175,24 +168,16 @@ def _in_background(
             return 1
 
 
-def run_service(service: ConnectedDaemon, names: Mapping[str, object] | None, **settings: Any) -> int:
+def run_service(service: ConnectedDaemon, name: str | None, drain: Callable[[int], bool] = lambda number: False) -> int:
     """Run a daemon until a signal ends it; returns the exit status. Raises ConfigError.
 
-    :param names: serve a Python console with these; None = there is none.
-    :param settings: of the `ServiceRunner`.
+    :param name: of the daemon in a Python console that is served; None = there is none.
+    :param drain: as for `ServiceRunner`.
     """
-
-    runner = ServiceRunner(service, Notifier(), on_loaded=look_less_often, **settings)
+    runner = ServiceRunner(service, Notifier(), drain)
     service.configuration.on_reload = runner.on_reload
-    if names is None:
+    with contextlib.nullcontext() if name is None else ReplServer({name: service}):
         return runner.run()
-
-    console = ReplServer(dict(names))
-    console.start()
-    try:
-        return runner.run()
-    finally:
-        console.stop()
 
 
 def finish(status: int) -> int:
@@ -309,9 +294,7 @@ class PidFile:
         self.write()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -382,33 +365,12 @@ def remedy(path: Path) -> str:
 
 DUMP_SIGNAL: Final = signal.SIGUSR2
 
-#: How long an orderly stop may take, in seconds. systemd waits 90 s by default before it kills.
+#: How long an orderly stop may take at least, in seconds. systemd waits 90 s by default before it kills.
 STOP_SECONDS: Final = 30.0
 _TICK_SECONDS: Final = 1.0
 
 #: The thread that stops the service ends a moment after the service; it is waited for no longer than this, in seconds.
 _STOPPER_SECONDS: Final = 1.0
-
-
-class DaemonService(Protocol):
-    """What a daemon does, e.g. `nodepool.launcher.supervisor.NodePool`."""
-
-    @property
-    def ready(self) -> threading.Event:
-        """Set once the service does its work."""
-
-    @property
-    def last_loop(self) -> float:
-        """Monotonic seconds of the last turn of the main loop."""
-
-    def start(self) -> None:
-        """Begin; an exception ends the daemon."""
-
-    def run(self) -> None:
-        """Block until `stop`."""
-
-    def stop(self) -> None:
-        """End in order. May block."""
 
 
 def _log_end_of_thread(args: threading.ExceptHookArgs) -> None:
@@ -431,39 +393,24 @@ def early_stop() -> contextlib.AbstractContextManager[None]:
 class ServiceRunner:
     """Runs a service in a thread and stays free for signals in the main thread.
 
-    :param service: what to run.
     :param notifier: informs systemd.
-    :param stop_seconds: how long an orderly stop may take.
-    :param on_stop_signal: called in the main thread with each signal to stop, the first one before the service's
-        `stop`. Of a further one it says whether the service still ends in order; False = the daemon ends at once.
     :param drain: called in the main thread with a signal to stop that comes first. True = the service finishes what it
         does, and ends by itself; False = it is stopped now, as with a further signal.
-    :param finished: did the service end because it was asked to? Else its end is an error.
     :param clock: monotonic seconds.
-    :param on_loaded: called in the main thread when the service is ready, and again after each reload.
     """
 
     def __init__(
         self,
-        service: DaemonService,
+        service: ConnectedDaemon,
         notifier: Notifier,
-        *,
-        on_loaded: Callable[[], None] = lambda: None,
-        on_stop_signal: Callable[[int], bool] = lambda number: False,
         drain: Callable[[int], bool] = lambda number: False,
-        finished: Callable[[], bool] = lambda: False,
-        stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._service = service
         self._notifier = notifier
-        self._on_loaded = on_loaded
-        self._on_stop_signal = on_stop_signal
         self._drain = drain
-        self._finished = finished
-        #: Was `on_loaded` called for what is loaded now?
+        #: Was `look_less_often` called for what is loaded now?
         self._loaded_noted = False
-        self._stop_seconds = stop_seconds
         self._clock = clock
         # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
         self._events: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -490,7 +437,7 @@ class ServiceRunner:
             worker.join()
             if self._error is not None:
                 raise self._error
-            if self._finished():
+            if self._service.finished:
                 log.info("Stopped")
                 return 0
             log.error("The daemon ended unexpectedly")
@@ -526,7 +473,7 @@ class ServiceRunner:
                 log.info("%s: finishing what is being served; another signal ends it now", signal.Signals(event).name)
             elif event is not None and event in STOP_SIGNALS:
                 log.info("Stopping after %s", signal.Signals(event).name)
-                self._on_stop_signal(event)
+                self._service.on_stop_signal(event)
                 return True
             if event is None and not worker.is_alive():
                 return False
@@ -564,7 +511,7 @@ class ServiceRunner:
             log.info("Ready")
         if not self._loaded_noted:
             self._loaded_noted = True
-            self._on_loaded()
+            look_less_often()
         seconds, now = self._notifier.watchdog_seconds, self._clock()
         if seconds is None or now - self._last_ping < seconds / 4:
             return
@@ -579,17 +526,18 @@ class ServiceRunner:
         self._notifier.stopping()
         stopper = threading.Thread(target=self._service_stop, name="Stop", daemon=True)
         stopper.start()
-        deadline = self._clock() + self._stop_seconds
+        seconds = max(STOP_SECONDS, self._service.stop_seconds)
+        deadline = self._clock() + seconds
         # Once the service's thread has ended there is nothing left to stop, whatever `stop` still waits for.
         while worker.is_alive():
             left = deadline - self._clock()
             if left <= 0:
                 self.abandoned = True
-                log.error("Not stopped within %g s, ending now. What the threads do:", self._stop_seconds)
+                log.error("Not stopped within %g s, ending now. What the threads do:", seconds)
                 dump()
                 return 1
             again = self._next(min(0.5, left))
-            if again is not None and again in STOP_SIGNALS and not self._on_stop_signal(again):
+            if again is not None and again in STOP_SIGNALS and not self._service.on_stop_signal(again):
                 self.abandoned = True
                 log.warning("Ending at once after another signal")
                 return 0
@@ -725,7 +673,10 @@ class DebugTools:
             if yappi is not None:
                 self._toggle_profiler(yappi)
             if objgraph is not None:
-                report_growth(objgraph)
+                # Takes seconds in a large process.
+                text = io.StringIO()
+                objgraph.show_growth(limit=GROWTH_LINES, file=text)
+                write(f"Types with more objects than at the last signal:\n{text.getvalue()}")
 
     def _toggle_profiler(self, yappi: Any) -> None:
         """Start the profiler; or stop it, log what it found, and forget that."""
@@ -741,13 +692,6 @@ class DebugTools:
         yappi.get_thread_stats().print_all(out=text)
         yappi.clear_stats()
         write(f"Stopped the profiler (yappi):\n{text.getvalue()}")
-
-
-def report_growth(objgraph: Any) -> None:
-    """Log the types of which there are more objects than at the last call. Takes seconds in a large process."""
-    text = io.StringIO()
-    objgraph.show_growth(limit=GROWTH_LINES, file=text)
-    write(f"Types with more objects than at the last signal:\n{text.getvalue()}")
 
 
 # ``--repl``: a Python console inside the running daemon, on localhost:3000.
@@ -816,7 +760,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class ReplServer(socketserver.ThreadingTCPServer):
-    """Serves consoles until `stop`.
+    """Serves consoles; a context manager.
 
     :param names: what a console starts with.
     :param port: TCP port on localhost; 0 = any free one.
@@ -838,13 +782,14 @@ class ReplServer(socketserver.ThreadingTCPServer):
         self.output = _ThreadOutput(sys.stdout)
         self._thread = threading.Thread(target=self.serve_forever, name="Repl", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Serve in a thread of its own. Does not block."""
         log.warning("An unauthenticated Python console listens on %s:%s", *self.server_address[:2])
         sys.stdout = self.output
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Accept no more connections; open ones end with the process."""
         self.shutdown()
         self.server_close()

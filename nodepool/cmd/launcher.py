@@ -47,8 +47,7 @@ def serve(options: argparse.Namespace) -> int:
     def drain(number: int) -> bool:
         return options.drain and number == signal.SIGTERM and nodepool.drain("SIGTERM")
 
-    names = {"nodepool": nodepool} if options.repl else None
-    return run_service(nodepool, names, drain=drain, finished=lambda: nodepool.finished)
+    return run_service(nodepool, "nodepool" if options.repl else None, drain)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,21 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.cmd import session
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.session import (
-    Item,
-    connect,
-    end_of,
-    is_as_released,
-    no_launcher,
-    open_zookeeper,
-    operator,
-    place_of,
-    progress,
-    show,
-    show_listing,
-    started_provider,
-)
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import Filter, NodeFacts, node_table, project_of
 from nodepool.listing.requests import label_table, request_table
@@ -62,7 +49,7 @@ def _filter_of(options: argparse.Namespace) -> Filter:
 def do_list(options: argparse.Namespace) -> int:
     """``nodepool list``"""
     wanted = _filter_of(options)
-    as_released, place = is_as_released(options), place_of(options)
+    as_released, place = session.is_as_released(options), session.place_of(options)
     with_lockers = not options.watch and (
         options.format in ("wide", "json", "yaml") or {"locked_by"} & {*options.columns, options.sort}
     )
@@ -77,7 +64,7 @@ def do_list(options: argparse.Namespace) -> int:
             lockers = LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked])
         return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail, place=place)
 
-    return show_listing(options, look, caches=True, empty=no_launcher)
+    return session.show_listing(options, look, caches=True, empty=session.no_launcher)
 
 
 def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]:
@@ -91,7 +78,7 @@ def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]
 def do_request_list(options: argparse.Namespace) -> int:
     """``nodepool request-list``"""
     wanted = _filter_of(options)
-    as_released, place = is_as_released(options), place_of(options)
+    as_released, place = session.is_as_released(options), session.place_of(options)
 
     def look(zk: ZooKeeper) -> Table:
         now = wall_time()
@@ -100,7 +87,7 @@ def do_request_list(options: argparse.Namespace) -> int:
         causes = {} if as_released else _causes(zk, requests, everything, now)
         return request_table(requests, now, causes, place=place)
 
-    return show_listing(options, look, caches=True, empty=no_launcher)
+    return session.show_listing(options, look, caches=True, empty=session.no_launcher)
 
 
 def _causes(
@@ -129,7 +116,7 @@ def _causes(
 
 def do_label_list(options: argparse.Namespace) -> int:
     """``nodepool label-list``"""
-    return show_listing(options, lambda zk: label_table(zk.getRegisteredPools()), empty=no_launcher)
+    return session.show_listing(options, lambda zk: label_table(zk.getRegisteredPools()), empty=session.no_launcher)
 
 
 # ``nodepool hold`` and ``delete``.
@@ -137,17 +124,17 @@ def do_label_list(options: argparse.Namespace) -> int:
 
 def do_hold(options: argparse.Namespace) -> int:
     """``nodepool hold``; returns 1 if a node could not be held."""
-    by = operator()
-    end_of(options, wall_time())
+    by = session.operator()
+    session.end_of(options, wall_time())
 
     def hold(zk: ZooKeeper, node: Node) -> None:
-        end = end_of(options, wall_time())
+        end = session.end_of(options, wall_time())
         # Counted from the time of this write.
         seconds = None if end is None else max(1, round(end - wall_time()))
         node.hold(by=by, reason=options.reason, seconds=seconds)
         zk.storeNode(node)
 
-    with open_zookeeper(options) as zk:
+    with session.open_zookeeper(options) as zk:
         return _change(zk, options, hold)
 
 
@@ -155,13 +142,13 @@ def do_delete(options: argparse.Namespace) -> int:
     """``nodepool delete``; returns 1 if a node could not be deleted."""
     if options.now:
         return _delete_now(options)
-    by = operator()
+    by = session.operator()
 
     def delete(zk: ZooKeeper, node: Node) -> None:
         node.delete(by)
         zk.storeNode(node)
 
-    with open_zookeeper(options) as zk:
+    with session.open_zookeeper(options) as zk:
         return _change(zk, options, delete)
 
 
@@ -220,7 +207,7 @@ def _locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
     :raises CommandError: the node vanished.
     """
     try:
-        zookeeper.take(zk, node, LOCK_SECONDS, f"{COMMAND}{operator()}")
+        zookeeper.take(zk, node, LOCK_SECONDS, f"{COMMAND}{session.operator()}")
     except ZKLockException as error:
         raise ZKLockException(f"{error}: {_who_has(zk, node)}") from None
     except ZKConflict:
@@ -246,7 +233,7 @@ def _print_nodes(zk: ZooKeeper, options: argparse.Namespace) -> None:
     """Print the table of the nodes that still exist."""
     nodes = [node for node_id in dict.fromkeys(options.ids) if (node := zk.getNode(node_id)) is not None]
     taken = zk.nodes.locked_ids([node.key for node in nodes]) if nodes else set()
-    show(node_table(nodes, NodeFacts(taken), wall_time()), options)
+    session.show(node_table(nodes, NodeFacts(taken), wall_time()), options)
 
 
 def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
@@ -256,7 +243,7 @@ def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
     """
     served = {pool.provider_name for pool in zk.getRegisteredPools()}
     left = list(dict.fromkeys(ids))
-    with progress(sys.stderr) as show_items:
+    with session.progress(sys.stderr) as show_items:
         while nodes := [node for node_id in left if (node := zk.getNode(node_id)) is not None]:
             left = [node.key for node in nodes]
             if any(node.provider not in served for node in nodes):
@@ -270,9 +257,9 @@ def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
             threading.Event().wait(_LOOK_SECONDS)
 
 
-def _item(node: Node) -> Item:
+def _item(node: Node) -> session.Item:
     since = "" if node.state_time is None else f" for {short(wall_time() - node.state_time)}"
-    return Item(f"node {node.id}", None, f"{node.state}{since}", str(node.state))
+    return session.Item(f"node {node.id}", None, f"{node.state}{since}", str(node.state))
 
 
 # ``nodepool delete --now``.
@@ -286,7 +273,7 @@ def _delete_now(options: argparse.Namespace) -> int:
     from nodepool.config.loader import load_config
 
     config = load_config(options.config, options.secure)
-    with connect(config) as zk:
+    with session.connect(config) as zk:
         failed = _each_node(options.ids, lambda node_id: _delete_one_now(zk, config, node_id))
         others = [zk.getNode(node_id) for node_id in dict.fromkeys(options.ids) if node_id not in failed]
         stuck = [node.key for node in others if node is not None and node.state in (states.DELETING, states.DELETED)]
@@ -303,16 +290,16 @@ def _delete_one_now(zk: ZooKeeper, config: Config, node_id: str) -> None:
     node = _find(zk, node_id)
     if node.provider is None or node.provider not in config.providers:
         raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
-    with progress(sys.stderr) as show_items:
+    with session.progress(sys.stderr) as show_items:
 
         def say(text: str, state: str = "") -> None:
-            show_items([Item(f"node {node.id}", None, text, state or text)])
+            show_items([session.Item(f"node {node.id}", None, text, state or text)])
 
         say(f"starting provider {node.provider}")
-        with started_provider(zk, config, node.provider) as provider:
+        with session.started_provider(zk, config, node.provider) as provider:
             say("waiting for its lock")
             with _locked(zk, node):
-                node.delete(operator())
+                node.delete(session.operator())
                 zk.storeNode(node)
                 task = gateway.start_node_cleanup(provider, node)
                 # The deletion removes the node with its lock, or gives the lock back.

@@ -41,18 +41,11 @@ _READABLE: Final = "owner root, mode 0644"
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog=PROG, description="Makes certificates for ZooKeeper with TLS, and says where to put them."
-    )
+    text = "Makes certificates for ZooKeeper with TLS, and says where to put them."
+    parser = argparse.ArgumentParser(prog=PROG, description=text)
     app.add_version_option(parser)
-    parser.add_argument(
-        "-d",
-        "--directory",
-        type=Path,
-        default=Path("zk-tls"),
-        metavar="DIR",
-        help="directory of the authority (default: %(default)s)",
-    )
+    text = "directory of the authority (default: %(default)s)"
+    parser.add_argument("-d", "--directory", type=Path, default=Path("zk-tls"), metavar="DIR", help=text)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], int], text: str, more: str = "") -> argparse.ArgumentParser:
@@ -62,9 +55,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     # The next authority must have another name.
     today = utc_text(wall_time())[:10]
-    add("init", _init, "make the authority", "Its key stays in the directory.").add_argument(
-        "--name", default=f"ZooKeeper authority {today}", help="its name (default: with the date of today)"
-    )
+    init = add("init", _init, "make the authority", "Its key stays in the directory.")
+    text = "its name (default: with the date of today)"
+    init.add_argument("--name", default=f"ZooKeeper authority {today}", help=text)
     server = add("server", _issue, "make key and certificate of a ZooKeeper server")
     server.add_argument("name", metavar="NAME", help="host name that clients use")
     server.add_argument("hosts", metavar="HOST", nargs="*", help="further names and addresses of it")
@@ -72,21 +65,12 @@ def make_parser() -> argparse.ArgumentParser:
     client.add_argument("name", metavar="NAME", help="for the name of the file, such as nodepool")
     client.set_defaults(hosts=())
     add("list", _list, "show all certificates, and when they expire")
-    renew = add(
-        "renew",
-        _renew,
-        "make new certificates for the same keys and names",
-        "Files keep owner and mode. Without arguments: those that expire soon.",
-    )
+    text = "make new certificates for the same keys and names"
+    renew = add("renew", _renew, text, "Files keep owner and mode. Without arguments: those that expire soon.")
     renew.add_argument("names", metavar="NAME", nargs="*", help="servers and clients")
     renew.add_argument("--all", action="store_true", help="all servers and clients")
-    renew.add_argument(
-        "--within",
-        type=_days,
-        default=WITHIN_DAYS,
-        metavar="DAYS",
-        help="what expires within so many days (default: %(default)s)",
-    )
+    text = "what expires within so many days (default: %(default)s)"
+    renew.add_argument("--within", type=_days, default=WITHIN_DAYS, metavar="DAYS", help=text)
     for name, days in {"init": AUTHORITY_DAYS, SERVER: DAYS, CLIENT: DAYS, "renew": DAYS}.items():
         text = "how long it is good for (default: %(default)s)"
         commands.choices[name].add_argument("--days", type=_days, default=days, metavar="DAYS", help=text)
@@ -279,9 +263,8 @@ class Authority:
     def create(self, name: str, days: int) -> None:
         """Make key and certificate of the authority. Refuses where one is."""
         if self.key_file.exists() or self.file.exists():
-            raise CommandError(
-                f"{self.directory} has an authority already", hint="nodepool-tls list shows its certificates"
-            )
+            text = f"{self.directory} has an authority already"
+            raise CommandError(text, hint="nodepool-tls list shows its certificates")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         key, certificate = _make_authority(name, days)
         app.write_file(self.key_file, _private(key), _SECRET)

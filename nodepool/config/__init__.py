@@ -9,14 +9,5 @@ from nodepool.late_names import late_names
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
-    __getattr__ = late_names(
-        __name__,
-        {
-            "Config": "nodepool.compat.modules",
-            "DiskImage": "nodepool.compat.modules",
-            "Label": "nodepool.compat.modules",
-            "as_list": "nodepool.compat.modules",
-            "get_provider_config": "nodepool.compat.modules",
-            "loadConfig": "nodepool.compat.modules",
-        },
-    )
+    _NAMES = ("Config", "DiskImage", "Label", "as_list", "get_provider_config", "loadConfig")
+    __getattr__ = late_names(__name__, dict.fromkeys(_NAMES, "nodepool.compat.modules"))

@@ -17,15 +17,7 @@ from nodepool.config.marks import Document
 from nodepool.config.objects import Config
 from nodepool.config.problems import Severity, did_you_mean, listing, show
 from nodepool.config.schema import Checker, Tolerance
-from nodepool.config.sections import (
-    entries,
-    merge_secure,
-    read_diskimages,
-    read_sections,
-    repeated,
-    repeated_text,
-    report_repeated,
-)
+from nodepool.config.sections import entries, merge_secure, read_diskimages, read_sections, repeated, report_repeated
 from nodepool.config.zookeeper import read_zookeeper
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
 from nodepool.driver.framework import checks
@@ -270,18 +262,14 @@ class ProviderReader:
 
     def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str, Severity]]:
         """Pools, and labels of a pool, whose names stand there again: place, what to say, and how bad it is."""
-        found: list[tuple[list[Hashable], str, Severity]] = []
-        lists: list[tuple[list[Hashable], str, Any, str]] = [(path, "pools", section, "pool")]
-        pools = section.get("pools")
-        for index, pool in enumerate(pools if isinstance(pools, list) else []):
-            lists.append(([*path, "pools", index], "labels", pool, "label"))
-        for place, name_of_list, data, kind in lists:
-            for index, name, last in repeated(data, name_of_list, "name"):
-                where = [*place, name_of_list]
-                severity = Severity.TOLERATED if kind == "pool" else Severity.WARNING
-                text = repeated_text(self._document, where, kind, name, last)
-                found.append(([*where, index, "name"], text, severity))
-        return found
+        lists = [(path, section, "pools", "pool", Severity.TOLERATED)]
+        for index, pool in enumerate(_list(section.get("pools"))):
+            lists.append(([*path, "pools", index], pool, "labels", "label", Severity.WARNING))
+        return [
+            (where, text, severity)
+            for place, data, key, kind, severity in lists
+            for _, where, text in repeated(self._document, place, data, key, "name", kind)
+        ]
 
     # -- names that must be defined elsewhere in the file --
 

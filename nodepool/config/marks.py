@@ -401,23 +401,26 @@ def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = 
     return replace(made, digest=hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH])
 
 
+#: Why a file cannot be opened.
+_REASONS: Final[Mapping[type[Exception], str]] = {
+    FileNotFoundError: "no such file",
+    IsADirectoryError: "is a directory, a file is needed",
+    PermissionError: "may not be read by this user (permission denied)",
+}
+
+
 def _read_bytes(path: str, sleep: Sleep) -> bytes:
-    for tries_left in reversed(range(READ_TRIES)):
+    tries = 0
+    while True:
+        tries += 1
         try:
             with open(path, "rb") as file:
                 return file.read(MAX_BYTES + 1)
-        except FileNotFoundError as error:
-            if not tries_left:
-                raise UnreadableError(f"{path}: no such file") from error
-        except IsADirectoryError as error:
-            raise UnreadableError(f"{path}: is a directory, a file is needed") from error
-        except PermissionError as error:
-            raise UnreadableError(f"{path}: may not be read by this user (permission denied)") from error
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise UnreadableError(f"{path}: cannot be read: {reason}") from error
+            if not isinstance(error, FileNotFoundError) or tries == READ_TRIES:
+                reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+                raise UnreadableError(f"{path}: {_REASONS.get(type(error), reason)}") from error
         sleep(READ_PAUSE_SECONDS)
-    raise AssertionError("unreachable")
 
 
 def substitute(path: str, text: str, environ: Mapping[str, str]) -> SourceText:

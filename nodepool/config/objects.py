@@ -6,6 +6,7 @@ First the settings of traces, then labels, images, limits of tenants, and the wh
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
@@ -38,84 +39,52 @@ from nodepool.version import how_to_install
 
 
 class TracingSettings(ConfigValue):
-    """The keys of ``tracing``."""
+    """The keys of ``tracing``: as in ``zuul.conf``, with underscores."""
+
+    name_of_key = staticmethod(lambda attribute: attribute.replace("_", ".", 1))
 
     tracing_enabled: bool = key(
         FLAG,
         False,
         "true: spans of requests, launches, builds and uploads are sent to a collector of OpenTelemetry. It needs "
         "the extra ``tracing``.",
-        name="tracing.enabled",
     )
-    tracing_protocol: str = key(Text(choices=(GRPC, HTTP)), GRPC, "How they are sent.", name="tracing.protocol")
+    tracing_protocol: str = key(Text(choices=(GRPC, HTTP)), GRPC, "How they are sent.")
     tracing_endpoint: str | None = key(
         FILLED_TEXT,
         None,
         "Where the collector is: an address for gRPC, such as ``collector.example.org:4317``, or the whole URL for "
         "HTTP, such as ``https://collector.example.org:4318/v1/traces``.",
-        name="tracing.endpoint",
         default_text="the usual port on this host",
     )
-    tracing_service_name: str = key(
-        FILLED_TEXT, "nodepool", "What the spans are from, as the collector shows it.", name="tracing.service_name"
-    )
-    tracing_tls_cert: str | None = key(
-        FILLED_TEXT, None, "File with the certificate for the collector, PEM.", name="tracing.tls_cert"
-    )
-    tracing_tls_key: str | None = key(
-        FILLED_TEXT, None, "File with the private key of that certificate, PEM.", name="tracing.tls_key"
-    )
+    tracing_service_name: str = key(FILLED_TEXT, "nodepool", "What the spans are from, as the collector shows it.")
+    tracing_tls_cert: str | None = key(FILLED_TEXT, None, "File with the certificate for the collector, PEM.")
+    tracing_tls_key: str | None = key(FILLED_TEXT, None, "File with the private key of that certificate, PEM.")
     tracing_tls_ca: str | None = key(
         FILLED_TEXT,
         None,
         "File with the authority of the collector's certificate, PEM.",
-        name="tracing.tls_ca",
         default_text="those of the system",
     )
     tracing_certificate_file: str | None = key(
-        FILLED_TEXT,
-        None,
-        "As ``tracing.tls_ca``, which ``zuul.conf`` calls so for HTTP.",
-        name="tracing.certificate_file",
+        FILLED_TEXT, None, "As ``tracing.tls_ca``, which ``zuul.conf`` calls so for HTTP."
     )
     tracing_insecure: bool | None = key(
-        FLAG,
-        None,
-        "gRPC: true = without TLS.",
-        name="tracing.insecure",
-        default_text="as the scheme of the endpoint says, else false",
+        FLAG, None, "gRPC: true = without TLS.", default_text="as the scheme of the endpoint says, else false"
     )
     tracing_timeout: int | None = key(
-        Whole(1),
-        None,
-        "For sending some spans, with repeats.",
-        name="tracing.timeout",
-        unit="seconds",
-        default_text="10",
+        Whole(1), None, "For sending some spans, with repeats.", unit="seconds", default_text="10"
     )
     tracing_compression: str | None = key(
-        Text(choices=("none", "gzip", "deflate")),
-        None,
-        "Of what is sent.",
-        name="tracing.compression",
-        default_text="none",
+        Text(choices=("none", "gzip", "deflate")), None, "Of what is sent.", default_text="none"
     )
 
     def tracing_settings(self) -> OtlpSettings | None:
         """How spans are sent; None = they are not."""
         if not self.tracing_enabled:
             return None
-        return OtlpSettings(
-            self.tracing_protocol,
-            self.tracing_endpoint,
-            self.tracing_service_name,
-            self.tracing_tls_cert,
-            self.tracing_tls_key,
-            self.tracing_tls_ca or self.tracing_certificate_file,
-            self.tracing_insecure,
-            self.tracing_timeout,
-            self.tracing_compression,
-        )
+        given = {item.name: getattr(self, f"tracing_{item.name}") for item in fields(OtlpSettings)}
+        return OtlpSettings(**given | {"tls_ca": self.tracing_tls_ca or self.tracing_certificate_file})
 
 
 def check_tracing(settings: TracingSettings, document: Document) -> None:

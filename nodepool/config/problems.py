@@ -94,39 +94,28 @@ class Problems:
 
     def all(self) -> list[Problem]:
         """Everything that was found, in the order of the lines."""
-        return self._sorted(self.found)
+        # The same value may be reached twice, through a YAML alias.
+        return sorted(dict.fromkeys(self.found), key=lambda problem: (problem.file, problem.line or 0))
 
     def errors(self, *, strict: bool) -> list[Problem]:
         """What the file is refused for, in the order of the lines.
 
         :param strict: what only a validator refuses counts, too.
         """
-        return self._sorted(problem for problem in self.found if problem.severity in _error_kinds(strict))
-
-    def warnings(self, *, strict: bool) -> list[Problem]:
-        """Everything that `errors` leaves out."""
-        return self._sorted(problem for problem in self.found if problem.severity not in _error_kinds(strict))
+        refused = set(Severity) - {Severity.WARNING} if strict else {Severity.ERROR, Severity.INCOMPLETE}
+        return [problem for problem in self.all() if problem.severity in refused]
 
     def finish(self, log: logging.Logger, *, strict: bool) -> None:
         """Log what the file is not refused for; raise ConfigError with the errors, one a line, if there is one."""
-        for problem in self.warnings(strict=strict)[:MAX_REPORTED]:
-            log.log(logging.ERROR if problem.severity is Severity.PROVIDER_ERROR else logging.WARNING, "%s", problem)
         errors = self.errors(strict=strict)
+        refused = {problem.severity for problem in errors}
+        for problem in [problem for problem in self.all() if problem.severity not in refused][:MAX_REPORTED]:
+            log.log(logging.ERROR if problem.severity is Severity.PROVIDER_ERROR else logging.WARNING, "%s", problem)
         if errors:
             lines = [str(problem) for problem in errors[:MAX_REPORTED]]
             if len(errors) > MAX_REPORTED:
                 lines.append(f"{errors[-1].file}: {len(errors) - MAX_REPORTED} more problems")
             raise ConfigError("\n".join(lines))
-
-    @staticmethod
-    def _sorted(problems: Iterable[Problem]) -> list[Problem]:
-        # The same value may be reached twice, through a YAML alias.
-        unique = list(dict.fromkeys(problems))
-        return sorted(unique, key=lambda problem: (problem.file, problem.line or 0))
-
-
-def _error_kinds(strict: bool) -> tuple[Severity, ...]:
-    return tuple(set(Severity) - {Severity.WARNING}) if strict else (Severity.ERROR, Severity.INCOMPLETE)
 
 
 def key_text(path: Sequence[Any]) -> str:

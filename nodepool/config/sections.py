@@ -16,7 +16,7 @@ from nodepool.config.objects import Config, DiskImage, Label, TenantLimits, TopL
 from nodepool.config.problems import Severity, did_you_mean, show
 from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
-from nodepool.driver.framework.key_schema import fields_of, section_schema
+from nodepool.driver.framework.key_schema import fields_of, mappings, section_schema
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, TEXT, ConfigValue, MappingOf, key, keys_of
 from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 
@@ -98,43 +98,35 @@ def _tenants(document: Document, config: Config) -> None:
 
 def entries(data: Any, key: str, name_key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Position and content of the entries of a list that are mappings with a name; others are reported already."""
-    section = data.get(key) if isinstance(data, dict) else None
-    if isinstance(section, list):
-        for index, entry in enumerate(section):
-            if isinstance(entry, dict) and isinstance(entry.get(name_key), str):
-                yield index, entry
+    return ((index, entry) for index, entry in mappings(data, key) if isinstance(entry.get(name_key), str))
 
 
-def repeated(data: Any, key: str, name_key: str) -> Iterator[tuple[int, str, int]]:
-    """Entries of a list whose names stand in it again: position, name, and position of the last one.
+def repeated(
+    document: Document, place: Sequence[Hashable], data: Any, key: str, name_key: str, kind: str
+) -> Iterator[tuple[int, list[Hashable], str]]:
+    """Entries of a list whose names stand in it again: position, place of the name, and what to say.
 
     Nodepool 11 takes the last one, and so do we.
+
+    :param place: of what has the list, in the document. ``data``: what stands there.
     """
     last = {entry[name_key]: index for index, entry in entries(data, key, name_key)}
     for index, entry in entries(data, key, name_key):
-        if last[entry[name_key]] != index:
-            yield index, entry[name_key], last[entry[name_key]]
-
-
-def repeated_text(document: Document, path: Sequence[Hashable], kind: str, name: str, last: int) -> str:
-    """What to say of such an entry.
-
-    :param path: of the list.
-    :param last: position of the last one.
-    """
-    line = document.line_of([*path, last])
-    return f"there is another {kind} named {name!r} in line {line}, which counts instead of this one; remove one"
+        name = entry[name_key]
+        if last[name] != index:
+            where = f"in line {document.line_of([*place, key, last[name]])}"
+            text = f"there is another {kind} named {name!r} {where}, which counts instead of this one; remove one"
+            yield index, [*place, key, index, name_key], text
 
 
 def report_repeated(
     document: Document, key: str, name_key: str, kind: str, severity: Severity = Severity.WARNING
 ) -> set[int]:
     """Report the entries of a list at the top level whose names stand in it again; returns their positions."""
-    found: set[int] = set()
-    for index, name, last in repeated(document.data, key, name_key):
-        document.note([key, index, name_key], repeated_text(document, [key], kind, name, last), severity)
-        found.add(index)
-    return found
+    found = list(repeated(document, [], document.data, key, name_key, kind))
+    for _, where, text in found:
+        document.note(where, text, severity)
+    return {index for index, _, _ in found}
 
 
 # ``diskimages``: what to build, with inheritance (reference/configuration 4).

@@ -52,45 +52,39 @@ class Authenticator(ConfigValue):
     """Who issues tokens, and how they are verified: the keys of a section ``[auth NAME]`` of ``zuul.conf``."""
 
     checks: ClassVar = [_has_its_keys]
+    name_of_key = staticmethod(lambda attribute: attribute)
 
     name: str = key(FILLED_TEXT, REQUIRED, "Unique; for messages, and for the button of a login.")
     driver: str = key(
         Text(choices=(HS256, RS256, OPENID_CONNECT)), REQUIRED, "How tokens are signed, and where the keys are."
     )
-    client_id: str = key(
-        FILLED_TEXT, REQUIRED, "Must be among the audiences (claim ``aud``) of a token.", name="client_id"
-    )
-    issuer_id: str = key(FILLED_TEXT, REQUIRED, "Must be the issuer (claim ``iss``) of a token.", name="issuer_id")
+    client_id: str = key(FILLED_TEXT, REQUIRED, "Must be among the audiences (claim ``aud``) of a token.")
+    issuer_id: str = key(FILLED_TEXT, REQUIRED, "Must be the issuer (claim ``iss``) of a token.")
     audience: str | None = key(
         FILLED_TEXT, None, "Takes the place of ``client_id`` in the check of ``aud``.", default_text="``client_id``"
     )
-    uid_claim: str = key(FILLED_TEXT, "sub", "Claim with the name of the user, for the log.", name="uid_claim")
+    uid_claim: str = key(FILLED_TEXT, "sub", "Claim with the name of the user, for the log.")
     max_validity_time: int | None = key(
         Whole(1),
         None,
         "A token that was issued longer ago is refused, whatever it says itself.",
-        name="max_validity_time",
         unit="seconds",
         default_text="as the token says",
     )
     skew: float = key(SECONDS, 0.0, "How far clocks may differ.", unit="seconds")
     secret: str | None = key(FILLED_TEXT, None, "HS256: the shared secret. Give it as ``%(NODEPOOL_...)``.")
-    public_key: str | None = key(
-        FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.", name="public_key"
-    )
+    public_key: str | None = key(FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.")
     client_secret: str | None = key(
         FILLED_TEXT,
         None,
         "OpenIDConnect: the secret of the client, for a provider that asks for one when a browser logs in. Give it as "
         "``%(NODEPOOL_...)``.",
-        name="client_secret",
     )
     scope: str = key(FILLED_TEXT, "openid profile", "OpenIDConnect: what is asked for when a browser logs in.")
     keys_url: str | None = key(
         FILLED_TEXT,
         None,
         "OpenIDConnect: where the keys are.",
-        name="keys_url",
         default_text="as the issuer's ``.well-known/openid-configuration`` says",
     )
 
@@ -111,17 +105,15 @@ class OperatorRule(ConfigValue):
 class WebappSettings(ConfigValue):
     """The keys of ``webapp``."""
 
+    name_of_key = staticmethod(lambda attribute: attribute.replace("_", "-").replace("-", ".", 1))
+
     webapp_port: int = key(
-        Whole(0, 65535, NOT_GIVEN),
-        8005,
-        "Port of the launcher's web server; 0 = any that is free, see the log.",
-        name="webapp.port",
+        Whole(0, 65535, NOT_GIVEN), 8005, "Port of the launcher's web server; 0 = any that is free, see the log."
     )
     webapp_pages_port: int | None = key(
         Whole(0, 65535),
         None,
         "Port of ``nodepool-web``, where it runs on the host of a launcher.",
-        name="webapp.pages-port",
         default_text="``webapp.port``",
     )
     webapp_listen_address: str = key(
@@ -131,13 +123,9 @@ class WebappSettings(ConfigValue):
         Whole(0, 65535),
         0,
         "Port of the builder's web server, with health, metrics and its build logs; 0 = there is none.",
-        name="webapp.builder-port",
     )
     webapp_zuul_url: str | None = key(
-        FILLED_TEXT,
-        None,
-        "Where Zuul's web pages are, for links, such as ``https://zuul.example.org``.",
-        name="webapp.zuul-url",
+        FILLED_TEXT, None, "Where Zuul's web pages are, for links, such as ``https://zuul.example.org``."
     )
     webapp_tls_cert: str | None = key(
         FILLED_TEXT,
@@ -168,7 +156,6 @@ class WebappSettings(ConfigValue):
         [],
         "Names of the web pages, without port; ``*.example.org`` = all below it. Requests for another name are "
         "refused. Addresses, ``localhost`` and, for its logs, the own name of a builder are always allowed.",
-        name="webapp.allowed-hosts",
         convert=list,
         default_text="every name is allowed",
     )
@@ -177,14 +164,12 @@ class WebappSettings(ConfigValue):
         [],
         "Addresses and networks, such as ``192.0.2.0/24``, of proxies in front of the web pages: what they say of the "
         "address and the scheme of a client is believed. Those of this host are always trusted.",
-        name="webapp.trusted-proxies",
         convert=list,
     )
     webapp_origins: list[str] = key(
         ListOf(FILLED_TEXT),
         [],
         "Addresses of the web pages as browsers see them behind a proxy, such as ``https://nodepool.example.org``.",
-        name="webapp.origins",
         convert=list,
     )
 

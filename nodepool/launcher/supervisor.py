@@ -84,8 +84,6 @@ class NodePool(ConnectedDaemon):
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
         self._call_metrics = CallMetrics(REGISTRY)
-        #: Was it drained, and does it end because it has nothing left to do?
-        self.finished = False
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet.

@@ -60,6 +60,16 @@ def node_table(
     def seconds(node: Node) -> float | None:
         return None if node.state_time is None else max(0.0, round(now - node.state_time, 3))
 
+    def age(node: Node) -> str | None:
+        return None if node.state_time is None else clock(now - node.state_time)
+
+    def port(node: Node) -> int | str:
+        # That of a pod is an object with a token in it.
+        return node.connection_port if type(node.connection_port) is int else "redacted"
+
+    def tenant(node: Node) -> str | None:
+        return node.tenant_name or origin("tenant")(node)
+
     def held(name: str) -> Callable[[Node], Any]:
         return lambda node: getattr(node, name) if node.state == states.HOLD else None
 
@@ -74,11 +84,7 @@ def node_table(
         Column("Public IPv4", "public_ipv4", priority=3),
         Column("IPv6", "ipv6", of="public_ipv6", places=Place.TABLE | Place.WIDE),
         Column("State", "state", places=Place.TABLE, style=table.state),
-        Column(
-            *("Age", "age"),
-            of=lambda node: None if node.state_time is None else clock(now - node.state_time),
-            places=Place.TABLE,
-        ),
+        Column("Age", "age", of=age, places=Place.TABLE),
         Column("Locked", "locked", of=lambda node: "locked" if node.id in facts.locked else "unlocked", priority=5),
     ]
     if detail:
@@ -88,11 +94,7 @@ def node_table(
             Column("Private IPv4", "private_ipv4"),
             Column("AZ", "AZ", of="az"),
             Column("Username", "username"),
-            # For pods the port is an object with a token in it.
-            Column(
-                *("Port", "connection_port"),
-                of=lambda node: node.connection_port if type(node.connection_port) is int else "redacted",
-            ),
+            Column("Port", "connection_port", of=port),
             Column("Launcher", "launcher"),
             Column("Allocated To", "allocated_to"),
             Column("Hold Job", "hold_job"),
@@ -112,9 +114,7 @@ def node_table(
         Column("Created", "created_time", places=ONLY_JSON),
         Column("State since", "state_time", places=ONLY_JSON),
         Column("Age", "age_seconds", short, of=seconds, places=PEOPLE),
-        Column(
-            "Tenant", "tenant", of=lambda node: node.tenant_name or origin("tenant")(node), places=PEOPLE, priority=2
-        ),
+        Column("Tenant", "tenant", of=tenant, places=PEOPLE, priority=2),
         Column("Project", "project", of=project, places=PEOPLE, priority=2),
         Column("Pipeline", "pipeline", of=origin("pipeline"), places=Place.WIDE),
         Column("Job", "job", of=origin("job"), places=PEOPLE, priority=2),

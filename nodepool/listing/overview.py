@@ -15,18 +15,9 @@ from nodepool.listing.pools import amount, used_of
 from nodepool.listing.table import BLANK, Column, Paragraph, Report, Table, printable, table_of
 from nodepool.model import states
 from nodepool.model.event import short
+from nodepool.plan import explained
 from nodepool.plan.attention import problems
 from nodepool.plan.explain import LONG_SECONDS, long_waits
-from nodepool.plan.explained import (
-    Explained,
-    ExplainedLabel,
-    ExplainedNode,
-    ExplainedProvider,
-    ExplainedRequest,
-    Moment,
-    PoolVerdict,
-    WaitingGroup,
-)
 from nodepool.plan.pool_summary import PoolSummary, free, limiting, summarize
 
 if TYPE_CHECKING:
@@ -178,7 +169,7 @@ def as_object(overview: Overview) -> dict[str, Any]:
 # The answer of ``nodepool explain`` as text (reference/commands 2).
 
 
-def explanation_text(answer: Explained, now: float) -> str:
+def explanation_text(answer: explained.Explained, now: float) -> str:
     """An answer for people, without a line break at the end.
 
     :param now: seconds since the epoch, for ages.
@@ -186,16 +177,16 @@ def explanation_text(answer: Explained, now: float) -> str:
     end = "" if answer.text.endswith(("?", ".")) else "."
     lines = [f"{answer.kind.capitalize()} {answer.id} {answer.text}{end}"]
     lines += _indented(_facts(answer, now))
-    if isinstance(answer, ExplainedRequest):
+    if isinstance(answer, explained.ExplainedRequest):
         lines += _section("Pools", _verdicts(answer.pools, now))
-    elif isinstance(answer, ExplainedLabel):
+    elif isinstance(answer, explained.ExplainedLabel):
         lines += _section("Pools", _label_pools(answer, now))
         lines += _section("Waiting", _waiting(answer.waiting, now))
-    elif isinstance(answer, ExplainedProvider):
+    elif isinstance(answer, explained.ExplainedProvider):
         lines += _section("Pools", _summaries(answer.pools, now))
         lines += _section("Launchers that tell no status", answer.silent)
         lines += _section("Waiting", _waiting(answer.waiting, now))
-    if isinstance(answer, ExplainedRequest | ExplainedNode | ExplainedProvider):
+    if isinstance(answer, explained.ExplainedRequest | explained.ExplainedNode | explained.ExplainedProvider):
         lines += _section("History", _moments(answer.history))
     lines += _section("To do", getattr(answer, "remedies", ()))
     # Names and texts come from other programs: no escape sequence of theirs may reach the terminal.
@@ -215,23 +206,23 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(line) for line in table.padded(rows)]
 
 
-def _facts(answer: Explained, now: float) -> list[str]:
+def _facts(answer: explained.Explained, now: float) -> list[str]:
     """Names and values that the sentence does not have."""
     facts: dict[str, object] = {"State": answer.state}
-    if isinstance(answer, ExplainedRequest):
+    if isinstance(answer, explained.ExplainedRequest):
         facts |= {"Labels": ", ".join(answer.labels), "Age": _age(answer.age_seconds), "Reason": answer.code}
         facts |= {"Only in": answer.provider, "Tenant": answer.tenant, "Job": answer.job, "Pipeline": answer.pipeline}
         facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": ", ".join(answer.nodes)}
-    elif isinstance(answer, ExplainedNode):
+    elif isinstance(answer, explained.ExplainedNode):
         facts |= {"Labels": ", ".join(answer.labels), "Age": _age(answer.age_seconds)}
         facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
         facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
         until = None if answer.held_until is None else table.date_and_time(answer.held_until)
         facts |= {"Held by": answer.held_by, "Held until": until}
-    elif isinstance(answer, ExplainedLabel):
+    elif isinstance(answer, explained.ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
-    elif isinstance(answer, ExplainedProvider):
+    elif isinstance(answer, explained.ExplainedProvider):
         facts |= {"Nodes": ", ".join(f"{count} {state}" for state, count in answer.nodes.items())}
         facts |= {"Maintenance": "; ".join(answer.maintenance)}
     return _aligned([(name, str(value)) for name, value in facts.items() if value not in (None, "")])
@@ -245,13 +236,13 @@ def _since(since: float | None, now: float) -> str:
     return f"for {short(now - since)}" if since else ""
 
 
-def _verdicts(pools: Sequence[PoolVerdict], now: float) -> list[str]:
+def _verdicts(pools: Sequence[explained.PoolVerdict], now: float) -> list[str]:
     return _aligned(
         [(one.pool, one.verdict, one.code, _since(one.since, now), ", ".join(one.launchers), one.text) for one in pools]
     )
 
 
-def _label_pools(answer: ExplainedLabel, now: float) -> list[str]:
+def _label_pools(answer: explained.ExplainedLabel, now: float) -> list[str]:
     rows = []
     for pool in answer.pools:
         nodes = ", ".join(f"{count} {state}" for state, count in pool.nodes.items())
@@ -260,7 +251,7 @@ def _label_pools(answer: ExplainedLabel, now: float) -> list[str]:
     return _aligned(rows)
 
 
-def _waiting(groups: Sequence[WaitingGroup], now: float) -> list[str]:
+def _waiting(groups: Sequence[explained.WaitingGroup], now: float) -> list[str]:
     return _aligned(
         [
             (one.pool, str(one.count), ", ".join(one.labels), one.tenant or "", _since(one.oldest, now), one.text)
@@ -288,5 +279,5 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
             yield f"{pool.name}: last failure, {_since(launches.last_error.at, now)}: {launches.last_error.text}"
 
 
-def _moments(history: Sequence[Moment]) -> list[str]:
+def _moments(history: Sequence[explained.Moment]) -> list[str]:
     return _aligned([(table.date_and_time(one.at), one.what, one.code or "", one.text) for one in history])

@@ -13,20 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from nodepool.listing.table import (
-    Column,
-    Paragraph,
-    Place,
-    Report,
-    Table,
-    as_text,
-    cell,
-    in_order,
-    render,
-    selected,
-    shown,
-    without_empty,
-)
+from nodepool.listing import table as forms
+from nodepool.listing.table import Column, Paragraph, Place, Report, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,9 +51,9 @@ def show(what: Table | Report, display: Display | None = None, stream: TextIO | 
         console = console_of(stream)
         _print(console, _picture(console, what, display))
     elif isinstance(what, Report):
-        print(as_text(what), file=stream)
+        print(forms.as_text(what), file=stream)
     else:
-        text = render(arranged(what, display, terminal=False), display.form, headers=display.headers)
+        text = forms.render(arranged(what, display, terminal=False), display.form, headers=display.headers)
         if text or display.form != "name":
             print(text, file=stream)
 
@@ -110,7 +98,7 @@ def print_changes(look: Callable[[], Report], wait: Callable[[float], Any], form
         report = look()
         data = json.dumps(report.data)
         if data != last:
-            print(data if form == "json" else ("\n" if last else "") + as_text(report), flush=True)
+            print(data if form == "json" else ("\n" if last else "") + forms.as_text(report), flush=True)
         last = data
         wait(REDRAW_SECONDS)
 
@@ -129,8 +117,8 @@ def arranged(table: Table, display: Display, *, terminal: bool) -> Table:
     """
     order = display.sort or (table.order if terminal else None)
     if order is not None:
-        table = in_order(table, order)
-    return selected(table, display.columns) if display.columns else table
+        table = forms.in_order(table, order)
+    return forms.selected(table, display.columns) if display.columns else table
 
 
 def _is_drawn(stream: TextIO, display: Display) -> bool:
@@ -167,8 +155,8 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     from rich.style import Style
 
     wide = display.form == "wide"
-    table = shown(table, Place.WIDE) if wide else without_empty(shown(table, Place.TERMINAL))
-    texts = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
+    table = forms.shown(table, Place.WIDE) if wide else forms.without_empty(forms.shown(table, Place.TERMINAL))
+    texts = [[forms.cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
     natural = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
     widths = fit(table.columns, natural, None if wide else console.width)

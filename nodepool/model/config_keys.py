@@ -152,6 +152,10 @@ class From:
     owner: str
 
 
+def _hyphens(attribute: str) -> str:
+    return attribute.replace("_", "-")
+
+
 @dataclasses.dataclass(eq=False)
 class Key:
     """One key of a section; see `key`."""
@@ -168,7 +172,7 @@ class Key:
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self.attribute = attribute
-        self.name = self.name or attribute.replace("_", "-")
+        self.name = self.name or vars(owner).get("name_of_key", _hyphens)(attribute)
         self.path = self.name.split(".")
 
     def __get__(self, instance: object, owner: type) -> Any:
@@ -216,7 +220,8 @@ def key(
 
     :param default: value of the attribute when the key is not given; or `REQUIRED`, or `From`.
     :param help: what it means, for the reference, in reStructuredText.
-    :param name: in the file, default: the attribute with hyphens. ``a.b`` is the key ``b`` in the mapping ``a``.
+    :param name: in the file, default: the attribute with hyphens, or what ``name_of_key`` of the class makes of it.
+        ``a.b`` is the key ``b`` in the mapping ``a``.
     :param unit: ``seconds``, ``MiB`` ...
     :param default_text: what the reference says of the default, where the value itself does not say it.
     :param convert: makes the attribute's value of the one that is given; default: ``float`` for a `Number`.

@@ -108,6 +108,8 @@ class ConnectedDaemon(abc.ABC):
     kind: str
     #: Longest time that `end` may take.
     stop_seconds: float
+    #: Did it end because it was asked to, without a signal? Any other such end is an error.
+    finished = False
 
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
         self.configuration = Configuration(
@@ -162,6 +164,13 @@ class ConnectedDaemon(abc.ABC):
     @abc.abstractmethod
     def apply(self, config: Config) -> None:
         """Put a configuration into effect, at the start and after each change; again with the same one after errors."""
+
+    def on_stop_signal(self, number: int) -> bool:
+        """Called in the main thread with each signal to stop, the first one before `stop`.
+
+        :return: of a further one: does the daemon still end in order? False = it ends at once.
+        """
+        return False
 
     def look_again(self) -> None:
         """The configuration is another one: let those look that ask for it. Does not block."""

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from urllib3.exceptions import HTTPError
 
 from simulators.base.client import AdminClient
 from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
@@ -56,47 +53,6 @@ def _version(cluster: KubernetesClient, path: str = MAPS) -> str:
     """Of a list: a watch may begin there."""
     version: str = cluster.call("GET", path)["metadata"]["resourceVersion"]
     return version
-
-
-@pytest.mark.parametrize(
-    ("rule", "error"),
-    [
-        ({"kind": "cut", "count": 1}, HTTPError),
-        ({"kind": "garbage", "count": 1}, json.JSONDecodeError),
-        # As behind a router that forgot the connection: the client's own patience ends.
-        ({"kind": "silent"}, HTTPError),
-        ({"kind": "end", "resource": "config*"}, None),
-        ({"kind": "expired"}, 410),
-    ],
-)
-def test_a_watch_breaks(simulator: KubernetesSimulator, cluster: KubernetesClient, rule: Any, error: Any) -> None:
-    simulator.change(watches=[rule])
-    version = _version(cluster)
-    if rule["kind"] == "silent":
-        cluster.call("POST", MAPS, body={"metadata": {"name": "map"}})
-    lines = cluster.watch_lines(MAPS, patience_seconds=1.0, resourceVersion=version)
-    if isinstance(error, type):
-        with pytest.raises(error):
-            list(lines)
-    else:
-        assert [event["object"].get("code") for event in lines] == ([error] if error else [])
-
-
-def test_history_is_short_and_watches_are_cut(simulator: KubernetesSimulator, cluster: KubernetesClient) -> None:
-    simulator.change(history=2)
-    version = _version(cluster)
-    for number in range(3):
-        cluster.call("POST", MAPS, body={"metadata": {"name": f"map-{number}"}})
-    (event,) = cluster.watch_lines(MAPS, resourceVersion=version)
-    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-    lines = cluster.watch_lines(MAPS, fieldSelector="metadata.name=kube-root-ca.crt")
-    assert next(lines)["type"] == "ADDED"
-    with simulator.cloud() as cloud:
-        assert len(cloud.watches) == 1
-        cloud.cut_watches()
-    with pytest.raises(HTTPError):
-        list(lines)
-    wait_for("the watch is over", lambda: not simulator.application.cluster.watches)
 
 
 def test_projects_can_be_watched(cluster: KubernetesClient) -> None:

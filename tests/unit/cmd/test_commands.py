@@ -24,7 +24,7 @@ from nodepool.clock import wall_time
 from nodepool.cmd import cli, tls
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.health import target_of_url, target_of_webapp
-from nodepool.cmd.image_backup import write_file
+from nodepool.cmd.images import write_file
 from nodepool.cmd.session import Item, give_up_without_connection, progress, say_what_is_waited_for
 from nodepool.exceptions import ZKConnectionError
 from tests.support.tables import rows

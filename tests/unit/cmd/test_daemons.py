@@ -49,12 +49,16 @@ class Service:
 
     def __init__(self, *, deaf: bool = False) -> None:
         self.ready = threading.Event()
-        self.last_loop = 0.0
+        self.last_loop = self.stop_seconds = 0.0
+        self.finished = False
         self.deaf = deaf
         self.running, self.stopping, self.stopped = (threading.Event() for _ in range(3))
 
     def start(self) -> None:
         self.running.set()
+
+    def on_stop_signal(self, number: int) -> bool:
+        return False
 
     def run(self) -> None:
         self.stopped.wait(60)
@@ -64,6 +68,10 @@ class Service:
         if self.deaf:
             self.stopped.wait(60)
         self.stopped.set()
+
+
+def runner_of(service: Any, notifier: Notifier | None = None, **options: Any) -> ServiceRunner:
+    return ServiceRunner(service, notifier or Notifier({}), **options)
 
 
 @pytest.fixture
@@ -103,18 +111,19 @@ def kill(number: int = TERM) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_second_signal_and_time_hasten(caplog: pytest.LogCaptureFixture) -> None:
+def test_second_signal_and_time_hasten(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that does not stop is left behind; when its time is over the log says what it was doing."""
     caplog.set_level(logging.DEBUG, "nodepool")
     service = Service(deaf=True)
-    runner = ServiceRunner(service, Notifier({}))
+    runner = runner_of(service)
     helper = when(service.stopping, lambda: runner.post(TERM))
     runner.post(TERM)
     assert (runner.run(), runner.abandoned) == (0, True)
     service.stopped.set()
     helper.join()
     service = Service(deaf=True)
-    runner = ServiceRunner(service, Notifier({}), stop_seconds=0.01)
+    runner = runner_of(service)
+    monkeypatch.setattr(daemon, "STOP_SECONDS", 0.01)
     runner.post(TERM)
     assert (runner.run(), runner.abandoned) == (1, True)
     assert log_names.STACK_DUMP in {record.name for record in caplog.records}
@@ -125,10 +134,10 @@ def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
     """Also of a thread: the log says so, because stderr of a daemon may be nowhere."""
     service = Service()
     service.stopped.set()
-    assert ServiceRunner(service, Notifier({})).run() == 1
+    assert runner_of(service).run() == 1
     service.start = deque().popleft  # type: ignore[method-assign]
     with pytest.raises(IndexError):
-        ServiceRunner(service, Notifier({})).run()
+        runner_of(service).run()
     before, service = threading.excepthook, Service()
 
     def start() -> None:
@@ -138,15 +147,16 @@ def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
         kill()
 
     service.start = start  # type: ignore[method-assign]
-    assert ServiceRunner(service, Notifier({})).run() == 0
+    assert runner_of(service).run() == 0
     assert "Thread odd ended by an error" in caplog.text
     assert threading.excepthook is before
 
 
-def test_what_systemd_hears(notifier: Notifier) -> None:
+def test_what_systemd_hears(notifier: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """READY once, the watchdog while the main loop turns, and a reload with its outcome; before READY nothing."""
     service, clock, loaded = Service(), ManualClock(), list[bool]()
-    runner = ServiceRunner(service, notifier, clock=clock, on_loaded=lambda: loaded.append(True))
+    runner = runner_of(service, notifier, clock=clock)
+    monkeypatch.setattr(daemon, "look_less_often", lambda: loaded.append(True))
 
     def heard(seconds: float) -> list[str]:
         clock.now += seconds
@@ -299,14 +309,10 @@ def test_console() -> None:
     port = server.server_address[1]
     with pytest.raises(CommandError, match=f"--repl: .* localhost:{port}: Address already in use; leave out --repl"):
         ReplServer({}, port=port)
-    server.start()
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            connection.sendall(b"answer + 1\nprint('out')\n1 / 0\nexit()\n")
-            with connection.makefile("r", encoding="utf-8") as stream:
-                text = stream.read()
-    finally:
-        server.stop()
+    with server, socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(b"answer + 1\nprint('out')\n1 / 0\nexit()\n")
+        with connection.makefile("r", encoding="utf-8") as stream:
+            text = stream.read()
     assert all(word in text for word in ("43", "out", "ZeroDivisionError"))
     assert sys.stdout is stdout
 

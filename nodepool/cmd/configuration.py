@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about the configuration (reference/commands 2).
+
+First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
+would do, then ``check``: can this machine serve the configuration?
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import linecache
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from nodepool import log_names
+from nodepool.clock import wall_time
+from nodepool.cmd.app import CommandError, listed
+from nodepool.cmd.session import connect, open_zookeeper, quiet, say_what_is_waited_for, show
+from nodepool.config.loader import load_config
+from nodepool.config.marks import read
+from nodepool.config.objects import Config
+from nodepool.config.validator import validate, validate_here
+from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.sections import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError, ZKException
+from nodepool.listing import problems as forms
+from nodepool.plan.attention import Registered
+from nodepool.plan.config_diff import Effect, ServedConfig, reload_effects, served_configs
+from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.pool_summary import by_provider, largest, summarize
+from nodepool.zk import components, status
+from nodepool.zk.zookeeper import ZooKeeper
+
+Results = dict[str, list[CheckResult]]
+
+log = logging.getLogger(log_names.CONFIG_VALIDATOR)
+
+
+def do_config_validate(options: argparse.Namespace) -> int:
+    """``nodepool config-validate``: one line a problem; returns 1 if there is an error among them."""
+    problems = validate_here(options.config, options.secure)
+    errors = sum(map(forms.is_error, problems))
+    last = _summary(options.config, errors, len(problems) - errors)
+    if options.format == "json":
+        print(forms.as_json(problems))
+    elif options.format == "github":
+        for problem in problems:
+            print(forms.as_github(problem))
+    elif options.logconfig or options.debug:
+        # The options say where lines go, and how they look.
+        for problem in problems:
+            log.log(logging.ERROR if forms.is_error(problem) else logging.WARNING, "%s", problem)
+        log.log(logging.ERROR if errors else logging.INFO, "%s", last)
+    else:
+        terminal, colour = sys.stderr.isatty(), not os.environ.get("NO_COLOR")
+        for problem in problems:
+            text = forms.as_frame(problem, linecache.getline, colour=colour) if terminal else forms.as_text(problem)
+            print(text, file=sys.stderr)
+        print(last, file=sys.stderr)
+    return 1 if errors else 0
+
+
+def _summary(path: str, errors: int, warnings: int) -> str:
+    """The last line."""
+    also = f"{warnings} warning{'s' * (warnings != 1)}" if warnings else ""
+    if errors:
+        return f"{path}: {errors} problem{'s' * (errors != 1)} found{also and f', and {also}'}"
+    return f"{path} is valid{also and f', with {also}'}"
+
+
+# ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).
+
+
+def do_config_diff(options: argparse.Namespace) -> int:
+    """``nodepool config-diff``; returns 1 if something of the new file would be refused, or is not served.
+
+    :raises CommandError: a file is refused as a whole.
+    """
+    from nodepool.runtime.reload import keep_usable
+
+    files = [path for path in (options.first, options.second) if path is not None]
+    if not files:
+        return _show_served(options)
+    old_path, new_path = [options.config, *files][-2:]
+    old = _load(old_path, options.secure, "cannot be compared with")
+    new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
+    broken = {name: one.reason for name, one in new.providers.items() if isinstance(one, UnavailableProviderConfig)}
+    refused = {**broken, **keep_usable(old, new)}
+    effects = reload_effects(old, new, refused)
+    if options.format == "json":
+        print(_as_json(effects))
+    for found in effects if options.format == "text" else ():
+        print(found.change.text)
+        if found.effect:
+            print(f"  -> {found.effect}")
+    if not effects and options.format == "text":
+        print(f"{new_path}: no key has another value")
+    return 1 if refused else 0
+
+
+def _show_served(options: argparse.Namespace) -> int:
+    """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
+    with open_zookeeper(options) as zk:
+        digest = read(options.config).digest
+        registered = [Registered(entry.hostname, entry.version) for entry in components.read_launchers(zk.client)]
+        found = served_configs(digest, status.read_launchers(zk.client), registered)
+    if not found:
+        raise CommandError("no launcher is registered: is one running, with the same zookeeper-servers?")
+    if options.format == "json":
+        print(_as_json(found))
+    else:
+        print(f"{options.config} is {digest}")
+        for served in found:
+            print(forms.served_line(served, wall_time()))
+    return 0 if all(served.serves for served in found) else 1
+
+
+def _load(path: str, secure: str | None, what: str) -> Config:
+    try:
+        # What is wrong with sections of providers stands beside each change.
+        with quiet("nodepool.config"):
+            return load_config(path, secure)
+    except ConfigError as error:
+        raise CommandError(f"{error}\n{path} {what}") from None
+
+
+def _as_json(answers: Sequence[Effect | ServedConfig]) -> str:
+    return json.dumps([found.to_dict() for found in answers], indent=2)
+
+
+# ``nodepool check``: ZooKeeper, clouds and hosts.
+
+
+def do_check(options: argparse.Namespace) -> int:
+    """``nodepool check``; blocks for some calls to each cloud. Returns 1 if something failed.
+
+    :raises CommandError: a provider is not in the configuration.
+    """
+    results: Results = {"configuration": _configuration(options)}
+    config: Config | None = None
+    # What refuses the file as a whole is among the results already.
+    with contextlib.suppress(ConfigError), quiet("nodepool.config"):
+        config = load_config(options.config, options.secure)
+    if config is not None:
+        unknown = [name for name in options.providers if name not in config.providers]
+        if unknown:
+            there_are = listed("there are", config.providers)
+            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; {there_are}")
+        with contextlib.ExitStack() as stack:
+            zk: ZooKeeper | None = None
+            try:
+                zk = stack.enter_context(connect(config))
+                results["zookeeper"] = [CheckResult("connection", True, f"connected to {zk.client.hosts}")]
+            except (ConfigError, ZKException) as error:
+                results["zookeeper"] = [failure("connection", line) for line in str(error).splitlines()]
+            if zk is not None and not options.providers:
+                results["zookeeper"] += _min_ready_labels(config, zk)
+            results |= _providers(config, options, zk)
+    if sys.stdout.isatty() and options.format == "table" and not options.columns and not options.sort:
+        forms.print_checks(results, sys.stdout)
+    else:
+        show(forms.check_table(results), options)
+    found = [result for each in results.values() for result in each]
+    failed = sum(not result.ok for result in found)
+    if failed:
+        print(f"nodepool: {failed} of {len(found)} checks failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _configuration(options: argparse.Namespace) -> list[CheckResult]:
+    """What ``config-validate`` says of the files."""
+    try:
+        problems = validate(options.config, options.secure)
+    except ConfigError as error:
+        return [CheckResult("file", False, line) for line in str(error).splitlines()]
+    found = [
+        CheckResult(
+            f"{problem.file}:{problem.line}" if problem.line else problem.file,
+            not forms.is_error(problem),
+            f"{problem.key}: {problem.message}" if problem.key else problem.message,
+            "" if forms.is_error(problem) else "see config-validate",
+        )
+        for problem in problems
+    ]
+    return found or [CheckResult(options.config, True, "valid")]
+
+
+def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
+    """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
+    if any(isinstance(one, UnavailableProviderConfig) for one in config.providers.values()):
+        # What is wrong with its section is the cause.
+        return []
+    served = {label for pool in components.read_pools(zk.client) for label in pool.supported_labels}
+    return [
+        CheckResult(
+            f"label {name}",
+            False,
+            f"min-ready is {label.min_ready}, but no pool of this file and of the running launchers has the label",
+            "add the label to a pool, or remove min-ready",
+        )
+        for name, label in config.labels.items()
+        if label.min_ready > 0 and not label.pools and name not in served
+    ]
+
+
+def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None) -> Results:
+    from nodepool.runtime.providers import LIMIT_SECONDS, check_providers
+
+    wanted = {name: one for name, one in config.providers.items() if not options.providers or name in options.providers}
+    with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):
+        checked = check_providers(wanted.values(), zk)
+    seen = {} if zk is None else _other_installations(zk)
+    # Instances are among the things that launchers saw.
+    remedies = {name: {result.remedy for result in found} for name, found in seen.items()}
+    return {
+        f"provider {name}": [
+            *(result for result in found if result.remedy not in remedies.get(name, ())),
+            *seen.get(name, ()),
+        ]
+        for name, found in checked.items()
+    }
+
+
+def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
+    """D-10: what running launchers saw in the clouds of providers; this command lists instances only."""
+    return {
+        name: [
+            CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))
+            for other, count in sorted(largest(pool.other_installations for pool in pools).items())
+        ]
+        for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
+    }
