@@ -24,7 +24,6 @@ First checks of keys together, then labels, pools and provider, then names that 
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 import re
@@ -32,7 +31,8 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
-from nodepool.driver.framework.key_schema import mappings, section_schema
+from nodepool.driver.framework.images import labels_not_offered
+from nodepool.driver.framework.key_schema import mappings
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -77,82 +77,73 @@ def keys_beside_spec(label: Section) -> list[str]:
     return [key for key in label if key not in BESIDE_SPEC]
 
 
-def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Problem]:
+def check_of(problems: Callable[[Section], Iterator[Problem]]) -> Callable[[Section], Section]:
+    """A check of a section: it has none of these problems."""
+
+    def check(section: Section) -> Section:
+        import voluptuous as v
+
+        found = [v.Invalid(text, path=path) for path, text in problems(section)]
+        if found:
+            raise v.MultipleInvalid(found)
+        return section
+
+    return check
+
+
+@check_of
+def usable_label(label: Section) -> Iterator[Problem]:
+    """Objects can have its name, and what it wants them to have."""
     name = label.get("name")
     if isinstance(name, str) and not is_label_value(name):
         yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
     for kind in ("labels", "dynamic-labels", "annotations"):
-        yield from _metadata_problems(kind, label.get(kind))
-    if not is_pod:
-        return
+        found = label.get(kind)
+        for one, value in (found if isinstance(found, dict) else {}).items():
+            if not is_key(str(one)):
+                yield [kind, one], f"no name that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}, after domain/"
+            elif kind == "labels" and not is_label_value(as_text(value)):
+                yield [kind, one], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
+
+
+@check_of
+def usable_pod(label: Section) -> Iterator[Problem]:
+    """The same of a label that makes a pod."""
+    name = label.get("name")
     if isinstance(name, str) and not is_dns_label(name):
         yield ["name"], f"a pod is named like its label; allowed are {DNS_LABEL_TEXT}, 63 characters"
-    if label.get("spec") is not None:
-        for key in keys_beside_spec(label):
-            yield [key], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
-        return
-    if not label.get("image"):
+    for one in keys_beside_spec(label):
+        yield [one], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
+    if label.get("spec") is None and not label.get("image"):
         yield [], "a pod needs an image; add image, or spec"
-    yield from _limit_problems(pool, label)
 
 
-def _metadata_problems(key: str, found: Any) -> Iterator[Problem]:
-    for name, value in (found if isinstance(found, dict) else {}).items():
-        if not is_key(str(name)):
-            yield [key, name], f"no name that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}, after domain/"
-        elif key == "labels" and not is_label_value(as_text(value)):
-            yield [key, name], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
+@check_of
+def usable_pool(pool: Section) -> Iterator[Problem]:
+    """Namespaces can have its name. The API refuses a pod that asks for more than its limit."""
+    if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
+        text = f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters"
+        yield ["name"], text
+    for index, label in mappings(pool, "labels"):
+        for resource in RESOURCES if label.get("image") and label.get("spec") is None else ():
+            request = label.get(resource, pool.get(f"default-label-{resource}"))
+            limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
+            if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
+                named = [found for found in (f"{resource}-limit", resource) if found in label]
+                text = f"the limit of {resource} is {limit}, less than the request, which is {request}"
+                yield ["labels", index, *named[:1]], text
 
 
-def _limit_problems(pool: Section, label: Section) -> Iterator[Problem]:
-    """The API refuses a pod that asks for more than its limit."""
-    for resource in RESOURCES:
-        request = label.get(resource, pool.get(f"default-label-{resource}"))
-        limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
-        if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
-            named = [found for found in (f"{resource}-limit", resource) if found in label]
-            yield [*named[:1]], f"the limit of {resource} is {limit}, less than the request, which is {request}"
-
-
-def label_problems(provider: Section, is_pod: Callable[[Section], bool]) -> Iterator[Problem]:
-    """What is wrong with labels of a provider, each by itself, so that daemons can go on without it.
-
-    :param is_pod: does a label, as it stands in the file, make a pod?
-    """
-    for pool_index, pool in mappings(provider, "pools"):
-        for index, label in mappings(pool, "labels"):
-            for path, text in _label_problems(pool, label, is_pod(label)):
-                yield ["pools", pool_index, "labels", index, *path], text
-
-
-def usable_labels(is_pod: Callable[[Section], bool], provider: Section) -> Section:
-    """A check of a provider, see `label_problems`."""
-    return _refuse(provider, label_problems(provider, is_pod))
-
-
-def usable_names(provider: Section) -> Section:
-    """A check of a provider: objects can have the names that are made of its name and those of its pools."""
-    return _refuse(provider, _name_problems(provider))
-
-
-def _name_problems(provider: Section) -> Iterator[Problem]:
+@check_of
+def usable_provider(provider: Section) -> Iterator[Problem]:
+    """A label can have its name."""
     if not is_label_value(provider["name"]):
         yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
-    for index, pool in mappings(provider, "pools"):
-        if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
-            yield (
-                ["pools", index, "name"],
-                f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters",
-            )
 
 
-def _refuse(section: Section, problems: Iterator[Problem]) -> Section:
-    import voluptuous as v
-
-    found = [v.Invalid(text, path=path) for path, text in problems]
-    if found:
-        raise v.MultipleInvalid(found)
-    return section
+def pods_only(makes_pod: Callable[[Section], bool], label: Section) -> Section:
+    """A check, see `usable_pod`, of labels that make pods."""
+    return usable_pod(label) if makes_pod(label) else label
 
 
 AMOUNT: Final = Whole(0)
@@ -231,14 +222,17 @@ class PodLabel(LabelSettings):
         "``python-path``, ``shell-type`` and the keys of resources that count towards limits.",
     )
 
+    checks: ClassVar[tuple[Any, ...]] = (usable_label, usable_pod)
     surplus_keys = staticmethod(keys_beside_spec)
-    is_pod: ClassVar[Any] = True
+    #: Does a label, as it stands in the file, make a pod?
+    makes_pod: ClassVar[Any] = staticmethod(lambda label: True)
 
     def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
         self.host_key_checking = False
         self.type = data.get("type", "pod")
+        self.is_pod = self.makes_pod(data)
         self.env = [dict(variable) for variable in data.get("env") or []]
         self.extra_resources = self.extra_resources or pool.default_label_extra_resources
         for name in RESOURCES:
@@ -260,14 +254,14 @@ class KubernetesLabel(PodLabel):
         read=False,
     )
 
-    @property
-    def is_pod(self) -> bool:
-        """Is there a pod?"""
-        return self.type != NAMESPACE
+    makes_pod = staticmethod(lambda label: label.get("type") != NAMESPACE)
+    checks = (usable_label, functools.partial(pods_only, makes_pod))
 
 
 class AnyPodPool(ConfigPool):
     """Keys of a pool of any driver that makes pods. The driver declares ``labels``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (usable_pool,)
 
     max_servers: float = key(
         WHOLE,
@@ -322,7 +316,7 @@ PodPoolT = TypeVar("PodPoolT", bound=AnyPodPool)
 class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     """Keys of a provider of any driver that makes pods. The driver declares ``context`` and ``_pools``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (usable_names,)
+    checks: ClassVar[tuple[Any, ...]] = (usable_provider,)
     # Nothing is contacted over SSH.
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
@@ -344,30 +338,15 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
 
-    @staticmethod
-    @abc.abstractmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        """Does a label, as it stands in the file, make a pod?"""
-
     @property
     def default_max_servers(self) -> float:
         """``max-servers`` of pools without it."""
         return self.max_servers
 
-    def getSchema(self) -> Any:
-        import voluptuous as v
-
-        return v.Schema(v.All(section_schema(type(self)), functools.partial(usable_labels, self.is_pod)))
-
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Labels that the API refuses at each launch, each with its first problem."""
-        seen: set[tuple[Hashable, ...]] = set()
-        for path, text in label_problems(section, cls.is_pod):
-            # The label is taken away with its first problem.
-            if tuple(path[:4]) not in seen:
-                seen.add(tuple(path[:4]))
-                yield path, f"{text}; a daemon does not offer the label here"
+        return labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
@@ -395,10 +374,6 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "Not for a cluster that grows by itself.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
-
-    @staticmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        return label.get("type") != NAMESPACE
 
 
 # What Kubernetes takes as names and labels. Pure functions.
