@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -80,9 +79,6 @@ class OpenStackAdapter(CloudAdapter):
         self._leaks = Leaks(self.cloud)
         self.resources = self._leaks.kinds
         self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
-        #: Guards the table of labels whose missing image was reported.
-        self._lock = threading.Lock()
-        self._missing: set[str] = set()
         self._repeats = Repeats()
 
     def suspectsLeaks(self) -> bool:
@@ -128,15 +124,11 @@ class OpenStackAdapter(CloudAdapter):
                 log.warning("Label %s: its image could not be looked up: %s", label.name, error)
             return True
         self._repeats.over(label.name)
-        with self._lock:
-            if found is not None:
-                self._missing.discard(label.name)
-                return True
-            known = label.name in self._missing
-            self._missing.add(label.name)
-        if not known:
+        if found is not None:
+            self._repeats.over((label.name, "image"))
+        elif self._repeats.worth_saying((label.name, "image")):
             log.error("%s", missing_image(self.config.name, label))
-        return False
+        return found is not None
 
     # -- images --
 
@@ -209,28 +201,25 @@ class Leaks:
         self._down_ports: SeenTwice[str] = SeenTwice()
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
-        self._old_volumes_at = float("-inf")
         #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
         self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
 
     def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
         api = self._cloud.api
         yield ResourceKind(INSTANCE, self._servers, self._delete_server, vital=True)
-        if self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id))
+        idle_seconds = 0.0 if self._config.uses_volumes else OLD_VOLUMES_SECONDS
+        yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id), idle_seconds)
         if self._config.diskimages:
             yield ResourceKind(IMAGE_KIND, self._unfinished_images, lambda found: api.delete_image(found.id))
         yield ResourceKind("port", self._clean_ports, lambda _: None)
         yield ResourceKind("floating IP", self._clean_floating_ips, lambda _: None)
-        if not self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._old_volumes, lambda found: api.delete_volume(found.id))
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
         # A look that comes before the interval is over does not count for ports.
         return (
             self._free_ips.new
-            or self._cloud.volumes.open
+            or (self._cloud.volumes.open and self._config.uses_volumes)
             or (self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
         )
 
@@ -247,30 +236,19 @@ class Leaks:
         return [CloudResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
 
     def _left_volumes(self) -> list[CloudResource]:
-        return [
-            CloudResource(volume.metadata, VOLUME_KIND, volume.id)
-            for volume in self._volumes(self._listed_servers())
-            if not volume.attached and not volume.deleting and _OURS in volume.metadata
-        ]
-
-    def _old_volumes(self) -> list[CloudResource]:
-        """Those of labels that are not configured any more; seldom, as a rule there is none.
-
-        The cloud need not have volumes, or let us see them: that is no trouble.
-        """
-        now = self._clock()
-        if now < self._old_volumes_at and not self._cloud.volumes.open:
-            return []
-        self._old_volumes_at = now + OLD_VOLUMES_SECONDS
+        """Of our servers. Where no label needs any, the cloud need not have volumes, or let us see them."""
         try:
-            left = self._left_volumes()
+            volumes = self._volumes(self._listed_servers())
         except LaunchError as error:
+            if self._config.uses_volumes:
+                raise
             leaks_log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
             return []
-        if any(resource.metadata[_OURS] == self._config.name for resource in left):
-            # The next look tells whether they are left over.
-            self._old_volumes_at = now
-        return left
+        return [
+            CloudResource(volume.metadata, VOLUME_KIND, volume.id)
+            for volume in volumes
+            if not volume.attached and not volume.deleting and _OURS in volume.metadata
+        ]
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
         """All of the project. Those of our servers that nobody could mark so far are marked now."""
