@@ -217,11 +217,8 @@ class Leaks:
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
         # A look that comes before the interval is over does not count for ports.
-        return (
-            self._free_ips.new
-            or (self._cloud.volumes.open and self._config.uses_volumes)
-            or (self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
-        )
+        ports = self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS
+        return self._free_ips.new or ports
 
     def _delete_server(self, resource: CloudResource) -> None:
         server = self._cloud.inventory.get(resource.id)
@@ -252,7 +249,6 @@ class Leaks:
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
         """All of the project. Those of our servers that nobody could mark so far are marked now."""
-        self._cloud.volumes.catch_up()
         volumes = self._cloud.api.volumes()
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
         self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)

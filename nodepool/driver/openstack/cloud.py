@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.openstack.api import (
     ACTIVE,
@@ -186,7 +186,7 @@ def _minor(version: object) -> int:
 # Volumes that Nova makes for our servers do not say whose they are. We write it into them (O-6, D-2).
 #
 # A volume without it that stays behind is never recognised as ours. So what could not be written, because the cloud had
-# an error or the launcher died, is written later: with the next search for leaks, or before the server is deleted.
+# an error or the launcher died, is written with the next search for leaks, or before the server is deleted.
 
 log = logging.getLogger("nodepool.driver.openstack.cloud")
 
@@ -194,7 +194,7 @@ _KEYS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
 
 
 class VolumeMarks:
-    """Of one provider. Thread-safe; ``_lock`` guards the tables.
+    """Of one provider. Thread-safe.
 
     :param provider: its name.
     :param submit: does something in another thread.
@@ -204,73 +204,36 @@ class VolumeMarks:
         self._provider = provider
         self._api = api
         self._submit = submit
-        self._lock = threading.Lock()
-        #: What is to be written, by the id of the volume.
-        self._open: dict[str, dict[str, str]] = {}
+        #: Ids of volumes.
         self._marked: set[str] = set()
-
-    @property
-    def open(self) -> bool:
-        """Is something not written yet?"""
-        with self._lock:
-            return bool(self._open)
 
     def begin(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> None:
         """Mark volumes that have just been made. Does not block."""
-        new = self._note(volume_ids, mark)
-        if new:
-            self._submit(lambda: self._write(new))
+        self._submit(lambda: self._write(volume_ids, mark))
 
     def mark(self, server: Server) -> None:
-        """Mark the volume that a server boots from, unless that was done. Blocks; trouble is logged."""
-        if server.boot_volume is not None and server.metadata.get(PROVIDER_KEY) == self._provider:
-            mark = {key: server.metadata[key] for key in _KEYS if key in server.metadata}
-            self._write(self._note([server.boot_volume], mark))
-
-    def catch_up(self) -> None:
-        """Write what could not be written so far. Blocks; trouble is logged."""
-        with self._lock:
-            waiting = list(self._open)
-        self._write(waiting)
+        """Mark the volume that a server boots from, unless that was done. Blocks; errors are logged."""
+        volume_id, found = server.boot_volume, server.metadata
+        if volume_id is not None and volume_id not in self._marked and found.get(PROVIDER_KEY) == self._provider:
+            self._write([volume_id], {key: found[key] for key in _KEYS if key in found})
 
     def seen(self, marked: Collection[str], unmarked: Collection[str], servers: Iterable[Server]) -> None:
-        """All volumes of the cloud were listed: marks those of our servers that nobody has marked. Blocks."""
-        with self._lock:
-            self._marked = set(marked)
+        """All volumes of the cloud were listed: marks those of our servers that are not marked. Blocks."""
+        self._marked = set(marked)
         for server in servers:
             if server.boot_volume in unmarked:
                 self.mark(server)
 
-    def _note(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> list[str]:
-        with self._lock:
-            new = [volume_id for volume_id in volume_ids if volume_id not in self._marked]
-            self._open.update({volume_id: dict(mark) for volume_id in new})
-        return new
-
-    def _write(self, volume_ids: Iterable[str]) -> None:
+    def _write(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> None:
         for volume_id in volume_ids:
-            with self._lock:
-                mark = self._open.get(volume_id)
-            if mark is None:
-                continue
             try:
                 if self._api.transport.has(VOLUME):
                     self._api.mark_volume(volume_id, mark)
-            except CloudAway as error:
-                log.warning("Provider %s: volume %s is marked as ours later: %s", self._provider, volume_id, error)
-                continue
-            except CloudNotFound:
-                # Or the cloud does not know it yet.
-                log.debug("Provider %s: there is no volume %s", self._provider, volume_id)
-            except LaunchError as error:
-                # Or the cloud is at work on it.
-                log.warning("Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)
-            else:
-                with self._lock:
                     self._marked.add(volume_id)
-            # What is not marked now the deletion of the server, or the search for leaks, marks.
-            with self._lock:
-                self._open.pop(volume_id, None)
+            except LaunchError as error:
+                # It may be that the cloud does not know the volume yet, or is at work on it.
+                level = logging.DEBUG if isinstance(error, CloudNotFound) else logging.WARNING
+                log.log(level, "Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)
 
 
 # Floating IPs of servers (O-5): made only when a server has no other way to be reached, removed before it is.

@@ -13,13 +13,12 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.exceptions import ConfigError
-from nodepool.metrics.statsd import DEFAULT_HOST, DEFAULT_PORT
 from nodepool.version import how_to_install, release_string
 
 if TYPE_CHECKING:
@@ -195,34 +194,9 @@ def settings_of(region: CloudRegion) -> dict[str, Any]:
     return {
         **region.config,
         "force_ipv4": region.force_ipv4,
-        "metrics": statsd_of(region),
+        "metrics": [region.config.get("metrics"), region.get_client_config("metrics")],
         "compute_default_microversion": version,
     }
-
-
-class StatsdPlace(NamedTuple):
-    """Where calls to a cloud are counted: host and UDP port of a statsd server, and how names of metrics begin."""
-
-    host: str
-    port: int
-    prefix: str
-
-
-def statsd_of(region: CloudRegion) -> StatsdPlace | None:
-    """Where calls to a cloud are counted; None = nowhere.
-
-    As openstacksdk: what ``metrics.statsd`` of the cloud says, else the environment, else ``metrics`` of the file.
-    """
-    found = {
-        name: section(region.config.get("metrics"), "statsd").get(name)
-        or os.environ.get(f"STATSD_{name.upper()}")
-        or section(region.get_client_config("metrics"), "statsd").get(name)
-        for name in ("host", "port", "prefix")
-    }
-    port = str(found["port"] or DEFAULT_PORT)
-    if not (found["host"] or found["port"]) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        return None
-    return StatsdPlace(str(found["host"] or DEFAULT_HOST), int(port), str(found["prefix"] or "openstack.api"))
 
 
 def section(values: Any, name: str) -> Mapping[str, Any]:

@@ -33,7 +33,6 @@ from nodepool.driver.framework.cloud_errors import (
     without_login,
 )
 from nodepool.driver.framework.rate import BucketSize, RateClasses
-from nodepool.driver.openstack.clouds import statsd_of
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -99,7 +98,7 @@ class Transport:
             clients, self._clients = list(self._clients.values()), {}
             self._absent_until.clear()
         for client in clients:
-            close(client)
+            client.close()
 
     # -- services --
 
@@ -358,7 +357,7 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    return region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
+    return region.get_session_client(service, constructor=client_class(service))
 
 
 def _session_of(region: CloudRegion) -> Any:
@@ -374,13 +373,6 @@ def _session_of(region: CloudRegion) -> Any:
         session.session = HttpSession(session.session)
     connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
-
-
-def close(client: Any) -> None:
-    """Close the connections of a client that are not in use."""
-    requests_session = getattr(getattr(client, "session", None), "session", None)
-    if requests_session is not None:
-        requests_session.close()
 
 
 # What can go wrong in a call, in the words of `nodepool.exceptions` (reference/driver 13).
