@@ -146,7 +146,10 @@ def pods_only(makes_pod: Callable[[Section], bool], label: Section) -> Section:
     return usable_pod(label) if makes_pod(label) else label
 
 
-AMOUNT: Final = Whole(0)
+#: Declares a key of an amount that may be left out.
+_amount: Final = functools.partial(key, Whole(0), None)
+_OF_POOL: Final = "that of the pool"
+_OR_REQUESTED: Final = "that of the pool, else what is requested"
 #: ``type`` of a label without a pod.
 NAMESPACE: Final = "namespace"
 
@@ -173,18 +176,12 @@ class PodLabel(LabelSettings):
     image_pull: str = key(FILLED_TEXT, "IfNotPresent", "When the image is pulled: ``Always``, ``Never`` ...")
     python_path: str = key(TEXT, "auto", "Python interpreter in the container, for Ansible.")
     shell_type: str | None = key(TEXT.or_null(), None, "Shell in the container, for Ansible.")
-    cpu: int | None = key(AMOUNT, None, "Cores that are requested.", default_text="that of the pool")
-    memory: int | None = key(AMOUNT, None, "Memory that is requested.", unit="MiB", default_text="that of the pool")
-    storage: int | None = key(
-        AMOUNT, None, "Ephemeral storage that is requested.", unit="MB", default_text="that of the pool"
-    )
-    cpu_limit: int | None = key(AMOUNT, None, "Cores at most.", default_text="that of the pool, else what is requested")
-    memory_limit: int | None = key(
-        AMOUNT, None, "Memory at most.", unit="MiB", default_text="that of the pool, else what is requested"
-    )
-    storage_limit: int | None = key(
-        AMOUNT, None, "Ephemeral storage at most.", unit="MB", default_text="that of the pool, else what is requested"
-    )
+    cpu: int | None = _amount("Cores that are requested.", default_text=_OF_POOL)
+    memory: int | None = _amount("Memory that is requested.", unit="MiB", default_text=_OF_POOL)
+    storage: int | None = _amount("Ephemeral storage that is requested.", unit="MB", default_text=_OF_POOL)
+    cpu_limit: int | None = _amount("Cores at most.", default_text=_OR_REQUESTED)
+    memory_limit: int | None = _amount("Memory at most.", unit="MiB", default_text=_OR_REQUESTED)
+    storage_limit: int | None = _amount("Ephemeral storage at most.", unit="MB", default_text=_OR_REQUESTED)
     gpu: float | None = key(Number(0), None, "GPUs, requested and at most; only together with ``gpu-resource``.")
     gpu_resource: str | None = key(FILLED_TEXT, None, "Name of that resource, e.g. ``nvidia.com/gpu``.")
     env: Any = key(Sections(EnvironmentVariable), None, "Environment variables of the container.")
@@ -280,12 +277,12 @@ class AnyPodPool(ConfigPool):
         {},
         "Limits by resource, e.g. ``ephemeral-storage``; those of the provider count for resources that are not named.",
     )
-    default_label_cpu: int | None = key(AMOUNT, None, "``cpu`` of labels without it.")
-    default_label_memory: int | None = key(AMOUNT, None, "``memory`` of labels without it.", unit="MiB")
-    default_label_storage: int | None = key(AMOUNT, None, "``storage`` of labels without it.", unit="MB")
-    default_label_cpu_limit: int | None = key(AMOUNT, None, "``cpu-limit`` of labels without it.")
-    default_label_memory_limit: int | None = key(AMOUNT, None, "``memory-limit`` of labels without it.", unit="MiB")
-    default_label_storage_limit: int | None = key(AMOUNT, None, "``storage-limit`` of labels without it.", unit="MB")
+    default_label_cpu: int | None = _amount("``cpu`` of labels without it.")
+    default_label_memory: int | None = _amount("``memory`` of labels without it.", unit="MiB")
+    default_label_storage: int | None = _amount("``storage`` of labels without it.", unit="MB")
+    default_label_cpu_limit: int | None = _amount("``cpu-limit`` of labels without it.")
+    default_label_memory_limit: int | None = _amount("``memory-limit`` of labels without it.", unit="MiB")
+    default_label_storage_limit: int | None = _amount("``storage-limit`` of labels without it.", unit="MB")
     default_label_extra_resources: dict[str, int] = key(
         MappingOf(WHOLE), {}, "``extra-resources`` of labels without it."
     )

@@ -32,6 +32,7 @@ from nodepool.driver.framework.cloud_errors import (
     retry_after,
     without_login,
 )
+from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import BucketSize, RateClasses
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Transport:
         self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
-        self._absent_until: dict[str, float] = {}
+        self._there: dict[str, Fact[bool]] = {}
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -96,7 +97,7 @@ class Transport:
     def _drop_clients(self) -> None:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
-            self._absent_until.clear()
+            self._there.clear()
         for client in clients:
             client.close()
 
@@ -120,18 +121,18 @@ class Transport:
         :raises CloudAway: that cannot be found out.
         """
         with self._lock:
-            if monotonic() < self._absent_until.get(service, 0.0):
-                return False
+            known = self._there.setdefault(service, Fact(lambda: self._is_there(service)))
         try:
-            self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
+            return known.get(LOOK_AGAIN_SECONDS)
         except CloudAway:
             self._look_at_clouds_yaml()
             raise
+
+    def _is_there(self, service: str) -> bool:
+        try:
+            self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
         except ServiceAbsent:
-            with self._lock:
-                if service not in self._absent_until:
-                    log.info("Provider %s: the cloud has no %s service", self.provider, service)
-                self._absent_until[service] = monotonic() + LOOK_AGAIN_SECONDS
+            log.info("Provider %s: the cloud has no %s service", self.provider, service)
             return False
         return True
 
