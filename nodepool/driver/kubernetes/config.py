@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
 from nodepool.driver.framework.images import labels_not_offered
-from nodepool.driver.framework.key_schema import mappings
+from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -57,10 +57,6 @@ from nodepool.model.config_keys import (
 #
 # Names that no object can have are refused here, with file and line, because the API would refuse each launch.
 
-Section = dict[str, Any]
-#: Path in a section, and what is wrong.
-Problem = tuple[list[Hashable], str]
-
 #: Keys that may stand beside ``spec``: they say nothing of how the pod is made, or count towards limits, too.
 BESIDE_SPEC: Final = (
     *("name", "type", "spec", "labels", "dynamic-labels", "annotations", "python-path", "shell-type"),
@@ -75,20 +71,6 @@ def keys_beside_spec(label: Section) -> list[str]:
     if label.get("spec") is None or label.get("type") in ("namespace", "project"):
         return []
     return [key for key in label if key not in BESIDE_SPEC]
-
-
-def check_of(problems: Callable[[Section], Iterator[Problem]]) -> Callable[[Section], Section]:
-    """A check of a section: it has none of these problems."""
-
-    def check(section: Section) -> Section:
-        import voluptuous as v
-
-        found = [v.Invalid(text, path=path) for path, text in problems(section)]
-        if found:
-            raise v.MultipleInvalid(found)
-        return section
-
-    return check
 
 
 @check_of
