@@ -6,6 +6,7 @@ First `OpenStackAdapter`, then what can be left over, then what ``nodepool check
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from nodepool.driver.openstack.cloud import (
 )
 from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
+from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
@@ -78,7 +79,7 @@ class OpenStackAdapter(CloudAdapter):
         self._vendor_properties = section(settings, "disable_vendor_agent")
         self._leaks = Leaks(self.cloud)
         self.resources = self._leaks.kinds
-        self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
+        self._images = OpenStackImages(self.cloud.api)
         self._repeats = Repeats()
 
     def suspectsLeaks(self) -> bool:
@@ -149,11 +150,9 @@ class OpenStackAdapter(CloudAdapter):
         properties = {**checksums, **marks, **provider_image.meta, **self._vendor_properties, **ours}
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
         known = {"md5": md5, "sha256": sha256}
-        given = (image_name, filename, wanted, properties, known, timeout)
-        # The cloud takes images only through its object storage, or wants them in its staging area, to import them.
-        if self.config.wants("image_api_use_tasks"):
-            return self._images.upload_by_task(self.cloud.transport.region, *given)
-        return self._images.upload(*given, self.config.wants("image_upload_use_import"))
+        imports = BY_IMPORT if self.config.wants("image_upload_use_import") else ""
+        way = BY_TASK if self.config.wants("image_api_use_tasks") else imports
+        return self._images.upload(image_name, filename, wanted, properties, known, timeout, way)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
@@ -335,7 +334,7 @@ class Preflight:
         self._config = config
         self._checks = CloudChecks(config.name)
         self._cloud = cloud
-        self._key_pairs: dict[str, bool] = {}
+        self._has_key_pair = functools.cache(cloud.api.has_key_pair)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to the cloud."""
@@ -408,12 +407,9 @@ class Preflight:
                 yield self._checks.said(error).removeprefix(f"label {label.name}: ")
 
     def _key(self, label: OpenStackLabel) -> Iterator[str]:
-        name = label.key_name
-        if name and name not in self._key_pairs:
-            self._key_pairs[name] = self._cloud.api.has_key_pair(name)
-        if name and not self._key_pairs[name]:
+        if label.key_name and not self._has_key_pair(label.key_name):
             remedy = "correct key-name of the label, or make the key pair for this user"
-            yield f"the user has no key pair {name!r} in the cloud; {remedy}"
+            yield f"the user has no key pair {label.key_name!r} in the cloud; {remedy}"
 
     def _quota(self) -> list[CheckResult]:
         most = limit(self._cloud.api.compute_limits().get("maxTotalInstances"))

@@ -247,12 +247,10 @@ class Transport:
         if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
             return self._absent(service, what, text)
         unreached = no_answer(without_login(str(error)))
-        if unreached is not None and kind in ("DiscoveryFailure", *_CONNECT_ERRORS):
+        if kind in _CONNECT_ERRORS or (unreached is not None and kind == "DiscoveryFailure"):
             maybe_done = kind in _CONNECT_ERRORS and not any(sign in text for sign in _NOT_SENT)
-            advice = "check auth_url in clouds.yaml and the catalog, and whether the service runs"
-            return CloudAway(f"{head}: {unreached}; {advice}", maybe_done=maybe_done)
-        if kind in _CONNECT_ERRORS:
-            return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
+            advice = "; check auth_url in clouds.yaml and the catalog, and whether the service runs"
+            return CloudAway(f"{head}: {unreached}{advice}" if unreached else f"{head}: {text}", maybe_done=maybe_done)
         if isinstance(status, int):
             # Of the login, or of the versions of a service.
             return self._away(head, status, _said(getattr(error, "response", None)) or text)
