@@ -17,13 +17,7 @@ from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, Server, Volume, limit
-from nodepool.driver.openstack.cloud import (
-    OpenStackCloud,
-    choose_flavor,
-    missing_flavor,
-    missing_image,
-    usage,
-)
+from nodepool.driver.openstack.cloud import OpenStackCloud, choose_flavor, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties

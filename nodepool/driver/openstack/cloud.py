@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.openstack.api import (
-    ACTIVE,
-    VOLUME,
-    Address,
-    Api,
-    Flavor,
-    FloatingIp,
-    Image,
-    Network,
-    Port,
-    Server,
-)
+from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
@@ -66,7 +55,7 @@ class OpenStackCloud(InstanceCloud[Server]):
         self.config = config
         self.transport = transport
         self.api = Api(transport)
-        self.networks = CloudNetworks.of(settings or {}, host_has_ipv6=host_has_ipv6())
+        self.networks = CloudNetworks(settings or {}, host_has_ipv6=host_has_ipv6())
         #: Not what clouds.yaml says: host variables and metrics of a site go by what nodepool.yaml says.
         self.region = config.region_name or None
         timeout = (settings or {}).get("api_timeout")
@@ -566,58 +555,35 @@ def usage(cores: int, ram: int, volumes: int = 0, volume_gb: int = 0) -> QuotaIn
 # The same choice as ``interface_ip`` of openstacksdk; what clouds.yaml says under ``networks`` comes first.
 
 
-class CloudNetworks(NamedTuple):
-    """What clouds.yaml says about a cloud's networks; names or ids.
+class CloudNetworks:
+    """What clouds.yaml says about a cloud's networks; names or ids. Tolerates what is not there.
 
-    :param private: ``private: true``: the launcher and Zuul are inside the cloud.
-    :param default: the network to connect through, or None.
-    :param nat_source: the network that floating IPs come from, or None.
-    :param nat_destination: the network of the port that gets a floating IP, or None (O-13).
-    :param floating: False: there are no floating IPs (``floating_ip_source: None``, ``requires_floating_ip: false``).
-    :param external: False: public IPv4 addresses are not looked for (``use_external_network: false``).
-    :param inside: False: private addresses are not looked for (``use_internal_network: false``).
-    :param only_v4: ``force_ipv4: true``: addresses of IPv6 are not used at all.
-    :param prefer_v6: the launcher's host has IPv6, and `only_v4` is not set.
+    :param settings: of the cloud.
     """
 
-    private: bool = False
-    routed: Collection[str] = ()
-    internal: Collection[str] = ()
-    default: str | None = None
-    nat_source: str | None = None
-    nat_destination: str | None = None
-    floating: bool = True
-    external: bool = True
-    inside: bool = True
-    only_v4: bool = False
-    prefer_v6: bool = False
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], *, host_has_ipv6: bool = False) -> CloudNetworks:
-        """Read the settings of a cloud; tolerates what is not there."""
+    def __init__(self, settings: Mapping[str, Any], *, host_has_ipv6: bool = False) -> None:
         entries = settings.get("networks")
         networks = [n for n in entries if isinstance(n, dict) and n.get("name")] if isinstance(entries, list) else []
 
-        def named(key: str) -> list[str]:
-            return [str(n["name"]) for n in networks if n.get(key)]
+        def first(key: str) -> str | None:
+            return next((str(n["name"]) for n in networks if n.get(key)), None)
 
-        routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
+        #: Are the launcher and Zuul inside the cloud?
+        self.private = bool(settings.get("private"))
+        self.routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
+        self.internal = [str(n["name"]) for n in networks if str(n["name"]) not in self.routed]
+        #: The network to connect through; that which floating IPs come from; that of the port that gets one (O-13).
+        self.default, self.nat_source = first("default_interface"), first("nat_source")
+        self.nat_destination = first("nat_destination")
         no_source = str(settings.get("floating_ip_source", "neutron")).lower() == "none"
-        # What is no bool counts as for openstacksdk; ``check`` tells of it.
-        only_v4 = bool(settings.get("force_ipv4"))
-        return cls(
-            private=bool(settings.get("private")),
-            routed=routed,
-            internal=[str(n["name"]) for n in networks if str(n["name"]) not in routed],
-            default=next(iter(named("default_interface")), None),
-            nat_source=next(iter(named("nat_source")), None),
-            nat_destination=next(iter(named("nat_destination")), None),
-            floating=not no_source and settings.get("requires_floating_ip") is not False,
-            external=bool(settings.get("use_external_network", True)),
-            inside=bool(settings.get("use_internal_network", True)),
-            only_v4=only_v4,
-            prefer_v6=host_has_ipv6 and not only_v4,
-        )
+        #: Are there floating IPs?
+        self.floating = not no_source and settings.get("requires_floating_ip") is not False
+        #: Are public IPv4 addresses looked for, and private ones?
+        self.external = bool(settings.get("use_external_network", True))
+        self.inside = bool(settings.get("use_internal_network", True))
+        #: Are addresses of IPv6 not used at all? What is no bool counts as for openstacksdk; ``check`` tells of it.
+        self.only_v4 = bool(settings.get("force_ipv4"))
+        self.prefer_v6 = host_has_ipv6 and not self.only_v4
 
 
 class ServerAddresses(NamedTuple):

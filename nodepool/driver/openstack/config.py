@@ -170,10 +170,7 @@ class OpenStackPool(ConfigPool):
         default_text="all of the cloud",
     )
     networks: list[str] = key(
-        TEXTS,
-        [],
-        "Names or ids. Needed where the project has more than one network.",
-        default_text="the cloud decides",
+        TEXTS, [], "Names or ids. Needed where the project has more than one network.", default_text="the cloud decides"
     )
     security_groups: list[str] = key(TEXTS, [], "Names or ids.", default_text="``default``")
     auto_floating_ip: bool = key(

@@ -26,9 +26,6 @@ from nodepool.driver.framework.http.connections import BoundedAdapter, QuickAnsw
 from nodepool.driver.framework.rate import RateLimiter, held_up
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH
 
-#: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
-ENDPOINT_SECONDS: Final = 60.0
-
 
 def operation_name(path: str) -> str:
     """What openstacksdk calls a call in metrics, e.g. ``server`` for ``/servers/42``.
@@ -115,8 +112,8 @@ class ServiceClient(adapter.Adapter):
         rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
         super().__init__(session, **kept)
         self._turns = ServiceLimits(self.service, rate, concurrency)
-        #: Where the service is, and until when that is not looked up again.
-        self._endpoint: tuple[str | None, float] = (None, 0.0)
+        #: Where the service was found last.
+        self._endpoint: str | None = None
         self._exchange = QuickExchange({})
         #: For each wait.
         self._seconds = float(session.timeout)
@@ -219,7 +216,7 @@ class ServiceClient(adapter.Adapter):
         return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
 
     def _known_endpoint(self) -> str | None:
-        """keystoneauth goes through a copy of the whole catalog for it.
+        """Where the service is, as its catalog and its versions say.
 
         A service that does not tell its versions just then has an endpoint without a version for keystoneauth.
         All calls there end with 404, and 404 means that a server or an image is gone. Such an endpoint is not used.
@@ -227,23 +224,18 @@ class ServiceClient(adapter.Adapter):
         :raises DiscoveryFailure: there is no other (O-21).
         :raises keystoneauth1.exceptions.ClientException: why there is none, e.g. the service answers 503.
         """
-        known, until = self._endpoint
-        if known is not None and monotonic() < until:
-            return known
         found = self.get_endpoint()
         if found is None:
             return None
-        # Names in %() are filled in by keystoneauth.
-        endpoint = str(found).replace("%", "%%")
-        if VERSION_IN_PATH.search(endpoint) is None:
-            if known is None:
-                # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
-                with contextlib.suppress(HTTPClientError):
-                    get_version_data(self.session, str(found))
-                raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
-            return known
-        self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
-        return endpoint
+        if VERSION_IN_PATH.search(str(found)) is not None:
+            # Names in %() are filled in by keystoneauth.
+            self._endpoint = str(found).replace("%", "%%")
+        elif self._endpoint is None:
+            # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
+            with contextlib.suppress(HTTPClientError):
+                get_version_data(self.session, str(found))
+            raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
+        return self._endpoint
 
 
 def client_class(service: str) -> Any:

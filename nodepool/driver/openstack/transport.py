@@ -7,7 +7,6 @@ After the call comes the session of openstacksdk as an HTTP client, then what ca
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 import logging
@@ -265,7 +264,7 @@ class Transport:
         if response.status_code == 204 or not response.content:
             return {}
         try:
-            return _read_json(response)
+            return fast_json.loads_any(response.content)
         except (ValueError, RecursionError):
             said = message_of(response.content, response.headers.get("Content-Type", ""))
             raise CloudAway(
@@ -315,14 +314,6 @@ def _odd(error: Exception) -> bool:
         trace = trace.tb_next
     inside = trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("keystoneauth1.")
     return inside and isinstance(error, (LookupError, TypeError, AttributeError, ValueError))
-
-
-def _read_json(response: Any) -> Any:
-    """What is in an answer; fast, because lists of servers are long. Raises ValueError, RecursionError."""
-    if (getattr(response, "encoding", None) or "utf-8").lower() == "utf-8":
-        with contextlib.suppress(ValueError):
-            return fast_json.loads(response.content)
-    return response.json()
 
 
 # openstacksdk's session as a plain HTTP client: login, catalog, version discovery, TLS settings; nothing more.

@@ -293,7 +293,7 @@ def test_same_choice(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         shown: Any = SdkServer.existing(**data)
         asked: Any = SdkCloud(region, networks if neutron else None, ipv6)
         sdk: Any = meta.add_server_interfaces(asked, shown)
-        cloud = CloudNetworks.of(settings_of(region), host_has_ipv6=ipv6)
+        cloud = CloudNetworks(settings_of(region), host_has_ipv6=ipv6)
         found = classify(Server.of(data), [Network.of(entry) for entry in networks if neutron], cloud)
         case = f"{settings} {networks} {data} {ipv6}"
         assert (found.public_v4 or "", found.public_v6 or "") == (sdk["public_v4"], sdk["public_v6"]), case

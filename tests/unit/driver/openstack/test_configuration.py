@@ -101,8 +101,8 @@ def test_catalog(clouds_yaml: Path, settings: Settings, found: str) -> None:
 @pytest.mark.parametrize(("settings", "name", "wanted"), driver_table("openstack", "networks_of_clouds_yaml"))
 def test_networks(region_of: Callable[..., Any], settings: Settings, name: str, wanted: Any) -> None:
     """O-12, O-13"""
-    assert getattr(CloudNetworks.of(settings_of(region_of(settings))), name) == wanted
-    assert getattr(CloudNetworks.of({}), name) != wanted
+    assert getattr(CloudNetworks(settings_of(region_of(settings))), name) == wanted
+    assert getattr(CloudNetworks({}), name) != wanted
 
 
 # -- what is not done, or cannot work --
