@@ -38,7 +38,7 @@ from nodepool.driver.kubernetes.records import (
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.cloud import GONE
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.retries import Backoff

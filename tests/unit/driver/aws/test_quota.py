@@ -37,7 +37,9 @@ def rig_of(label: dict[str, Any] | None = None, **answers: Any) -> aws.Rig:
         return {"InstanceTypes": [{**aws.TYPE, "InstanceType": arguments["InstanceTypes"][0]}]}
 
     rig = aws.Rig(aws.section(label, pool={"availability-zone": "a"}), **{"describe_instance_types": known, **answers})
-    rig.adapter.limits = rig.adapter.instances.limits = AccountLimits(rig.config, rig.adapter.client, rig.adapter.facts, rig.clock)
+    rig.adapter.limits = rig.adapter.instances.limits = AccountLimits(
+        rig.config, rig.adapter.client, rig.adapter.facts, rig.clock
+    )
     return rig
 
 
