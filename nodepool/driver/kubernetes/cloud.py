@@ -393,26 +393,24 @@ accounts_log = logging.getLogger("nodepool.driver.kubernetes.DefaultAccounts")
 KIND: Final = "account"
 
 
-class DefaultAccounts(Listener):
+class DefaultAccounts(Watch, Listener):
     """One watch of these accounts; it begins with the first launch that waits. Thread-safe.
 
     :param client: of the cluster.
     """
 
     def __init__(self, client: KubeClient) -> None:
-        self._provider = client.provider
-        self._held = HeldTogether(self._work)
-        fields = f"metadata.name={DEFAULT_ACCOUNT}"
-        self._watch = Watch(client, KIND, core("serviceaccounts"), "", self, fields, (self._held,))
         #: Guards what follows.
         self._lock = threading.Lock()
-        self._started = self._stopped = False
         #: Does the watch tell of accounts?
         self._watching = False
         #: Does the cluster take no pod before the account has a token?
         self._tokens_needed = False
         #: By namespace.
         self._waiting: dict[str, _WaitingLaunch] = {}
+        self._together = HeldTogether(self._work)
+        fields = f"metadata.name={DEFAULT_ACCOUNT}"
+        super().__init__(client, KIND, core("serviceaccounts"), "", self, fields, (self._together,))
 
     def wait_for(self, namespace: str, wake: Callable[[], None], token: bool = True) -> None:
         """A launch begins, before it makes its namespace.
@@ -423,10 +421,9 @@ class DefaultAccounts(Listener):
         work = held_work()
         with self._lock:
             self._waiting[namespace] = _WaitingLaunch(wake, token, work)
-            if not self._started and not self._stopped:
-                self._started = True
-                self._watch.start()
-        self._held.join(work)
+            if self._thread is None and not self._stopped.is_set():
+                self.start()
+        self._together.join(work)
 
     def over(self, namespace: str) -> None:
         """The launch has ended, or its pod was made."""
@@ -445,16 +442,6 @@ class DefaultAccounts(Listener):
         """The cluster has refused a pod because the account has no token."""
         with self._lock:
             self._tokens_needed = True
-
-    def stop(self) -> None:
-        """End; the client must be closed, too."""
-        with self._lock:
-            self._stopped = True
-        self._watch.stop()
-
-    def join(self) -> None:
-        """Wait for the end, after `stop`."""
-        self._watch.join()
 
     def _work(self) -> list[HeldTime]:
         with self._lock:
@@ -487,7 +474,8 @@ class DefaultAccounts(Listener):
             waiting = [waiting.wake for waiting in self._waiting.values()]
         if error is not None:
             accounts_log.info(
-                "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s", self._provider, error
+                "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s",
+                *(self._client.provider, error),
             )
             for wake in waiting:
                 wake()

@@ -49,7 +49,9 @@ NAMESPACE_RULES: Final = [
 ]
 #: What the user of a pod may do in its namespace.
 POD_RULES: Final = [
-    *(_rule("", "pods", "get list"), _rule("", "pods/log", "get list"), _rule("", "pods/exec pods/portforward")),
+    _rule("", "pods", "get list"),
+    _rule("", "pods/log", "get list"),
+    _rule("", "pods/exec pods/portforward"),
 ]
 
 

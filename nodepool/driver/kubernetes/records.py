@@ -135,10 +135,7 @@ class NodeObjects:
     :param awaited: does a launch wait for what is told of a namespace? Must not block. Then it may be told already.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, awaited: Callable[[str], bool] = lambda name: False
-    ) -> None:
-        self._clock = clock
+    def __init__(self, awaited: Callable[[str], bool]) -> None:
         self._awaited = awaited
         self._lock = threading.Lock()
         #: By kind, and by namespace.
@@ -154,7 +151,7 @@ class NodeObjects:
             if kind == PLACE:
                 if before is not None and before.uid != view.uid:
                     self._forget_content(name)
-                self._told[name] = self._clock()
+                self._told[name] = monotonic()
             kept[name] = told_after(before, view)
             return self._record(name)
 
