@@ -29,7 +29,14 @@ from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import (
+    SWEEP_LIST_SECONDS,
+    CloudAdapter,
+    CloudResource,
+    ImageFile,
+    ResourceKind,
+    ResourceKinds,
+)
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
@@ -109,19 +116,10 @@ class AwsAdapter(CloudAdapter):
 
     # -- images --
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        size, wanted = os.stat(filename).st_size, image_format or self.config.image_type
-        tags = image_tags(provider_image, metadata or {})
-        return self.images.upload(ImageJob(image_name, filename, size, wanted, provider_image, tags, sha256))
+    def upload(self, file: ImageFile) -> str:
+        size, wanted = os.stat(file.path).st_size, file.format or self.config.image_type
+        tags = image_tags(file.image, file.metadata)
+        return self.images.upload(ImageJob(file.name, file.path, size, wanted, file.image, tags, file.sha256))
 
     def deleteImage(self, external_id: str) -> None:
         self.client.discard_image(external_id)

@@ -18,7 +18,14 @@ from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import (
+    SWEEP_LIST_SECONDS,
+    CloudAdapter,
+    CloudResource,
+    ImageFile,
+    ResourceKind,
+    ResourceKinds,
+)
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel, AzureProviderConfig
@@ -87,17 +94,8 @@ class AzureAdapter(CloudAdapter):
 
     # -- images --
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        return self.images.upload(provider_image, image_name, filename, metadata or {})
+    def upload(self, file: ImageFile) -> str:
+        return self.images.upload(file.image, file.name, file.path, file.metadata)
 
     def deleteImage(self, external_id: str) -> None:
         self.images.delete_image(external_id)

@@ -16,6 +16,7 @@ from nodepool.driver.statemachine import (
     CreationKey,
     CreationMachine,
     DeletionMachine,
+    ImageFile,
     Instance,
     InstanceCloud,
     ListedImage,
@@ -147,26 +148,17 @@ class ExampleAdapter(CloudAdapter):
         return label.cloud_image is None or label.cloud_image.name in [image["name"] for image in self._client.images()]
 
     # [images]
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
+    def upload(self, file: ImageFile) -> str:
         # The metadata says whose the image is, so it wins.
-        image_id = self._client.create_image(image_name, image_format, {**provider_image.meta, **(metadata or {})})
+        image_id = self._client.create_image(file.name, file.format, {**file.image.meta, **file.metadata})
         # Whatever it was, half an image must not stay; the builder hears of it.
         with OnError(lambda _: self.deleteImage(image_id)):
-            with open(filename, "rb") as file:
+            with open(file.path, "rb") as opened:
                 # It tells the builder how far the upload is.
-                content = CountingFile(file)
+                content = CountingFile(opened)
                 stored = self._client.upload_image(image_id, content)
-            sent = ImageContent.of(content.size, md5=md5)
-            check_stored(image_name, sent, ImageContent.of(stored["size"], md5=stored["md5"]))
+            sent = ImageContent.of(content.size, md5=file.md5)
+            check_stored(file.name, sent, ImageContent.of(stored["size"], md5=stored["md5"]))
         return image_id
 
     def deleteImage(self, external_id: str) -> None:

@@ -24,7 +24,14 @@ from nodepool.driver.gce.instances import (
     subnetwork_path,
 )
 from nodepool.driver.gce.types import READY, LabelReader, name_of, zone_and_name
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import (
+    SWEEP_LIST_SECONDS,
+    CloudAdapter,
+    CloudResource,
+    ImageFile,
+    ResourceKind,
+    ResourceKinds,
+)
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
@@ -103,17 +110,8 @@ class GceAdapter(CloudAdapter):
 
     # -- images --
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        return self.images.upload(provider_image, image_name, filename, metadata or {})
+    def upload(self, file: ImageFile) -> str:
+        return self.images.upload(file.image, file.name, file.path, file.metadata)
 
     def deleteImage(self, external_id: str) -> None:
         self.images.delete(external_id)

@@ -18,7 +18,14 @@ from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.images import IbmImages
 from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmCreation, IbmMachines
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Instance, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import (
+    SWEEP_LIST_SECONDS,
+    CloudAdapter,
+    ImageFile,
+    Instance,
+    ResourceKind,
+    ResourceKinds,
+)
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.model.quota import QuotaInformation
 
@@ -148,17 +155,8 @@ class IbmAdapter(CloudAdapter):
 
     # -- images --
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        return self.images.upload(provider_image, filename, metadata or {}, sha256)
+    def upload(self, file: ImageFile) -> str:
+        return self.images.upload(file.image, file.path, file.metadata, file.sha256)
 
     def deleteImage(self, external_id: str) -> None:
         self.images.delete(external_id)

@@ -22,7 +22,7 @@ from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.cloud import CloudAdapter
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
@@ -128,26 +128,17 @@ class OpenStackAdapter(CloudAdapter):
 
     # -- images --
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        marks = metadata or {}
+    def upload(self, file: ImageFile) -> str:
+        marks = file.metadata
         # U-4: what says whose it is wins over everything.
         ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
-        checksums = checksum_properties(image_name, md5, sha256)
-        properties = {**checksums, **marks, **provider_image.meta, **self._vendor_properties, **ours}
-        timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
-        known = {"md5": md5, "sha256": sha256}
+        checksums = checksum_properties(file.name, file.md5, file.sha256)
+        properties = {**checksums, **marks, **file.image.meta, **self._vendor_properties, **ours}
+        timeout, wanted = self.config.image_upload_timeout, file.format or self.config.image_type
+        known = {"md5": file.md5, "sha256": file.sha256}
         imports = BY_IMPORT if self.config.wants("image_upload_use_import") else ""
         way = BY_TASK if self.config.wants("image_api_use_tasks") else imports
-        return self._images.upload(image_name, filename, wanted, properties, known, timeout, way)
+        return self._images.upload(file.name, file.path, wanted, properties, known, timeout, way)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
-from nodepool.driver.statemachine.cloud import CloudAdapter, PlacedCreation
+from nodepool.driver.statemachine.cloud import CloudAdapter, ImageFile, PlacedCreation
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import (
     CloudInstance,
@@ -37,6 +37,7 @@ __all__ = [
     "CreationKey",
     "CreationMachine",
     "DeletionMachine",
+    "ImageFile",
     "Instance",
     "InstanceCloud",
     "ListedImage",

@@ -8,6 +8,7 @@ choice of places, such as zones and types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from nodepool.clock import monotonic
@@ -23,6 +24,22 @@ from nodepool.exceptions import CapacityException, LaunchError
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFile:
+    """A file to upload: the arguments of `Adapter.uploadImage`.
+
+    :param image: image object of the provider's ``diskimages``.
+    """
+
+    image: Any
+    name: str
+    path: str
+    format: str | None
+    metadata: dict[str, str]
+    md5: str | None
+    sha256: str | None
 
 
 class CloudAdapter(Adapter):
@@ -84,6 +101,24 @@ class CloudAdapter(Adapter):
 
     def listResources(self) -> Iterable[Resource]:
         return self.resources.all()
+
+    def upload(self, file: ImageFile) -> str:
+        """See `Adapter.uploadImage`."""
+        raise NotImplementedError
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.upload(
+            ImageFile(provider_image, image_name, filename, image_format, dict(metadata or {}), md5, sha256)
+        )
 
     def deleteResource(self, resource: Resource) -> None:
         self.resources.delete(resource)
