@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -54,7 +54,9 @@ class Place:
         self.status: Any = SimpleNamespace(
             ready=ready, launchers=list, pools=list, builders=BuilderStatus, add_listener=lambda _listener: None
         )
-        self.maker = SnapshotMaker(self.caches, self.status, clock=self.clock, now=lambda: self.time)
+        self.maker = SnapshotMaker(
+            cast(Any, self.caches), cast(Any, self.status), clock=self.clock, now=lambda: self.time
+        )
 
     def put_node(self, node_id: str) -> Node:
         node = Node("small")
