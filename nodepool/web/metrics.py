@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/metrics``: what Prometheus asks for, in its text format or as OpenMetrics (reference/metrics 8, 9).
 
-First the route with the metrics of the process, of its connection and its caches, then gauges of what a snapshot shows.
+First the route with the metrics of the process, of its connection and its caches, then families as Prometheus has them,
+then gauges of what a snapshot shows.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -13,10 +15,12 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, UnknownMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,8 +29,7 @@ from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.listing.nodes import host_state
 from nodepool.metrics import catalog, reports
-from nodepool.metrics.prometheus import families
-from nodepool.metrics.registry import Distribution
+from nodepool.metrics.registry import MAX_SERIES, Distribution, MetricKind, Series, Value, labels_of
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
@@ -34,10 +37,9 @@ from nodepool.plan.ownerless import ownerless
 from nodepool.plan.pool_summary import PoolSummary, summarize
 
 if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric as Family
     from starlette.requests import Request
 
-    from nodepool.metrics.registry import Registry, Series, Value
+    from nodepool.metrics.registry import Metric, Registry
     from nodepool.metrics.reports import Gauges
     from nodepool.model.image import ImagesView
     from nodepool.model.status import LauncherStatus, LimitStatus
@@ -131,6 +133,82 @@ def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache | None) -> 
         reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
         queues = reports.internal_gauges(socket.gethostname(), client.queued_calls, reads)
     return {catalog.ZOOKEEPER_LATENCY.series(): answers, **queues}
+
+
+# Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter.
+
+T = TypeVar("T", bound=Value)
+
+#: Longer values of labels are cut, in characters.
+MOST_CHARACTERS: Final = 200
+
+
+def families(values: Mapping[Series, Value]) -> Iterator[Family]:
+    """All metrics that have a series, each once. Does not block.
+
+    :param values: of each metric at most `MAX_SERIES` are shown.
+    """
+    by_metric: dict[Metric, dict[tuple[str, ...], Value]] = {}
+    for series, value in values.items():
+        by_metric.setdefault(series.metric, {})[series.values] = value
+    for metric, found in by_metric.items():
+        if metric.kind is MetricKind.TIMER:
+            yield from _timers(metric, found)
+        else:
+            yield _numbers(metric, found)
+
+
+def _numbers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Family:
+    make = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
+    family = make(metric.name, metric.help, labels=metric.labels)
+    for labels, value in _shown(found):
+        assert not isinstance(value, Distribution)
+        family.add_metric(labels, value)
+    return family
+
+
+def _timers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Iterator[Family]:
+    """Of each view the number of events under its name, and the distribution under the name with ``_timer``."""
+    if not metric.views:
+        yield _histogram(metric, metric.name, metric.labels, found)
+    for name, form in metric.views.items():
+        labels = labels_of(form)
+        summed = _summed([metric.labels.index(label) for label in labels], found)
+        # Its name must not end in "_total", because dashboards know it without: so it cannot be a counter.
+        counts = UnknownMetricFamily(name, f"{metric.help} How many there were.", labels=labels)
+        for values, value in _shown(summed):
+            counts.add_metric(values, value.count)
+        yield counts
+        yield _histogram(metric, f"{name}_timer", labels, summed)
+
+
+def _summed(places: Sequence[int], found: Mapping[tuple[str, ...], Value]) -> dict[tuple[str, ...], Distribution]:
+    """Series that agree in some of their labels together; those that have no value for one of them are left out."""
+    summed: dict[tuple[str, ...], Distribution] = {}
+    for values, one in found.items():
+        assert isinstance(one, Distribution)
+        if all(key := tuple(values[place] for place in places)):
+            known = summed.get(key)
+            summed[key] = one if known is None else known.added_to(one)
+    return summed
+
+
+def _histogram(metric: Metric, name: str, labels: Sequence[str], found: Mapping[tuple[str, ...], Value]) -> Family:
+    family = HistogramMetricFamily(name, metric.help, labels=labels)
+    bounds = [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
+    for values, one in _shown(found):
+        assert isinstance(one, Distribution)
+        buckets = list(zip(bounds, itertools.accumulate(one.buckets), strict=True))
+        family.add_metric(values, buckets, one.sum_seconds)
+    return family
+
+
+def _shown(found: Mapping[tuple[str, ...], T]) -> Iterable[tuple[tuple[str, ...], T]]:
+    """Series with values as an exposition may have them: any text can be sent, each combination once, not too many."""
+    shown: dict[tuple[str, ...], T] = {}
+    for values, one in found.items():
+        shown.setdefault(tuple(text[:MOST_CHARACTERS].encode("utf-8", "replace").decode() for text in values), one)
+    return itertools.islice(shown.items(), MAX_SERIES)
 
 
 # Gauges of what a `WebSnapshot` shows, as pure functions: series and numbers (reference/metrics 9).

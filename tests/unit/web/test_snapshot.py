@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One snapshot for all viewers, no older than it may be; who has locks; how long requests waited."""
+"""One snapshot for all viewers, no older than it may be."""
 
 from __future__ import annotations
 
@@ -12,43 +12,28 @@ import pytest
 
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
-from nodepool.model.status import BuilderStatus, LauncherStatus
+from nodepool.model.status import BuilderStatus
 from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker
-from nodepool.zk.caches import NodepoolCache, StatusCache
 from tests.support.manual_clock import ManualClock
-
-NOW = 100_000.0
 
 
 class Records:
-    """A cache of records that a test fills.
+    """A cache of records that a test fills."""
 
-    :param picture: what it shows instead of its records.
-    """
-
-    def __init__(self, picture: Any = None) -> None:
-        self.records: dict[str, Any] = {}
-        self.picture = picture
-        self.locked: set[str] = set()
+    def __init__(self, shown: Any = None) -> None:
+        self.shown = {} if shown is None else shown
+        self.locked: frozenset[str] = frozenset()
         self.refreshed = 0
         self.listeners: list[Callable[..., None]] = []
-        #: Called before the next copy.
-        self.before: Callable[[], None] | None = None
 
     def values(self) -> list[Any]:
-        return list(self.records.values())
+        return []
 
     def snapshot(self) -> Any:
-        before, self.before = self.before, None
-        if before:
-            before()
-        return dict(self.records) if self.picture is None else self.picture
-
-    def get(self, record_id: str) -> Any:
-        return self.records.get(record_id)
+        return dict(self.shown) if isinstance(self.shown, dict) else self.shown
 
     def locked_ids(self) -> frozenset[str]:
-        return frozenset(self.locked)
+        return self.locked
 
     def refresh_stale(self) -> None:
         self.refreshed += 1
@@ -56,50 +41,29 @@ class Records:
     def add_listener(self, listener: Callable[..., None]) -> None:
         self.listeners.append(listener)
 
-    def tell(self, *changed: str) -> None:
-        for listener in self.listeners:
-            listener(*changed)
-
-
-class Status(Records):
-    """Status records, of launchers alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hosts: list[str] = []
-        self.ready = threading.Event()
-        self.ready.set()
-        self.pools = list
-        self.builders = BuilderStatus
-
-    def launchers(self) -> list[LauncherStatus]:
-        return [LauncherStatus(host=host, pid=1) for host in self.hosts]
-
 
 class Place:
+    """A maker of snapshots, and what it looks at."""
+
     def __init__(self) -> None:
-        self.nodes, self.requests, self.maintenance = Records(), Records(), Records({})
-        self.caches: Any = SimpleNamespace(
-            nodes=self.nodes,
-            requests=self.requests,
-            pools=Records(),
-            images=Records(NO_IMAGES),
-            maintenance=self.maintenance,
-            ready=True,
+        self.nodes, self.clock, self.time = Records(), ManualClock(), 1_000.0
+        others = {name: Records() for name in ("requests", "pools", "maintenance")}
+        self.caches: Any = SimpleNamespace(nodes=self.nodes, images=Records(NO_IMAGES), ready=True, **others)
+        ready = threading.Event()
+        ready.set()
+        self.status: Any = SimpleNamespace(
+            ready=ready, launchers=list, pools=list, builders=BuilderStatus, add_listener=lambda _listener: None
         )
-        self.status, self.clock, self.time = Status(), ManualClock(), 1_000.0
         self.maker = SnapshotMaker(
-            cast("NodepoolCache", self.caches),
-            cast("StatusCache", self.status),
-            clock=self.clock,
-            now=lambda: self.time,
+            cast(Any, self.caches), cast(Any, self.status), clock=self.clock, now=lambda: self.time
         )
 
     def put_node(self, node_id: str) -> Node:
         node = Node("small")
         node.id = node_id
-        self.nodes.records[node_id] = node
-        self.nodes.tell(node_id)
+        self.nodes.shown[node_id] = node
+        for listener in self.nodes.listeners:
+            listener(node_id)
         return node
 
 
@@ -111,7 +75,7 @@ def place() -> Place:
 def test_shows_what_the_caches_have(place: Place) -> None:
     """In whatever order the cache has read nodes, they are in that of their ids."""
     nodes = {node_id: place.put_node(node_id) for node_id in ("0000000003", "0000000001", "0000000002")}
-    place.nodes.locked.add("0000000001")
+    place.nodes.locked = frozenset({"0000000001"})
     seen = place.maker.latest().observed
     assert (seen.nodes, list(seen.nodes)) == (nodes, sorted(nodes))
     assert seen.locked == {"0000000001"}
@@ -162,7 +126,7 @@ def test_changes_that_are_not_taken(place: Place) -> None:
         place.put_node(str(number))
         place.clock.now += LIFETIME_SECONDS
         place.maker.latest()
-        place.nodes.records.clear()
+        place.nodes.shown.clear()
     assert place.maker.take_changes()[RecordKind.NODES] == {""}
     for number in range(2 * MOST_IDS):
         place.put_node(str(number))
