@@ -130,7 +130,7 @@ class ConfigSource:
         self._watched: list[str] = []
         self._loaded: tuple[int | None, ...] | None = None
         self._unreadable = False
-        self._checked: CheckedSections | None = None
+        self._checked: CheckedSections = {}
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -148,9 +148,6 @@ class ConfigSource:
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
-        from nodepool.config.assembly import CheckedSections
-
-        self._checked = self._checked or CheckedSections()
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
         self._unreadable = False
