@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
-from nodepool.config.problems import Problem
+from nodepool.config.problems import Problem, Severity
 from nodepool.config.validator import validate, validate_here
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConfigError
@@ -42,9 +42,13 @@ class Files:
         return load_config(*self.write(text, secure))
 
     def refused(self, text: str, secure: str | None = None, *, strict: bool = True) -> list[str]:
-        """Lines of the error."""
+        """Lines of the error of a daemon; or of all that a validator refuses."""
+        paths = self.write(text, secure)
         with pytest.raises(ConfigError) as caught:
-            load_config(*self.write(text, secure), strict=strict)
+            if strict:
+                found = [str(one) for one in validate(*paths) if one.severity is not Severity.WARNING]
+                raise ConfigError("\n".join(found)) if found else AssertionError("nothing is refused")
+            load_config(*paths)
         return self.short(str(caught.value)).splitlines()
 
     def problems(self, text: str, secure: str | None = None) -> list[Problem]:
