@@ -22,6 +22,12 @@ from tests.support.odd_driver import write_odd_driver
 HEAD: Final = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
 
 
+def refuse(path: str, secure: str | None) -> None:
+    """As a validator does: ConfigError with all that is no warning."""
+    if found := [str(one) for one in validate(path, secure) if one.severity is not Severity.WARNING]:
+        raise ConfigError("\n".join(found))
+
+
 class Files:
     """``f.yaml``, and a secure file ``s.yaml``; texts have no directories."""
 
@@ -43,12 +49,8 @@ class Files:
 
     def refused(self, text: str, secure: str | None = None, *, strict: bool = True) -> list[str]:
         """Lines of the error of a daemon; or of all that a validator refuses."""
-        paths = self.write(text, secure)
         with pytest.raises(ConfigError) as caught:
-            if strict:
-                found = [str(one) for one in validate(*paths) if one.severity is not Severity.WARNING]
-                raise ConfigError("\n".join(found)) if found else AssertionError("nothing is refused")
-            load_config(*paths)
+            (refuse if strict else load_config)(*self.write(text, secure))
         return self.short(str(caught.value)).splitlines()
 
     def problems(self, text: str, secure: str | None = None) -> list[Problem]:
