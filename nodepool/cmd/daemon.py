@@ -300,10 +300,9 @@ class PidFile:
 
 def _same_file(fd: int, path: Path) -> bool:
     try:
-        ours, theirs = os.fstat(fd), path.stat()
+        return os.path.samestat(os.fstat(fd), path.stat())
     except OSError:
         return False
-    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
 
 
 def _is_other_daemon(pid: int | None) -> bool:
@@ -427,7 +426,7 @@ class ServiceRunner:
         :return: exit status: 0 after a signal, 1 when the service did not end in time.
         :raises Exception: what ended the service.
         """
-        previous = {number: signal.signal(number, self._on_signal) for number in (*STOP_SIGNALS, DUMP_SIGNAL)}
+        previous = {number: signal.signal(number, self.post) for number in (*STOP_SIGNALS, DUMP_SIGNAL)}
         threading.excepthook, hook = _log_end_of_thread, threading.excepthook
         worker = threading.Thread(target=self._work, name="Service", daemon=True)
         try:
@@ -447,11 +446,8 @@ class ServiceRunner:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def post(self, number: int) -> None:
-        """Behave as if the signal had come."""
-        self._events.put(number)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def post(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle a signal, or behave as if it had come."""
         self._events.put(number)
 
     def _work(self) -> None:

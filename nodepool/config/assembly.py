@@ -45,7 +45,7 @@ def assemble(
     """
     Drivers.reset()
     config = assemble_images(main, secure, secure_given=secure_given)
-    ProviderReader(main, config, checked or CheckedSections()).read()
+    ProviderReader(main, config, {} if checked is None else checked).read()
     return config
 
 
@@ -67,25 +67,10 @@ def assemble_images(main: Document, secure: Document | None, *, secure_given: bo
 # file, and the other providers work. So does a driver that Nodepool knows, but that is not installed; that is no error.
 
 
-class CheckedSections:
-    """Provider sections that conform to their schemas, kept from one load to the next.
-
-    A reload checks only those that changed: with 2,000 labels in each of 20 providers the schemas were a third of it.
-    """
-
-    def __init__(self) -> None:
-        #: Name of the provider -> class of its object (a new one when the driver was imported anew), section.
-        self._sections: dict[str, tuple[type[ProviderConfig], dict[str, Any]]] = {}
-
-    def knows(self, section: dict[str, Any], kind: type[ProviderConfig]) -> bool:
-        """Was just this section checked before, for an object of this class, and without an objection?"""
-        name = section.get("name")
-        known = self._sections.get(name) if isinstance(name, str) else None
-        return known is not None and known[0] is kind and known[1] == section
-
-    def remember(self, section: dict[str, Any], kind: type[ProviderConfig]) -> None:
-        self._sections[section["name"]] = (kind, section)
-
+#: Provider sections that conform to their schemas, kept from one load to the next: name of the provider -> class of its
+#: object (a new one when the driver was imported anew), section. A reload checks only those that changed: with 2,000
+#: labels in each of 20 providers the schemas were a third of it.
+CheckedSections = dict[str, tuple[type[ProviderConfig], dict[str, Any]]]
 
 COMMON: Final = Checker(
     v.Schema(
@@ -146,11 +131,11 @@ class ProviderReader:
             if isinstance(pool, dict):
                 self._check_labels([*path, "pools", index], pool)
         provider = self._make(path, section)
-        if provider is None or not self._checked.knows(section, type(provider)):
+        if provider is None or self._checked.get(section["name"]) != (type(provider), section):
             section, provider = self._conform(path, section, provider)
         name = section.get("name")
         if provider is not None and len(self._problems.found) == start:
-            self._checked.remember(section, type(provider))
+            self._checked[section["name"]] = (type(provider), section)
         errors = self._problems.confine(start)
         if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
             pools = {label: len(found.pools) for label, found in self._config.labels.items()}

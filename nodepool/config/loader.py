@@ -28,13 +28,11 @@ def load_config(
     path: str,
     secure_path: str | None = None,
     *,
-    strict: bool = False,
     sleep: Sleep = sleep,
     checked: CheckedSections | None = None,
 ) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
-    :param strict: what only a validator refuses is an error, such as unknown keys; False: it is logged.
     :param sleep: waits that many seconds between attempts to read a missing file.
     :param checked: what earlier loads have checked.
     :raises ConfigError: every problem, one a line, with file and line.
@@ -44,7 +42,7 @@ def load_config(
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
     config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
-    problems.finish(log, strict=strict)
+    problems.finish(log)
     return config
 
 
@@ -58,11 +56,11 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
     problems.found.clear()
     settings = ZooKeeperSettings()
     read_zookeeper(settings, main, secure, secure_given=secure_path is not None)
-    problems.finish(log, strict=False)
+    problems.finish(log)
     return settings
 
 
-def load_images(path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> Config:
+def load_images(path: str, secure_path: str | None = None) -> Config:
     """Load how to connect to ZooKeeper, and the images; no driver is imported, and no provider is looked at.
 
     :raises ConfigError: see `load_config`.
@@ -70,9 +68,9 @@ def load_images(path: str, secure_path: str | None = None, *, sleep: Sleep = sle
     from nodepool.config.assembly import assemble_images
 
     problems = Problems()
-    main, secure = read_documents(path, secure_path, problems, sleep)
+    main, secure = read_documents(path, secure_path, problems)
     config = assemble_images(main, secure, secure_given=secure_path is not None)
-    problems.finish(log, strict=False)
+    problems.finish(log)
     return config
 
 
@@ -130,7 +128,7 @@ class ConfigSource:
         self._watched: list[str] = []
         self._loaded: tuple[int | None, ...] | None = None
         self._unreadable = False
-        self._checked: CheckedSections | None = None
+        self._checked: CheckedSections = {}
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -148,9 +146,6 @@ class ConfigSource:
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
-        from nodepool.config.assembly import CheckedSections
-
-        self._checked = self._checked or CheckedSections()
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
         self._unreadable = False

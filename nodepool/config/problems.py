@@ -41,6 +41,10 @@ class Severity(enum.Enum):
     WARNING = "warning"
 
 
+#: What a daemon refuses a file for.
+_REFUSED: Final = (Severity.ERROR, Severity.INCOMPLETE)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One finding.
@@ -97,19 +101,15 @@ class Problems:
         # The same value may be reached twice, through a YAML alias.
         return sorted(dict.fromkeys(self.found), key=lambda problem: (problem.file, problem.line or 0))
 
-    def errors(self, *, strict: bool) -> list[Problem]:
-        """What the file is refused for, in the order of the lines.
+    def errors(self) -> list[Problem]:
+        """What a daemon refuses the file for, in the order of the lines."""
+        return [problem for problem in self.all() if problem.severity in _REFUSED]
 
-        :param strict: what only a validator refuses counts, too.
-        """
-        refused = set(Severity) - {Severity.WARNING} if strict else {Severity.ERROR, Severity.INCOMPLETE}
-        return [problem for problem in self.all() if problem.severity in refused]
-
-    def finish(self, log: logging.Logger, *, strict: bool) -> None:
+    def finish(self, log: logging.Logger) -> None:
         """Log what the file is not refused for; raise ConfigError with the errors, one a line, if there is one."""
-        errors = self.errors(strict=strict)
-        refused = {problem.severity for problem in errors}
-        for problem in [problem for problem in self.all() if problem.severity not in refused][:MAX_REPORTED]:
+        errors = self.errors()
+        others = [problem for problem in self.all() if problem.severity not in _REFUSED]
+        for problem in others[:MAX_REPORTED]:
             log.log(logging.ERROR if problem.severity is Severity.PROVIDER_ERROR else logging.WARNING, "%s", problem)
         if errors:
             lines = [str(problem) for problem in errors[:MAX_REPORTED]]

@@ -115,7 +115,7 @@ def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
     table = shown(table, Place.WIDE if form == "wide" else Place.TABLE)
     if form == "csv":
         return _as_csv(table, headers=headers)
-    return _as_table(table) if headers else plain(table, headers=False)
+    return _as_table(table) if headers else _plain(table)
 
 
 def shown(table: Table, place: Place) -> Table:
@@ -181,11 +181,9 @@ def sort_key(value: Any) -> tuple[bool, float, str]:
     return (True, 0.0, _shown(value))
 
 
-def plain(table: Table, *, headers: bool = True) -> str:
+def _plain(table: Table) -> str:
     """Columns side by side without a box; a cell without a text is ``-``, so that each line has as many words."""
     lines = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
-    if headers:
-        lines.insert(0, [column.header.upper() for column in table.columns])
     return "\n".join("  ".join(line).rstrip() for line in padded(lines))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
-from nodepool.config.problems import Problem
+from nodepool.config.problems import Problem, Severity
 from nodepool.config.validator import validate, validate_here
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConfigError
@@ -20,6 +20,12 @@ from tests.support.odd_driver import write_odd_driver
 
 #: The first two lines of each file.
 HEAD: Final = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
+
+
+def refuse(path: str, secure: str | None) -> None:
+    """As a validator does: ConfigError with all that is no warning."""
+    if found := [str(one) for one in validate(path, secure) if one.severity is not Severity.WARNING]:
+        raise ConfigError("\n".join(found))
 
 
 class Files:
@@ -42,9 +48,9 @@ class Files:
         return load_config(*self.write(text, secure))
 
     def refused(self, text: str, secure: str | None = None, *, strict: bool = True) -> list[str]:
-        """Lines of the error."""
+        """Lines of the error of a daemon; or of all that a validator refuses."""
         with pytest.raises(ConfigError) as caught:
-            load_config(*self.write(text, secure), strict=strict)
+            (refuse if strict else load_config)(*self.write(text, secure))
         return self.short(str(caught.value)).splitlines()
 
     def problems(self, text: str, secure: str | None = None) -> list[Problem]:

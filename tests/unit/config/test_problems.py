@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool.config.loader import load_config, load_zookeeper
-from nodepool.config.problems import MAX_REPORTED, Problem, Severity, key_text, show
+from nodepool.config.problems import MAX_REPORTED, Problem, key_text, show
 from nodepool.config.validator import validate_here
 from nodepool.config.zookeeper import ZooKeeperSettings, refuse_bad_tls_files
 from nodepool.exceptions import ConfigError
@@ -55,11 +55,6 @@ def test_problems(files: Files, caplog: pytest.LogCaptureFixture, text: str) -> 
     assert len(told) == len(wanted), told
     for one, other in zip(sorted(told), sorted(wanted), strict=True):
         assert (one[0], one[1][: len(other[1])]) == other
-    strict = [str(one) for one in found if one.severity is not Severity.WARNING]
-    if strict:
-        with pytest.raises(ConfigError) as caught:
-            load_config(str(files.main), strict=True)
-        assert str(caught.value).splitlines() == strict
     caplog.clear()
     errors = [str(one) for one in found if letter(one) in REFUSED]
     if errors:
@@ -145,5 +140,5 @@ def test_tracing_is_not_installed(files: Files, monkeypatch: pytest.MonkeyPatch)
 def test_many_problems(files: Files) -> None:
     """A hopeless file does not flood the log, and the cost of reporting grows with the file, not with its square."""
     text = "labels:\n" + "- 7\n" * 20_000
-    assert len(files.refused(text)) == MAX_REPORTED + 1
+    assert len(files.refused(text, strict=False)) == MAX_REPORTED + 1
     assert len([problem for problem in files.problems(text) if "got 7" in str(problem)]) == 20_000

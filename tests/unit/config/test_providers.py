@@ -167,7 +167,7 @@ def test_words(schema: str, text: str, told: list[str]) -> None:
     document = parse(SourceText("f", text), problems)
     fine = Checker(SCHEMAS[schema]).check(document.data, document, [])
     assert [str(problem) for problem in problems.all()] == told
-    assert fine == (not problems.errors(strict=False))
+    assert fine == (not problems.errors())
 
 
 @pytest.mark.parametrize("pool", ["p = Pool(); p.provider = self", "p = Pool()", "p = object()"])
