@@ -15,7 +15,7 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,13 +68,9 @@ _REMEMBERED: Final = 100
 
 
 class BuildQueue:
-    """Any thread, nothing blocks. ``_lock`` guards the tables.
+    """Any thread, nothing blocks. ``_lock`` guards the tables."""
 
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = wall_time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         #: Images that a worker builds or is about to build: the others do not build them.
         self._taken: set[str] = set()
@@ -105,7 +101,7 @@ class BuildQueue:
         with self._lock:
             before = self._histories.get(view.name, BuildHistory())
             before = replace(before, counted=before.counted | frozenset(self._own.get(view.name, ())))
-            after = self._histories[view.name] = observe_builds(before, view, settings, self._clock())
+            after = self._histories[view.name] = observe_builds(before, view, settings, wall_time())
             return after
 
     def failed(self, image: str, build_id: str, created_zxid: int, settings: Hashable) -> None:
@@ -123,7 +119,7 @@ class BuildQueue:
             self._histories[image] = replace(
                 before,
                 failures=before.failures + more,
-                last_failure=self._clock(),
+                last_failure=wall_time(),
                 last_begun_zxid=max(before.last_begun_zxid, created_zxid),
                 settings=settings,
             )

@@ -60,7 +60,6 @@ class ImageCleanupWorker(Worker):
 
     :param uploading: uploads that this builder makes now.
     :param publish: called after each look, for gauges; must not block.
-    :param clock: seconds since the epoch.
     """
 
     error_text = "Error in the clean-up of images, going on"
@@ -70,14 +69,12 @@ class ImageCleanupWorker(Worker):
         shared: Shared,
         uploading: Callable[[], Iterable[UploadJob]],
         publish: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = wall_time,
     ) -> None:
         log = logging.getLogger(log_names.image_cleanup_worker(0))
         super().__init__("CleanupWorker-0", shared.client, log, IDLE_SECONDS)
         self.shared = shared
         self._uploading = uploading
         self._publish = publish
-        self._clock = clock
         self._threads = ProviderThreads("delete")
         self.deletions = CloudDeletions(self, self._threads)
         self.unknown = UnknownImages(self, self._threads)
@@ -99,7 +96,7 @@ class ImageCleanupWorker(Worker):
             return None
         wanted = wanted_images(self.shared.config())
         self._ever_wanted.update(wanted.images)
-        verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
+        verdicts = judge_images(wanted, view, wall_time(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
         self.deletions.keep(_upload_keys(view))
         # Only of what is to be deleted now: what somebody else has locked, or was kept after all, must not wake us.
@@ -127,7 +124,7 @@ class ImageCleanupWorker(Worker):
         if not isinstance(verdict, RemoveBuild):
             return 0.0
         build = view.image(verdict.image).builds.get(verdict.build_id)
-        return left_to_its_builder(build, self.shared.builder_id, self._clock())
+        return left_to_its_builder(build, self.shared.builder_id, wall_time())
 
     def _carry_out(self, verdict: Verdict) -> None:
         try:
@@ -193,7 +190,7 @@ class ImageCleanupWorker(Worker):
             local,
             wanted,
             view,
-            self._clock(),
+            wall_time(),
             # Now, not ever: ZooKeeper may have been emptied since.
             knows_own_records=self._has_own_record(view),
             clean_orphans=shared.options.clean_orphans,
@@ -204,7 +201,7 @@ class ImageCleanupWorker(Worker):
 
     def _note_records(self, found: Iterable[tuple[str, str]], view: ImagesView) -> None:
         """R-15: files whose record vanished without being `deleting` are kept as long as new ones: it may come back."""
-        now, recorded, orphan_since = self._clock(), {}, {}
+        now, recorded, orphan_since = wall_time(), {}, {}
         for key in found:
             build = view.image(key[0]).builds.get(key[1])
             seen = now if build is not None else self._recorded.get(key)

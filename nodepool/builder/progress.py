@@ -231,20 +231,19 @@ class UploadState:
 class Meter:
     """How far one upload is. ``_lock`` guards everything in it."""
 
-    def __init__(self, size: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
-        self._clock = clock
         self._lock = threading.Lock()
         self._done = 0
         #: Times, and what was uploaded by then; not more often than `NOTE_SECONDS`.
-        self._notes: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._notes: deque[tuple[float, int]] = deque([(monotonic(), 0)])
 
     def report(self, done: int, total: int) -> bool:
         """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Any thread; does not block.
 
         :return: True now and then: it is worth to be shown.
         """
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             begins_again = done < self._done
             self._done, self._size = done, total
@@ -259,7 +258,7 @@ class Meter:
 
     def state(self) -> UploadState:
         """Does not block."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             begun, before = self._notes[0]
             speed = (self._done - before) / (now - begun) if now > begun else 0.0

@@ -116,13 +116,10 @@ class UploadQueue:
     """Shared by the workers of a builder. Nothing is stored: each look decides anew what is due.
 
     ``_lock`` guards what runs and what has failed; it is not held over I/O.
-
-    :param clock: seconds since the epoch.
     """
 
-    def __init__(self, shared: Shared, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._clock = clock
         self._lock = threading.Lock()
         self._running: set[UploadJob] = set()
         self._history = UploadHistory()
@@ -137,7 +134,7 @@ class UploadQueue:
 
     def take(self) -> Taken:
         """The next upload for a free worker, which calls `ended` after it. Looks at the disk; else does not block."""
-        view, now = self._shared.images(), self._clock()
+        view, now = self._shared.images(), wall_time()
         if view is None:
             return Taken(None)
         wanted = self._served(wanted_images(self._shared.config()))
@@ -160,7 +157,7 @@ class UploadQueue:
 
         :param upload_id: number of its record; None = there was none.
         """
-        now = self._clock()
+        now = wall_time()
         with self._lock:
             self._running.discard(job)
             if outcome is Outcome.NOT_DUE:
@@ -203,14 +200,10 @@ PROGRESS_SECONDS: Final = 5.0
 
 
 class UploadMetrics:
-    """Any thread; does not block. ``_lock`` guards ``_told_at``.
+    """Any thread; does not block. ``_lock`` guards ``_told_at``."""
 
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(self, shared: Shared, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._clock = clock
         self._lock = threading.Lock()
         self._told_at = -math.inf
 
@@ -225,7 +218,7 @@ class UploadMetrics:
 
     def progress(self) -> None:
         """An upload has begun, ended or got on: how far all are, but not as often as that."""
-        meters, now = self._shared.uploads.current(), self._clock()
+        meters, now = self._shared.uploads.current(), monotonic()
         with self._lock:
             if meters and now - self._told_at < PROGRESS_SECONDS:
                 return

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,6 @@ from nodepool.builder.image_cleanup import ImageCleanupWorker
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
 from nodepool.builder.uploads import UploadQueue, UploadWorker
-from nodepool.clock import wall_time
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver
 from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
@@ -124,9 +123,9 @@ class ImageSite:
     def known(self) -> ImagesView | None:
         return self.cache.snapshot() if self.cache.ready.is_set() else None
 
-    def make_cleanup(self, clock: Callable[[], float] = wall_time, **services: Any) -> ImageCleanupWorker:
+    def make_cleanup(self, **services: Any) -> ImageCleanupWorker:
         shared = dataclasses.replace(self.shared, **services)
-        self._cleanups.append(ImageCleanupWorker(shared, lambda: self.queue.running, clock=clock))
+        self._cleanups.append(ImageCleanupWorker(shared, lambda: self.queue.running))
         return self._cleanups[-1]
 
     # -- what is there --

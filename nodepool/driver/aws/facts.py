@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from nodepool.clock import monotonic
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
@@ -38,15 +37,14 @@ _UNKNOWN_TYPE: Final = ("InvalidInstanceType", "InvalidParameterValue")
 class AwsFacts:
     """Thread-safe; ``_lock`` guards the tables, and is not held while AWS is asked."""
 
-    def __init__(self, client: Ec2, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, client: Ec2) -> None:
         self._client = client
-        self._clock = clock
         self._lock = threading.Lock()
         self._images: dict[str, Fact[AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
         self._zones: dict[str, Fact[str]] = {}
-        self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets, clock)
+        self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets)
 
     def image(self, image_id: str) -> AwsImage:
         """An AMI; may block. Raises what the client raises."""
@@ -123,7 +121,7 @@ class AwsFacts:
         with self._lock:
             fact = table.get(key)
             if fact is None:
-                fact = table[key] = Fact(ask, self._clock)
+                fact = table[key] = Fact(ask)
             return fact
 
 
@@ -169,8 +167,8 @@ class Places(RestingPlaces[LaunchPlace]):
     :param facts: knows the zones of subnets.
     """
 
-    def __init__(self, facts: AwsFacts, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(clock)
+    def __init__(self, facts: AwsFacts) -> None:
+        super().__init__()
         self._facts = facts
         self._requests = RequestZones()
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
-from nodepool.clock import monotonic
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import ROOT_DEVICE, filled, tag_list, tag_specifications
@@ -204,19 +203,12 @@ class UploadWait:
     :param stopped: set when the provider ends.
     """
 
-    def __init__(
-        self,
-        config: AwsProviderConfig,
-        job: ImageJob,
-        stopped: threading.Event,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, config: AwsProviderConfig, job: ImageJob, stopped: threading.Event) -> None:
         #: Whose upload it is, for texts.
         self.head = f"Provider {config.name}: image {job.name}"
         self._size = job.size
         self._stopped = stopped
         self._limit_seconds = config.image_import_timeout
-        self._clock = clock
         self._report = uploads.reporter()
         self._check = uploads.checker()
         self._done = 0
@@ -255,7 +247,7 @@ class UploadWait:
         :raises ImageCreateException: the time is over.
         :raises UploadGivenUp: nobody wants the upload any more.
         """
-        time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, self._clock, self.go_on)
+        time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, wanted=self.go_on)
         self.go_on()
         for _ in time.looks():
             try:
@@ -278,7 +270,7 @@ class UploadWait:
         :raises ImageCreateException: AWS refused it for ``image-import-timeout``; without that the first time.
         """
         limit = self._limit_seconds
-        time = ImageTime(self.head, limit or 0.0, self._stopped, self._clock)
+        time = ImageTime(self.head, limit or 0.0, self._stopped)
         for attempt in itertools.count():
             self.check()
             try:

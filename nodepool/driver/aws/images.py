@@ -66,10 +66,9 @@ IDLE_SECONDS: Final = 600.0
 class AwsImages:
     """Of one provider. All methods block; any thread may call them."""
 
-    def __init__(self, config: AwsProviderConfig, ec2: Ec2, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, config: AwsProviderConfig, ec2: Ec2) -> None:
         self._config = config
         self._ec2 = ec2
-        self._clock = clock
         self.store = None if config.bucket_name is None else ObjectStore(ec2.transport, config.bucket_name)
         self._tags = {PROVIDER_KEY: config.name}
         self._images: Fact[list[AwsImage]] = Fact(lambda: ec2.own_images(self._tags))
@@ -89,7 +88,7 @@ class AwsImages:
         :raises LaunchError: AWS refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        wait = UploadWait(self._config, job, self._ec2.transport.stopped, self._clock)
+        wait = UploadWait(self._config, job, self._ec2.transport.stopped)
         problem = job.image.format_problem(job.format)
         if problem is not None:
             raise ImageCreateException(f"{wait.head}: {problem}")

@@ -213,15 +213,11 @@ LOOK_SECONDS: Final = 3600.0
 
 
 class LaunchTemplates:
-    """Of one provider. Thread-safe; all methods block. ``_lock`` guards the table; it is not held during a call.
+    """Of one provider. Thread-safe; all methods block. ``_lock`` guards the table; it is not held during a call."""
 
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(self, config: AwsProviderConfig, client: Ec2, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, config: AwsProviderConfig, client: Ec2) -> None:
         self._config = config
         self._client = client
-        self._clock = clock
         self._tags = spec.template_tags(config.name)
         self._lock = threading.Lock()
         self._made: dict[str, Fact[None]] = {}
@@ -254,7 +250,7 @@ class LaunchTemplates:
             for label in pool.labels.values()
             if label.fleet_types
         }
-        old = datetime.fromtimestamp(self._clock(), UTC) - SPARED
+        old = datetime.fromtimestamp(wall_time(), UTC) - SPARED
         for template in self._client.templates(self._tags):
             if template.name in needed or not template.name.startswith(spec.TEMPLATE_PREFIX):
                 continue
@@ -292,10 +288,9 @@ class BatchTags:
     :param executor: makes the calls, one after the other.
     """
 
-    def __init__(self, provider: str, client: Ec2, executor: Executor, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, client: Ec2, executor: Executor) -> None:
         self._provider = provider
         self._client = client
-        self._clock = clock
         self._lock = threading.Lock()
         #: When it is the turn of an instance that lacks tags.
         self._due: dict[str, float] = {}
@@ -306,7 +301,7 @@ class BatchTags:
     def made(self, records: Iterable[AwsRecord]) -> None:
         """This launcher made these."""
         with self._lock:
-            due = self._clock() + OWN_SECONDS
+            due = monotonic() + OWN_SECONDS
             self._due.update({record.id: due for record in records})
 
     def seen(self, records: Sequence[AwsRecord]) -> None:
@@ -315,7 +310,7 @@ class BatchTags:
             record for record in records if record.batched and instance.node_id_of(record.metadata, self._provider)
         ]
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             listed = {record.id for record in lacking}
             self._due = {key: due for key, due in self._due.items() if key in listed or due > now - AGAIN_SECONDS}
             found = [record for record in lacking if self._is_due(record, now)]

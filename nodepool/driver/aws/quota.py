@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool.clock import monotonic
 from nodepool.driver.aws import types
 from nodepool.driver.aws.types import AccountQuota, QuotaCodes
 from nodepool.driver.framework.fact import Fact, Repeats
@@ -46,16 +45,14 @@ class _Account(NamedTuple):
 class AccountLimits:
     """Limits and use of one provider. Thread-safe. All but `use_of` may block."""
 
-    def __init__(
-        self, config: AwsProviderConfig, client: Ec2, facts: AwsFacts, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, config: AwsProviderConfig, client: Ec2, facts: AwsFacts) -> None:
         self._config = config
         self._client = client
         self._facts = facts
-        self._account: Fact[_Account] = Fact(self._ask, clock)
+        self._account: Fact[_Account] = Fact(self._ask)
         #: Replaced as a whole.
         self._last = _Account({}, QuotaCodes(), answered=False)
-        self._repeats = Repeats(LIMITS_SECONDS, clock)
+        self._repeats = Repeats(LIMITS_SECONDS)
 
     # -- limits --
 

@@ -85,20 +85,18 @@ class AwsTransport:
         profile: str | None,
         rate: float,
         make_client: Callable[[str], Any] | None = None,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self.region = region
         self._profile = profile
         self._make_client = make_client or self._client_of_botocore
-        self._classes = RateClasses(class_sizes(rate), BucketSize(1, rate), clock, self.sleep)
+        self._classes = RateClasses(class_sizes(rate), BucketSize(1, rate), sleep=self.sleep)
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
         #: Until when no credentials are looked for again. ``_lock`` guards it.
         self._without_login_until = float("-inf")
-        self._clock = clock
         if make_client is None:
             import botocore.session  # noqa: F401 - a provider whose library is broken shall not start
 
@@ -292,10 +290,10 @@ class AwsTransport:
         """
         from botocore.exceptions import NoCredentialsError
 
-        if self._clock() < self._without_login_until:
+        if monotonic() < self._without_login_until:
             raise NoCredentialsError
         if self._session.get_credentials() is None:
-            self._without_login_until = self._clock() + REFUSED_SECONDS
+            self._without_login_until = monotonic() + REFUSED_SECONDS
             raise NoCredentialsError
 
     def _stopped(self, operation: str) -> CloudAway:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from nodepool.builder import progress, uploads
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Meter, Shared, UploadKey, UploadState
 from nodepool.builder.uploads import Outcome, UploadMetrics, UploadQueue
@@ -18,7 +19,7 @@ from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_ST
 from nodepool.metrics.registry import Registry
 from nodepool.model.image import ImagesView
 from tests.support.image_views import IMAGE, build, images, upload
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import monotonic_clock
 
 B1, B2 = "1" * 32, "2" * 32
 
@@ -41,7 +42,6 @@ class Site:
     """One image that each of some providers wants; two builds are on the disk."""
 
     def __init__(self, directory: Path, providers: str, workers: int) -> None:
-        self.now = 1000.0
         self.view: ImagesView | None = images(build(B1, "ready", 1.0))
         self.config = Config()
         self.config.diskimages[IMAGE] = DiskImage(IMAGE)
@@ -49,7 +49,7 @@ class Site:
         self.running: dict[str, Any] = dict.fromkeys(providers, object())
         for build_id in (B1, B2):
             ImageFiles(directory).path(IMAGE, build_id, "qcow2").write_bytes(b"x")
-        self.queue = UploadQueue(shared(self, directory, BuilderOptions(upload_workers=workers)), lambda: self.now)
+        self.queue = UploadQueue(shared(self, directory, BuilderOptions(upload_workers=workers)))
 
     def take(self) -> tuple[str, str] | float | None:
         """Build and provider of the next job, or seconds to wait."""
@@ -85,10 +85,10 @@ def test_what_is_next(site: Site) -> None:
     assert [site.take() for _ in range(2)] == [(B2, "b"), None]
 
 
-def test_speed() -> None:
+def test_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the last seconds, not of all the time. A call that is repeated begins with the first byte."""
-    clock = ManualClock(100.0)
-    meter = Meter(1000, clock)
+    clock = monotonic_clock(monkeypatch, progress, now=100.0)
+    meter = Meter(1000)
     assert meter.state() == UploadState(0, 1000, 0.0)
     assert UploadState(0, 0, 0.0).percent == 0.0
     told = []
@@ -110,13 +110,13 @@ def test_speed() -> None:
 KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")
 
 
-def test_metrics(tmp_path: Path) -> None:
+def test_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/metrics 6: an image that is not used any more has no gauge; progress is published every few seconds."""
-    clock, config = ManualClock(100.0), Config()
+    clock, config = monotonic_clock(monkeypatch, uploads, progress), Config()
     config.diskimages[IMAGE] = DiskImage(IMAGE)
     config.providers["cloud"] = section("cloud")
     used = shared(SimpleNamespace(config=config, view=None), tmp_path, BuilderOptions())
-    metrics = UploadMetrics(used, clock)
+    metrics = UploadMetrics(used)
     used.uploads.on_change = metrics.progress
     host = socket.getfqdn()
     names = [metric.series(host, IMAGE, "cloud") for metric in (UPLOAD_STATE, UPLOAD_PROGRESS)]

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.session import Session
 from botocore.validate import ParamValidator
 
+from nodepool import clock as nodepool_clock
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
@@ -170,15 +171,21 @@ class Region:
         return [[name, next(iter(given.values()))] for name, given in self.calls if not name.startswith(quiet)]
 
 
-class Paced(AwsTransport):
-    """Sleeps by moving its clock."""
+def clock() -> ManualClock:
+    """Of all tests here."""
+    found = vars(nodepool_clock)["time"].monotonic
+    assert isinstance(found, ManualClock)
+    return found
 
-    def __init__(self, region: Region, clock: ManualClock, rate: float = 0) -> None:
-        self.clock = clock
-        super().__init__(PROVIDER, "eu-north-1", None, rate, lambda service: region, clock)
+
+class Paced(AwsTransport):
+    """Sleeps by moving the clock."""
+
+    def __init__(self, region: Region, rate: float = 0) -> None:
+        super().__init__(PROVIDER, "eu-north-1", None, rate, lambda service: region)
 
     def sleep(self, seconds: float) -> None:
-        self.clock.now += seconds
+        clock().now += seconds
 
 
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -221,12 +228,12 @@ class Rig:
     ) -> None:
         self.region = Region()
         self.region.answers |= more
-        self.clock = ManualClock()
+        self.clock = clock()
         self.config = load(section() if data is None else data)
-        self.transport = Paced(self.region, self.clock, rate)
+        self.transport = Paced(self.region, rate)
         self.adapter = AwsAdapter(self.config, self.transport)
         cloud = self.cloud = self.adapter.instances
-        cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=5.0, clock=self.clock)
+        cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=5.0)
         # Private: nothing takes an executor, and in threads of its own a step would have no observable end.
         self.executor = executor or ManualExecutor()
         others: ThreadPoolExecutor = self.executor  # type: ignore[assignment]
@@ -242,8 +249,6 @@ class Rig:
         tags = for_node(node_id, "main", PROVIDER)
         machine = self.adapter.getCreateStateMachine(f"np{node_id}", self.label, None, tags, request, None, LOG)
         assert isinstance(machine, AwsCreation)
-        machine.clock = self.clock
-        machine.since = machine.advanced_at = self.clock()
         return machine
 
     def advance(self, creation: AwsCreation, times: int = 2, seconds: float = 0) -> Any:
@@ -255,9 +260,7 @@ class Rig:
         return made
 
     def deletion(self, stored: Any) -> Any:
-        machine = self.adapter.getDeleteStateMachine(stored, LOG)
-        machine.clock = self.clock
-        return machine
+        return self.adapter.getDeleteStateMachine(stored, LOG)
 
     def show(self, *instances: dict[str, Any]) -> None:
         """The region has these instances, and they are listed a second later."""
@@ -287,7 +290,7 @@ class ImageRig(Rig):
         self.path = directory / "image"
         self.path.write_bytes(CONTENT)
         self.stopped = self.transport.stopped = ManualStop(self.clock)
-        self.images = AwsImages(self.config, self.adapter.client, self.clock)
+        self.images = AwsImages(self.config, self.adapter.client)
         self.region.answers |= {
             "create_multipart_upload": {"UploadId": "u1"},
             "upload_part": {"ETag": '"e"'},

@@ -86,7 +86,7 @@ def test_answer_of_a_fleet(codes: list[str], expected: type[Exception], words: s
 
 def rig(rate: float = 2) -> tuple[Paced, Region]:
     region = Region(checked=False)
-    return Paced(region, ManualClock(), rate), region
+    return Paced(region, rate), region
 
 
 def call(transport: AwsTransport, kind: str = RUN, **more: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_errors_of_botocore(
         assert getattr(caught.value, "code", "") == "ConnectionClosedError"
 
 
-def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: ManualClock) -> None:
     """AW-1: making a provider asks nothing. A profile that is not there shows with the first call, in words; a machine
     gets its role, or its metadata service is ready, after the daemon was started.
     """
@@ -121,12 +121,11 @@ def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    clock = ManualClock()
     transport = AwsTransport("north", "eu-north-1", "ci", 2)
     with pytest.raises(CloudAway, match=r"profile \(ci\) could not be found; check the credentials"):
         call(transport)
     transport.close()
-    transport = AwsTransport("north", "eu-north-1", None, 0, clock=clock)
+    transport = AwsTransport("north", "eu-north-1", None, 0)
     for _ in range(2):
         with pytest.raises(CloudAway, match="Unable to locate credentials; check the credentials"):
             transport.call("ec2", READ, "DescribeInstances", {})

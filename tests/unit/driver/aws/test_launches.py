@@ -225,7 +225,7 @@ FOREIGN = seen(**{instance.PROVIDER_KEY: "other"})
 def test_tags_set_later(ours: bool, looks: list[tuple[float, AwsRecord, int]], answer: Any) -> None:
     """CM-1: one call for an instance and its volumes, when it has run for a while; an error is not the end."""
     rig = aws.Rig(create_tags=answer)
-    tags = BatchTags(aws.PROVIDER, rig.adapter.client, rig.executor, rig.clock)
+    tags = BatchTags(aws.PROVIDER, rig.adapter.client, rig.executor)
     if ours:
         tags.made([seen()])
     for seconds, record, calls in looks:

@@ -37,9 +37,7 @@ def rig_of(label: dict[str, Any] | None = None, **answers: Any) -> aws.Rig:
         return {"InstanceTypes": [{**aws.TYPE, "InstanceType": arguments["InstanceTypes"][0]}]}
 
     rig = aws.Rig(aws.section(label, pool={"availability-zone": "a"}), **{"describe_instance_types": known, **answers})
-    rig.adapter.limits = rig.adapter.instances.limits = AccountLimits(
-        rig.config, rig.adapter.client, rig.adapter.facts, rig.clock
-    )
+    rig.adapter.limits = rig.adapter.instances.limits = AccountLimits(rig.config, rig.adapter.client, rig.adapter.facts)
     return rig
 
 
@@ -103,7 +101,7 @@ def test_newest_image() -> None:
     found = [image("ami-1", "2026-01"), image("ami-2", "2026-03"), image("ami-3", "2026-04", "pending")]
     answers = [{"Images": found}, *[{"Images": [image(f"ami-{n}", "2026")]} for n in (5, 6)], {"Images": []}]
     rig = aws.Rig(aws.section(None, **{"cloud-images": images}), describe_images=answers)
-    facts = AwsFacts(rig.adapter.client, rig.clock)
+    facts = AwsFacts(rig.adapter.client)
     assert [facts.cloud_image_id(rig.label) for _ in range(2)] == ["ami-2", "ami-2"]
     assert rig.region.last("describe_images")["Filters"] == [{"Name": "name", "Values": ["debian-*", "sid"]}]
     rig.clock.now += FILTERED_SECONDS + 1
