@@ -211,6 +211,11 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
 # `ClusterAccess`: what a kubeconfig says of a cluster, and the connections that are made by it.
 
 
+#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time, which
+#: takes 50 us.
+IDENTITY_SECONDS: Final = 1.0
+
+
 class ClusterAccess:
     """What is needed for a call. Thread-safe.
 
@@ -226,6 +231,7 @@ class ClusterAccess:
         self.settings = settings
         self.files = files
         self.host = str(settings.host).rstrip("/")
+        self._identity: Fact[dict[str, str]] = Fact(self._ask_who_we_are)
         #: Pools of urllib3, with the certificates and the proxy of the cluster. Those for plain calls bound the size
         #: and the time of each answer; a stream has no bounds.
         make: Any = client.ApiClient
@@ -262,6 +268,9 @@ class ClusterAccess:
 
     def headers(self) -> dict[str, str]:
         """Who we are, if that is said by a header. A plugin may be run, which blocks."""
+        return self._identity.get(IDENTITY_SECONDS)
+
+    def _ask_who_we_are(self) -> dict[str, str]:
         settings = (one for one in self.settings.auth_settings().values() if one.get("in") == "header")
         return {str(one["key"]): str(one["value"]) for one in settings if one.get("value")}
 
