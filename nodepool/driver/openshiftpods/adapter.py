@@ -29,7 +29,7 @@ from nodepool.driver.kubernetes.records import (
     told_after,
 )
 from nodepool.driver.kubernetes.watch import Watch
-from nodepool.driver.openshift.config import AnyOpenShiftProvider, PullingLabel
+from nodepool.driver.openshift.adapter import AnyOpenShiftProvider, PullingLabel
 from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
