@@ -177,16 +177,20 @@ def copy_of_the_example(directory: Path, name: str) -> None:
     (copy / "__init__.py").write_text(text.replace('name = "example"', f'name = "{name}"'), encoding="utf-8")
 
 
+#: As the guide of earlier releases had it.
+SHORT = """
+    def getCreateStateMachine(self, hostname, label, image_external_id, metadata, log):
+        from nodepool.driver.statemachine import Order
+
+        order = Order(hostname, label, image_external_id, metadata, None, None, log)
+        return self.creation_class(self._machines, order)
+"""
+
+
 def shorten_signature(driver: Path) -> None:
-    """Without ``request`` and ``az``, as the guide of earlier releases had it."""
-    text = (driver / "adapter.py").read_text(encoding="utf-8")
-    for old, new in (
-        ("        request: NodeRequest,\n        az: str | None,\n", ""),
-        ('"zone": az', '"zone": None'),
-    ):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    (driver / "adapter.py").write_text(text, encoding="utf-8")
+    """Without ``request`` and ``az``."""
+    with (driver / "adapter.py").open("a", encoding="utf-8") as file:
+        file.write(SHORT)
 
 
 @pytest.mark.parametrize("short", [False, True], ids=["long signature", "short signature"])

@@ -20,16 +20,13 @@ from nodepool.driver.aws.images import AMI, AwsImages, AwsResource
 from nodepool.driver.aws.instances import (
     AwsCreation,
     AwsInstances,
-    FleetCreation,
-    HostCreation,
-    InstanceCreation,
     instance_of,
 )
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Order, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
@@ -55,7 +52,7 @@ class AwsAdapter(CloudAdapter):
     """
 
     counts_ends = True
-    creation_class = InstanceCreation
+    creation_class = AwsCreation
 
     def __init__(self, provider_config: AwsProviderConfig, transport: AwsTransport | None = None) -> None:
         super().__init__(provider_config)
@@ -72,11 +69,6 @@ class AwsAdapter(CloudAdapter):
         self.use(self.instances)
         self.images = AwsImages(provider_config, self.client)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
-
-    def creation(self, order: Order) -> AwsCreation:
-        label = order.label
-        machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
-        return machine(self.instances, order)
 
     # -- what may be left over --
 

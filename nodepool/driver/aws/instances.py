@@ -268,6 +268,12 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
         # Once: with other values than before AWS would not know it again.
         self._tags = instance_tags(order.hostname, self.label, self.metadata, order.request, order.log)
 
+    @classmethod
+    def of(cls, cloud: Any, order: Order) -> AwsCreation:
+        label = order.label
+        machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
+        return machine(cloud, order)
+
     def find_places(self) -> list[LaunchPlace]:
         return self.cloud.places.to_try(self.label, self.order.request, self.order.az)
 

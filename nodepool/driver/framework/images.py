@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
-from nodepool.driver.framework.key_schema import mappings
+from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
 from nodepool.driver.framework.rate import TimeLimit, held_here
 from nodepool.exceptions import ConfigError, ImageCreateException
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, key
@@ -59,13 +59,11 @@ class DiskImageSettings(ImageSettings):
         self.shell_type = image.shell_type
 
 
-def one_image(label: dict[str, Any]) -> dict[str, Any]:
-    """Check for the schema of a label: it has exactly one of the two keys. Else raises voluptuous.Invalid."""
-    import voluptuous as v
-
+@check_of
+def one_image(label: Section) -> Iterator[Problem]:
+    """Check for the schema of a label: it has exactly one of the two keys."""
     if ("diskimage" in label) == ("cloud-image" in label):
-        raise v.Invalid("exactly one of diskimage and cloud-image is needed")
-    return label
+        yield [], "exactly one of diskimage and cloud-image is needed"
 
 
 class ImageLabel(LabelSettings):
@@ -112,16 +110,6 @@ class ImageLabel(LabelSettings):
         return images[name]
 
 
-def known_images(provider: dict[str, Any]) -> dict[str, Any]:
-    """Check for the schema of a provider: it has the images that its labels name. Else raises voluptuous.Invalid."""
-    import voluptuous as v
-
-    problems = [v.Invalid(text, path=path) for path, text in _unknown_images(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
-
-
 def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str]]:
     """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
 
@@ -146,8 +134,9 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
                 yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here"
 
 
-def _unknown_images(provider: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:
-    """Labels with an image that the provider does not have: path inside the section, and what is wrong."""
+@check_of
+def known_images(provider: Section) -> Iterator[Problem]:
+    """Check for the schema of a provider: it has the images that its labels name."""
     for kind, section in (("diskimage", "diskimages"), ("cloud-image", "cloud-images")):
         names = {image["name"] for image in provider.get(section) or []}
         for pool_index, pool in enumerate(provider.get("pools") or []):

@@ -8,7 +8,7 @@ come sections as they stand in a file, and values that are made of the request.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,6 +133,27 @@ def _plain_int(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("expected int")
+
+
+# Checks of sections, for the class attribute ``checks``.
+
+Section = dict[str, Any]
+#: Path in a section, and what is wrong.
+Problem = tuple[list[Any], str]
+
+
+def check_of(problems: Callable[[Section], Iterable[Problem]]) -> Callable[[Section], Section]:
+    """A check of a section: it has none of these problems."""
+
+    def check(section: Section) -> Section:
+        import voluptuous as v
+
+        found = [v.Invalid(text, path=path) for path, text in problems(section)]
+        if found:
+            raise v.MultipleInvalid(found)
+        return section
+
+    return check
 
 
 # Sections of a file as they stand there, before they are checked against a schema.

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to the API of a cluster, as JSON.
 
-First the client, then answers that go on for minutes, then paths of the API and calls that several parts make, then
-errors.
+First the client, then paths of the API and calls that several parts make, then errors.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
-
-import httptools
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
@@ -46,6 +43,8 @@ MAX_PAGES: Final = 1000
 EXPIRED: Final = 410
 #: So long the API keeps a watch open.
 WATCH_SECONDS: Final = 240
+#: Of a watch, taken at a time.
+_PIECE_BYTES: Final = 1 << 16
 #: The class of all calls: priority and fairness of the API counts those of one account together.
 _CLASS: Final = "api"
 
@@ -178,7 +177,7 @@ class KubeClient(RestCalls):
 
         rest = b""
         try:
-            for piece in pieces(response):
+            for piece in response.stream(_PIECE_BYTES):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     if line.strip():
@@ -218,73 +217,6 @@ def _selected(selector: str, fields: str) -> dict[str, str]:
     """For a query."""
     named = {"labelSelector": selector, "fieldSelector": fields}
     return {key: text for key, text in named.items() if text}
-
-
-# `KubeClient.pieces`: the body of an answer that goes on for minutes, as it comes.
-#
-# urllib3 reads a chunked body (RFC 9112, 7.1) line by line, with several calls for each chunk. For a watch, where each
-# chunk is an event, that costs as much as all that is done with the event. This one takes with one read what has come,
-# at most a TLS record.
-
-#: What a TLS record holds at most.
-_READ_BYTES: Final = 16_384
-#: Of an answer, for the parser: the real head was read by urllib3.
-_HEAD: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def pieces(response: Any) -> Iterator[bytes]:
-    """What has come of the body each time, until its end. Blocks in between, as long as the read time-out lets it.
-
-    :param response: of urllib3, with ``preload_content=False``; nothing of its body was read yet. It can be closed
-        afterwards, but not be used again.
-    :raises OSError: the connection ended before the body, was silent for too long, or sent what is no HTTP.
-    :raises urllib3.exceptions.HTTPError: the same, where urllib3 reads.
-    """
-    file = getattr(getattr(response, "_fp", None), "fp", None)
-    sock = getattr(response.connection, "sock", None)
-    if file is None or sock is None or not response.chunked or "content-encoding" in response.headers:
-        yield from response.stream(1 << 16, decode_content=True)
-        return
-    body = _Body()
-    # What came with the head is in the buffer of the file. Its buffer is empty from then on.
-    data = file.read1(1 << 16)
-    while data:
-        piece = body.feed(data)
-        if piece:
-            yield piece
-        if body.complete:
-            return
-        data = sock.recv(_READ_BYTES)
-    raise ConnectionError("the connection was closed in the middle of the answer")
-
-
-class _Body:
-    """Takes a chunked body apart. httptools calls its methods."""
-
-    def __init__(self) -> None:
-        self.complete = False
-        self._found: list[bytes] = []
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(_HEAD)
-
-    def feed(self, data: bytes) -> bytes:
-        """What these bytes add to the body. Raises ConnectionError."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            # What follows the body is of no interest.
-            if not self.complete:
-                raise ConnectionError(f"the answer is no HTTP: {error}") from error
-        piece = b"".join(self._found)
-        self._found.clear()
-        return piece
-
-    def on_body(self, data: bytes) -> None:
-        if not self.complete:
-            self._found.append(data)
-
-    def on_message_complete(self) -> None:
-        self.complete = True
 
 
 # Paths of the API, and the calls that more than one part makes.

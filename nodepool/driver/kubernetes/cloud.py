@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What launches and deletions of one Kubernetes provider share. Its inventory is fed by watches.
 
-First `KubeCloud`, then when to look at what no watch reports, then cluster roles that nodes share, then the accounts
+First `KubeCloud`, then cluster roles that nodes share, then the accounts
 that launches wait for.
 """
 
@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
@@ -31,7 +31,6 @@ from nodepool.driver.kubernetes.records import (
     VIEWS,
     KubeRecord,
     NodeObjects,
-    PlaceView,
     place_view,
     pod_view,
     token_view,
@@ -39,9 +38,10 @@ from nodepool.driver.kubernetes.records import (
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.cloud import GONE
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.model.quota import QuotaInformation
+from nodepool.plan.retries import Backoff
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")
 
@@ -53,6 +53,25 @@ WATCHED: Final = {
 }
 
 Object = dict[str, Any]
+
+
+#: From one look at a pod or secret that no watch reports to the next.
+LOOK: Final = Backoff(0.25, 3.0, factor=1.25)
+
+
+@dataclass
+class AwaitedContent:
+    """A launch that waits for its pod, and for its token, where no watch reports them.
+
+    :param pod: name of the pod; None = there is none.
+    :param has_token: the token was seen.
+    :param look_at: monotonic seconds; before all was made there is nothing to see.
+    """
+
+    pod: str | None
+    has_token: bool = False
+    look_at: float = float("inf")
+    looks: int = 0
 
 
 class KubeCloud(InstanceCloud[KubeRecord], Listener):
@@ -131,7 +150,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         if view is None:
             return
         with self._telling:
-            record = self.objects.remove(view) if gone else self.objects.put(view)
+            record = self.objects.remove(kind, view) if gone else self.objects.put(kind, view)
             if record is not None:
                 self.inventory.put(record)
             elif gone and kind == PLACE:
@@ -196,7 +215,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         with self._kinds_lock:
             content = self._awaited.get(name)
             if content is not None:
-                content.made(self.clock())
+                content.look_at = self.clock()
 
     def made_anew(self, name: str, uid: str | None) -> bool:
         """Was another one made under the name of one that is gone, of which no watch has told yet?"""
@@ -225,10 +244,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         if PLACE in asked:
             self.objects.replace(PLACE, views, started)
         for view in views:
-            content = awaited.get(view.name)
-            if content is not None and not view.terminating and content.is_due(self.clock()):
-                self._ask_for_content(view.name, content, asked)
-                content.looked(self.clock())
+            content = awaited.get(view.id)
+            if content is not None and not view.terminating and self.clock() >= content.look_at:
+                self._ask_for_content(view.id, content, asked)
+                content.looks += 1
+                content.look_at = self.clock() + LOOK.pause(content.looks)
         return [self.objects.record_of(view) for view in views]
 
     def _ask_for_content(self, name: str, content: AwaitedContent, asked: set[str]) -> None:
@@ -236,13 +256,13 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         try:
             if POD in asked and content.pod is not None:
                 found = pod_view(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
-                self.objects.put(found)
+                self.objects.put(POD, found)
                 if not found.verdict.ready:
                     return
             if SECRET in asked and not content.has_token:
                 token = token_view(self.client.get(f"{kubernetes_client.core('secrets', name)}/{objects.WORKER}"))
                 if token is not None:
-                    self.objects.put(token)
+                    self.objects.put(SECRET, token)
                     content.has_token = bool(token.token)
         except CloudRefused as error:
             # It may be gone, or our rights in it. That is the matter of its launch: the others wait for this list.
@@ -261,16 +281,16 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
             return "Pod", record.pod.verdict.problem or f"pod {record.pod.name} is being deleted"
         return None
 
-    def view_of_place(self, found: Object) -> PlaceView:
+    def view_of_place(self, found: Object) -> KubeRecord:
         """What is kept of a namespace."""
         return place_view(found)
 
-    def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
+    def is_ours(self, place: KubeRecord, named: Container[str]) -> bool:
         """Was a namespace made for a node of this provider?
 
         :param named: names of those that nodes of ours should have.
         """
-        return view.labels.get(tags.PROVIDER_KEY) == self.provider
+        return place.metadata.get(tags.PROVIDER_KEY) == self.provider
 
     # -- deletions --
 
@@ -307,43 +327,6 @@ def _view(kind: str, found: Object) -> Any:
         log.warning("A %s cannot be understood, it is left out: %r", kind, error)
         return None
     return view
-
-
-# `AwaitedContent`: when to look at what was made for a node, where no watch reports it. Pure functions.
-
-#: From one look at a pod or secret to the next: this part of the time since it was made, within these limits. So the
-#: number of looks grows with the logarithm of that time, however many other launches make lists come often.
-PAUSE_SHARE: Final = 0.25
-SHORTEST_SECONDS: Final = 0.25
-LONGEST_SECONDS: Final = 3.0
-
-_NEVER: Final = float("inf")
-
-
-@dataclass
-class AwaitedContent:
-    """A launch that waits for its pod, and for its token. All times are monotonic seconds.
-
-    :param pod: name of the pod; None = there is none.
-    :param has_token: the token was seen.
-    """
-
-    pod: str | None
-    has_token: bool = False
-    since: float = _NEVER
-    look_at: float = _NEVER
-
-    def made(self, now: float) -> None:
-        """All was made; before that there is nothing to see."""
-        self.since = self.look_at = now
-
-    def is_due(self, now: float) -> bool:
-        """Look now?"""
-        return now >= self.look_at
-
-    def looked(self, now: float) -> None:
-        """It was looked at, and more must come."""
-        self.look_at = now + min(LONGEST_SECONDS, max(SHORTEST_SECONDS, (now - self.since) * PAUSE_SHARE))
 
 
 # `SharedRoles`: cluster roles that stand for the role in each namespace, so that a node needs one call less (KU-3).
@@ -410,27 +393,24 @@ accounts_log = logging.getLogger("nodepool.driver.kubernetes.DefaultAccounts")
 KIND: Final = "account"
 
 
-class DefaultAccounts(Listener):
+class DefaultAccounts(Watch, Listener):
     """One watch of these accounts; it begins with the first launch that waits. Thread-safe.
 
     :param client: of the cluster.
     """
 
     def __init__(self, client: KubeClient) -> None:
-        self._provider = client.provider
-        self._held = HeldTogether(self._work)
-        fields = f"metadata.name={DEFAULT_ACCOUNT}"
-        self._watch = Watch(client, KIND, core("serviceaccounts"), "", self, fields, (self._held,))
         #: Guards what follows.
         self._lock = threading.Lock()
-        self._started = self._stopped = False
         #: Does the watch tell of accounts?
         self._watching = False
         #: Does the cluster take no pod before the account has a token?
         self._tokens_needed = False
-        #: Namespaces whose launch waits; those of them that have an account, and whether that has a token.
+        #: By namespace.
         self._waiting: dict[str, _WaitingLaunch] = {}
-        self._there: dict[str, bool] = {}
+        self._together = HeldTogether(self._work)
+        fields = f"metadata.name={DEFAULT_ACCOUNT}"
+        super().__init__(client, KIND, core("serviceaccounts"), "", self, fields, (self._together,))
 
     def wait_for(self, namespace: str, wake: Callable[[], None], token: bool = True) -> None:
         """A launch begins, before it makes its namespace.
@@ -441,18 +421,14 @@ class DefaultAccounts(Listener):
         work = held_work()
         with self._lock:
             self._waiting[namespace] = _WaitingLaunch(wake, token, work)
-            self._there.pop(namespace, None)
-            starts = not self._started and not self._stopped
-            if starts:
-                self._started = True
-                self._watch.start()
-        self._held.join(work)
+            if self._thread is None and not self._stopped.is_set():
+                self.start()
+        self._together.join(work)
 
     def over(self, namespace: str) -> None:
         """The launch has ended, or its pod was made."""
         with self._lock:
             self._waiting.pop(namespace, None)
-            self._there.pop(namespace, None)
 
     def is_missing(self, namespace: str) -> bool:
         """Has the cluster not made the account, or its token, yet? False = it has, or nobody knows."""
@@ -460,23 +436,12 @@ class DefaultAccounts(Listener):
             waiting = self._waiting.get(namespace)
             if waiting is None or not self._watching:
                 return False
-            has_token = self._there.get(namespace)
-            return has_token is None or (self._tokens_needed and waiting.token and not has_token)
+            return waiting.has_token is None or (self._tokens_needed and waiting.token and not waiting.has_token)
 
     def need_tokens(self) -> None:
         """The cluster has refused a pod because the account has no token."""
         with self._lock:
             self._tokens_needed = True
-
-    def stop(self) -> None:
-        """End; the client must be closed, too."""
-        with self._lock:
-            self._stopped = True
-        self._watch.stop()
-
-    def join(self) -> None:
-        """Wait for the end, after `stop`."""
-        self._watch.join()
 
     def _work(self) -> list[HeldTime]:
         with self._lock:
@@ -487,19 +452,19 @@ class DefaultAccounts(Listener):
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         with self._lock:
             self._watching = True
-            # Those of namespaces that went while nobody was told of it.
-            for namespace in self._there.keys() - {_namespace_of(account) for account in found}:
-                del self._there[namespace]
+            # Those of namespaces that went while the watch did not tell of it.
+            for namespace in self._waiting.keys() - {_namespace_of(account) for account in found}:
+                self._waiting[namespace].has_token = None
             woken = [wake for account in found if (wake := self._made(account)) is not None]
         for wake in woken:
             wake()
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
         with self._lock:
-            if gone:
-                self._there.pop(_namespace_of(found), None)
-                return
-            wake = self._made(found)
+            waiting = self._waiting.get(_namespace_of(found))
+            if gone and waiting is not None:
+                waiting.has_token = None
+            wake = None if gone else self._made(found)
         if wake is not None:
             wake()
 
@@ -509,29 +474,31 @@ class DefaultAccounts(Listener):
             waiting = [waiting.wake for waiting in self._waiting.values()]
         if error is not None:
             accounts_log.info(
-                "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s", self._provider, error
+                "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s",
+                *(self._client.provider, error),
             )
             for wake in waiting:
                 wake()
 
     def _made(self, account: Object) -> Callable[[], None] | None:
         """Who is to be woken. Called with the lock."""
-        namespace = _namespace_of(account)
-        waiting = self._waiting.get(namespace)
+        waiting = self._waiting.get(_namespace_of(account))
         has_token = any("-token-" in str(secret.get("name")) for secret in account.get("secrets") or [])
-        if waiting is None or self._there.get(namespace) == has_token:
+        if waiting is None or waiting.has_token == has_token:
             return None
-        is_news = namespace not in self._there or (self._tokens_needed and waiting.token)
-        self._there[namespace] = has_token
+        is_news = waiting.has_token is None or (self._tokens_needed and waiting.token)
+        waiting.has_token = has_token
         return waiting.wake if is_news else None
 
 
-class _WaitingLaunch(NamedTuple):
-    """A launch; see `DefaultAccounts.wait_for`."""
+@dataclass
+class _WaitingLaunch:
+    """A launch; see `DefaultAccounts.wait_for`. :param has_token: of the account; None = there is no account."""
 
     wake: Callable[[], None]
     token: bool
     work: tuple[HeldTime, ...]
+    has_token: bool | None = None
 
 
 def _namespace_of(account: Object) -> str:

@@ -24,7 +24,6 @@ First checks of keys together, then labels, pools and provider, then names that 
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 import re
@@ -32,7 +31,8 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
-from nodepool.driver.framework.key_schema import mappings, section_schema
+from nodepool.driver.framework.images import labels_not_offered
+from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -57,10 +57,6 @@ from nodepool.model.config_keys import (
 #
 # Names that no object can have are refused here, with file and line, because the API would refuse each launch.
 
-Section = dict[str, Any]
-#: Path in a section, and what is wrong.
-Problem = tuple[list[Hashable], str]
-
 #: Keys that may stand beside ``spec``: they say nothing of how the pod is made, or count towards limits, too.
 BESIDE_SPEC: Final = (
     *("name", "type", "spec", "labels", "dynamic-labels", "annotations", "python-path", "shell-type"),
@@ -77,85 +73,65 @@ def keys_beside_spec(label: Section) -> list[str]:
     return [key for key in label if key not in BESIDE_SPEC]
 
 
-def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Problem]:
+@check_of
+def usable_label(label: Section) -> Iterator[Problem]:
+    """Objects can have its name, and what it wants them to have."""
     name = label.get("name")
     if isinstance(name, str) and not is_label_value(name):
         yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
     for kind in ("labels", "dynamic-labels", "annotations"):
-        yield from _metadata_problems(kind, label.get(kind))
-    if not is_pod:
-        return
+        found = label.get(kind)
+        for one, value in (found if isinstance(found, dict) else {}).items():
+            if not is_key(str(one)):
+                yield [kind, one], f"no name that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}, after domain/"
+            elif kind == "labels" and not is_label_value(as_text(value)):
+                yield [kind, one], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
+
+
+@check_of
+def usable_pod(label: Section) -> Iterator[Problem]:
+    """The same of a label that makes a pod."""
+    name = label.get("name")
     if isinstance(name, str) and not is_dns_label(name):
         yield ["name"], f"a pod is named like its label; allowed are {DNS_LABEL_TEXT}, 63 characters"
-    if label.get("spec") is not None:
-        for key in keys_beside_spec(label):
-            yield [key], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
-        return
-    if not label.get("image"):
+    for one in keys_beside_spec(label):
+        yield [one], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
+    if label.get("spec") is None and not label.get("image"):
         yield [], "a pod needs an image; add image, or spec"
-    yield from _limit_problems(pool, label)
 
 
-def _metadata_problems(key: str, found: Any) -> Iterator[Problem]:
-    for name, value in (found if isinstance(found, dict) else {}).items():
-        if not is_key(str(name)):
-            yield [key, name], f"no name that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}, after domain/"
-        elif key == "labels" and not is_label_value(as_text(value)):
-            yield [key, name], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
+@check_of
+def usable_pool(pool: Section) -> Iterator[Problem]:
+    """Namespaces can have its name. The API refuses a pod that asks for more than its limit."""
+    if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
+        text = f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters"
+        yield ["name"], text
+    for index, label in mappings(pool, "labels"):
+        for resource in RESOURCES if label.get("image") and label.get("spec") is None else ():
+            request = label.get(resource, pool.get(f"default-label-{resource}"))
+            limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
+            if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
+                named = [found for found in (f"{resource}-limit", resource) if found in label]
+                text = f"the limit of {resource} is {limit}, less than the request, which is {request}"
+                yield ["labels", index, *named[:1]], text
 
 
-def _limit_problems(pool: Section, label: Section) -> Iterator[Problem]:
-    """The API refuses a pod that asks for more than its limit."""
-    for resource in RESOURCES:
-        request = label.get(resource, pool.get(f"default-label-{resource}"))
-        limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
-        if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
-            named = [found for found in (f"{resource}-limit", resource) if found in label]
-            yield [*named[:1]], f"the limit of {resource} is {limit}, less than the request, which is {request}"
-
-
-def label_problems(provider: Section, is_pod: Callable[[Section], bool]) -> Iterator[Problem]:
-    """What is wrong with labels of a provider, each by itself, so that daemons can go on without it.
-
-    :param is_pod: does a label, as it stands in the file, make a pod?
-    """
-    for pool_index, pool in mappings(provider, "pools"):
-        for index, label in mappings(pool, "labels"):
-            for path, text in _label_problems(pool, label, is_pod(label)):
-                yield ["pools", pool_index, "labels", index, *path], text
-
-
-def usable_labels(is_pod: Callable[[Section], bool], provider: Section) -> Section:
-    """A check of a provider, see `label_problems`."""
-    return _refuse(provider, label_problems(provider, is_pod))
-
-
-def usable_names(provider: Section) -> Section:
-    """A check of a provider: objects can have the names that are made of its name and those of its pools."""
-    return _refuse(provider, _name_problems(provider))
-
-
-def _name_problems(provider: Section) -> Iterator[Problem]:
+@check_of
+def usable_provider(provider: Section) -> Iterator[Problem]:
+    """A label can have its name."""
     if not is_label_value(provider["name"]):
         yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
-    for index, pool in mappings(provider, "pools"):
-        if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
-            yield (
-                ["pools", index, "name"],
-                f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters",
-            )
 
 
-def _refuse(section: Section, problems: Iterator[Problem]) -> Section:
-    import voluptuous as v
-
-    found = [v.Invalid(text, path=path) for path, text in problems]
-    if found:
-        raise v.MultipleInvalid(found)
-    return section
+def pods_only(makes_pod: Callable[[Section], bool], label: Section) -> Section:
+    """A check, see `usable_pod`, of labels that make pods."""
+    return usable_pod(label) if makes_pod(label) else label
 
 
-AMOUNT: Final = Whole(0)
+#: Declares a key of an amount that may be left out.
+_amount: Final = functools.partial(key, Whole(0), None)
+_OF_POOL: Final = "that of the pool"
+_OR_REQUESTED: Final = "that of the pool, else what is requested"
 #: ``type`` of a label without a pod.
 NAMESPACE: Final = "namespace"
 
@@ -182,18 +158,12 @@ class PodLabel(LabelSettings):
     image_pull: str = key(FILLED_TEXT, "IfNotPresent", "When the image is pulled: ``Always``, ``Never`` ...")
     python_path: str = key(TEXT, "auto", "Python interpreter in the container, for Ansible.")
     shell_type: str | None = key(TEXT.or_null(), None, "Shell in the container, for Ansible.")
-    cpu: int | None = key(AMOUNT, None, "Cores that are requested.", default_text="that of the pool")
-    memory: int | None = key(AMOUNT, None, "Memory that is requested.", unit="MiB", default_text="that of the pool")
-    storage: int | None = key(
-        AMOUNT, None, "Ephemeral storage that is requested.", unit="MB", default_text="that of the pool"
-    )
-    cpu_limit: int | None = key(AMOUNT, None, "Cores at most.", default_text="that of the pool, else what is requested")
-    memory_limit: int | None = key(
-        AMOUNT, None, "Memory at most.", unit="MiB", default_text="that of the pool, else what is requested"
-    )
-    storage_limit: int | None = key(
-        AMOUNT, None, "Ephemeral storage at most.", unit="MB", default_text="that of the pool, else what is requested"
-    )
+    cpu: int | None = _amount("Cores that are requested.", default_text=_OF_POOL)
+    memory: int | None = _amount("Memory that is requested.", unit="MiB", default_text=_OF_POOL)
+    storage: int | None = _amount("Ephemeral storage that is requested.", unit="MB", default_text=_OF_POOL)
+    cpu_limit: int | None = _amount("Cores at most.", default_text=_OR_REQUESTED)
+    memory_limit: int | None = _amount("Memory at most.", unit="MiB", default_text=_OR_REQUESTED)
+    storage_limit: int | None = _amount("Ephemeral storage at most.", unit="MB", default_text=_OR_REQUESTED)
     gpu: float | None = key(Number(0), None, "GPUs, requested and at most; only together with ``gpu-resource``.")
     gpu_resource: str | None = key(FILLED_TEXT, None, "Name of that resource, e.g. ``nvidia.com/gpu``.")
     env: Any = key(Sections(EnvironmentVariable), None, "Environment variables of the container.")
@@ -231,14 +201,17 @@ class PodLabel(LabelSettings):
         "``python-path``, ``shell-type`` and the keys of resources that count towards limits.",
     )
 
+    checks: ClassVar[tuple[Any, ...]] = (usable_label, usable_pod)
     surplus_keys = staticmethod(keys_beside_spec)
-    is_pod: ClassVar[Any] = True
+    #: Does a label, as it stands in the file, make a pod?
+    makes_pod: ClassVar[Any] = staticmethod(lambda label: True)
 
     def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
         self.host_key_checking = False
         self.type = data.get("type", "pod")
+        self.is_pod = self.makes_pod(data)
         self.env = [dict(variable) for variable in data.get("env") or []]
         self.extra_resources = self.extra_resources or pool.default_label_extra_resources
         for name in RESOURCES:
@@ -260,14 +233,14 @@ class KubernetesLabel(PodLabel):
         read=False,
     )
 
-    @property
-    def is_pod(self) -> bool:
-        """Is there a pod?"""
-        return self.type != NAMESPACE
+    makes_pod = staticmethod(lambda label: label.get("type") != NAMESPACE)
+    checks = (usable_label, functools.partial(pods_only, makes_pod))
 
 
 class AnyPodPool(ConfigPool):
     """Keys of a pool of any driver that makes pods. The driver declares ``labels``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (usable_pool,)
 
     max_servers: float = key(
         WHOLE,
@@ -286,12 +259,12 @@ class AnyPodPool(ConfigPool):
         {},
         "Limits by resource, e.g. ``ephemeral-storage``; those of the provider count for resources that are not named.",
     )
-    default_label_cpu: int | None = key(AMOUNT, None, "``cpu`` of labels without it.")
-    default_label_memory: int | None = key(AMOUNT, None, "``memory`` of labels without it.", unit="MiB")
-    default_label_storage: int | None = key(AMOUNT, None, "``storage`` of labels without it.", unit="MB")
-    default_label_cpu_limit: int | None = key(AMOUNT, None, "``cpu-limit`` of labels without it.")
-    default_label_memory_limit: int | None = key(AMOUNT, None, "``memory-limit`` of labels without it.", unit="MiB")
-    default_label_storage_limit: int | None = key(AMOUNT, None, "``storage-limit`` of labels without it.", unit="MB")
+    default_label_cpu: int | None = _amount("``cpu`` of labels without it.")
+    default_label_memory: int | None = _amount("``memory`` of labels without it.", unit="MiB")
+    default_label_storage: int | None = _amount("``storage`` of labels without it.", unit="MB")
+    default_label_cpu_limit: int | None = _amount("``cpu-limit`` of labels without it.")
+    default_label_memory_limit: int | None = _amount("``memory-limit`` of labels without it.", unit="MiB")
+    default_label_storage_limit: int | None = _amount("``storage-limit`` of labels without it.", unit="MB")
     default_label_extra_resources: dict[str, int] = key(
         MappingOf(WHOLE), {}, "``extra-resources`` of labels without it."
     )
@@ -322,7 +295,7 @@ PodPoolT = TypeVar("PodPoolT", bound=AnyPodPool)
 class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     """Keys of a provider of any driver that makes pods. The driver declares ``context`` and ``_pools``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (usable_names,)
+    checks: ClassVar[tuple[Any, ...]] = (usable_provider,)
     # Nothing is contacted over SSH.
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
@@ -344,30 +317,15 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
 
-    @staticmethod
-    @abc.abstractmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        """Does a label, as it stands in the file, make a pod?"""
-
     @property
     def default_max_servers(self) -> float:
         """``max-servers`` of pools without it."""
         return self.max_servers
 
-    def getSchema(self) -> Any:
-        import voluptuous as v
-
-        return v.Schema(v.All(section_schema(type(self)), functools.partial(usable_labels, self.is_pod)))
-
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Labels that the API refuses at each launch, each with its first problem."""
-        seen: set[tuple[Hashable, ...]] = set()
-        for path, text in label_problems(section, cls.is_pod):
-            # The label is taken away with its first problem.
-            if tuple(path[:4]) not in seen:
-                seen.add(tuple(path[:4]))
-                yield path, f"{text}; a daemon does not offer the label here"
+        return labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
@@ -395,10 +353,6 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "Not for a cluster that grows by itself.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
-
-    @staticmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        return label.get("type") != NAMESPACE
 
 
 # What Kubernetes takes as names and labels. Pure functions.

@@ -187,7 +187,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def check_place(self, found: client.Object) -> None:
         """Is a namespace of our name ours?"""
         view = self.cloud.view_of_place(found)
-        if tags.node_id_of(view.labels, self.cloud.provider) != self.node_id:
+        if tags.node_id_of(view.metadata, self.cloud.provider) != self.node_id:
             raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of somebody else")
         if view.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")

@@ -35,31 +35,23 @@ _ARGUMENTS: Final = ["while true; do sleep 30; done;"]
 
 Object = dict[str, Any]
 
-_ALL_VERBS: Final = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+def _rule(group: str, resources: str, verbs: str = "create delete get list patch update watch") -> Object:
+    """Of a role. Names are separated by spaces."""
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+
+
 #: What the user of a namespace may do there (KU-3).
-NAMESPACE_RULES: Final[list[Object]] = [
-    {
-        "apiGroups": [""],
-        "resources": [
-            "pods",
-            "pods/exec",
-            "pods/log",
-            "pods/portforward",
-            "services",
-            "endpoints",
-            "configmaps",
-            "secrets",
-        ],
-        "verbs": _ALL_VERBS,
-    },
-    {"apiGroups": ["apps"], "resources": ["deployments", "replicasets"], "verbs": _ALL_VERBS},
-    {"apiGroups": ["batch"], "resources": ["jobs", "cronjobs"], "verbs": _ALL_VERBS},
+NAMESPACE_RULES: Final = [
+    _rule("", "pods pods/exec pods/log pods/portforward services endpoints configmaps secrets"),
+    _rule("apps", "deployments replicasets"),
+    _rule("batch", "jobs cronjobs"),
 ]
 #: What the user of a pod may do in its namespace.
-POD_RULES: Final[list[Object]] = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get", "list"]},
-    {"apiGroups": [""], "resources": ["pods/exec", "pods/portforward"], "verbs": _ALL_VERBS},
+POD_RULES: Final = [
+    _rule("", "pods", "get list"),
+    _rule("", "pods/log", "get list"),
+    _rule("", "pods/exec pods/portforward"),
 ]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.statemachine import Instance
+from nodepool.driver.statemachine import CloudInstance
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 PLACE: Final = "place"
 POD: Final = "pod"
 SECRET: Final = "secret"
-
-
-@dataclass(frozen=True)
-class PlaceView:
-    """A namespace or project.
-
-    :param held_by: why it is still there, if it is being deleted.
-    """
-
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    terminating: bool
-    held_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,10 +61,11 @@ class TokenView:
 
 @dataclass(frozen=True)
 class KubeRecord:
-    """Everything of one node: the framework's ``InventoryRecord``.
+    """Everything of one node: the framework's ``InventoryRecord``. Of a namespace alone it has no pod and no token.
 
     :param id: name of the namespace or project; of pods in projects that are there ``<project>-<pod>``.
-    :param uid: of what ``id`` names.
+    :param uid: of what ``id`` names; ``metadata``: its labels.
+    :param held_by: why it is still there, if it is being deleted.
     """
 
     id: str
@@ -101,13 +88,13 @@ class KubeRecord:
         return "Active"
 
 
-def place_view(found: dict[str, Any]) -> PlaceView:
+def place_view(found: dict[str, Any]) -> KubeRecord:
     """Of a namespace or project, as the API gives it."""
     meta = found["metadata"]
     phase = (found.get("status") or {}).get("phase")
     terminating = bool(meta.get("deletionTimestamp")) or phase == "Terminating"
     held_by = why_terminating(found) if terminating else ""
-    return PlaceView(meta["name"], str(meta.get("uid")), dict(meta.get("labels") or {}), terminating, held_by)
+    return KubeRecord(meta["name"], str(meta.get("uid")), dict(meta.get("labels") or {}), terminating, held_by)
 
 
 def pod_view(found: dict[str, Any]) -> PodView:
@@ -136,6 +123,7 @@ def token_view(found: dict[str, Any]) -> TokenView | None:
 
 
 VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
+View = KubeRecord | PodView | TokenView
 
 
 class NodeObjects:
@@ -147,124 +135,109 @@ class NodeObjects:
     :param awaited: does a launch wait for what is told of a namespace? Must not block. Then it may be told already.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, awaited: Callable[[str], bool] = lambda name: False
-    ) -> None:
-        self._clock = clock
+    def __init__(self, awaited: Callable[[str], bool]) -> None:
         self._awaited = awaited
         self._lock = threading.Lock()
-        self._places: dict[str, PlaceView] = {}
-        #: When each of them was told, or the list began that had it.
+        #: By kind, and by namespace.
+        self._kept: dict[str, dict[str, Any]] = {PLACE: {}, POD: {}, SECRET: {}}
+        #: When each namespace was told, or the list began that had it.
         self._told: dict[str, float] = {}
-        self._pods: dict[str, PodView] = {}
-        self._tokens: dict[str, TokenView] = {}
 
-    def put(self, view: PlaceView | PodView | TokenView) -> KubeRecord | None:
+    def put(self, kind: str, view: View) -> KubeRecord | None:
         """Keep what was told; the record of its node, None = its namespace is not known."""
         with self._lock:
-            if isinstance(view, PlaceView):
-                name = view.name
-                before = self._places.get(name)
+            kept, name = self._kept[kind], _place_of(view)
+            before = kept.get(name)
+            if kind == PLACE:
                 if before is not None and before.uid != view.uid:
                     self._forget_content(name)
-                self._places[name] = view
-                self._told[name] = self._clock()
-            elif isinstance(view, PodView):
-                name = view.place
-                self._pods[name] = told_after(self._pods.get(name), view)
-            else:
-                name = view.place
-                self._tokens[name] = view
+                self._told[name] = monotonic()
+            kept[name] = told_after(before, view)
             return self._record(name)
 
-    def remove(self, view: PlaceView | PodView | TokenView) -> KubeRecord | None:
+    def remove(self, kind: str, view: View) -> KubeRecord | None:
         """An object is gone; what is left of its node, None = the node is."""
         with self._lock:
-            if isinstance(view, PlaceView):
-                known = self._places.get(view.name)
-                if known is None or known.uid == view.uid:
-                    self._places.pop(view.name, None)
-                    self._told.pop(view.name, None)
-                    self._forget_content(view.name)
-                return self._record(view.name)
-            kept: dict[str, Any] = self._pods if isinstance(view, PodView) else self._tokens
-            if view.place in kept and kept[view.place].uid == view.uid:
-                del kept[view.place]
-            return self._record(view.place)
+            kept, name = self._kept[kind], _place_of(view)
+            if name not in kept or kept[name].uid == view.uid:
+                kept.pop(name, None)
+                if kind == PLACE:
+                    self._told.pop(name, None)
+                    self._forget_content(name)
+            return self._record(name)
 
-    def replace(
-        self, kind: str, views: Iterable[PlaceView | PodView | TokenView], started: float
-    ) -> tuple[list[KubeRecord], dict[str, str]]:
+    def replace(self, kind: str, views: Iterable[View], started: float) -> tuple[list[KubeRecord], dict[str, str]]:
         """A list of a kind; the records that are there now, and the namespaces that are not any more: name and uid.
 
         :param started: when the list was begun, monotonic seconds. It says nothing of namespaces that were told later.
         """
         gone: dict[str, str] = {}
+        listed = {_place_of(view): view for view in views}
         with self._lock:
             if kind == PLACE:
-                gone = self._replace_places({view.name: view for view in views if isinstance(view, PlaceView)}, started)
-            elif kind == POD:
-                pods = (view for view in views if isinstance(view, PodView))
-                self._pods = {view.place: told_after(self._pods.get(view.place), view) for view in pods}
+                gone = self._replace_places(listed, started)
             else:
-                self._tokens = {view.place: view for view in views if isinstance(view, TokenView)}
-            records = [record for name in self._places if (record := self._record(name)) is not None]
-            return records, gone
+                before = self._kept[kind]
+                self._kept[kind] = {name: told_after(before.get(name), view) for name, view in listed.items()}
+            return [self._with_content(place) for place in self._kept[PLACE].values()], gone
 
-    def _replace_places(self, listed: dict[str, PlaceView], started: float) -> dict[str, str]:
+    def _replace_places(self, listed: Mapping[str, View], started: float) -> dict[str, str]:
         """Called with the lock; the namespaces that are not any more.
 
         Pods and tokens of a namespace that is not known yet are kept: it is listed, or told, after them.
         """
         gone: dict[str, str] = {}
-        for name, before in list(self._places.items()):
+        places = self._kept[PLACE]
+        for name, before in list(places.items()):
             if self._told[name] > started:
                 continue
             view = listed.get(name)
             if view is None or view.uid != before.uid:
                 self._forget_content(name)
             if view is None:
-                del self._places[name], self._told[name]
+                del places[name], self._told[name]
                 gone[name] = before.uid
         for name, view in listed.items():
             if self._told.get(name, started) <= started:
-                self._places[name] = view
+                places[name] = view
                 self._told[name] = started
         return gone
 
-    def record_of(self, view: PlaceView) -> KubeRecord:
+    def record_of(self, place: KubeRecord) -> KubeRecord:
         """The record of a namespace that was listed: as it was told, if that is the same one."""
         with self._lock:
-            known = self._places.get(view.name)
-            same = known if known is not None and known.uid == view.uid else view
-            return _made_of(same, self._pods.get(view.name), self._tokens.get(view.name))
+            known = self._kept[PLACE].get(place.id)
+            return self._with_content(known if known is not None and known.uid == place.uid else place)
 
     def _forget_content(self, name: str) -> None:
         """A namespace is gone, or another one has its name. Called with the lock."""
         if self._awaited(name):
             # It may be that of the next one, which no watch would tell again.
             return
-        self._pods.pop(name, None)
-        self._tokens.pop(name, None)
+        for kind in (POD, SECRET):
+            self._kept[kind].pop(name, None)
 
     def _record(self, name: str) -> KubeRecord | None:
-        place = self._places.get(name)
-        if place is None:
-            return None
-        return _made_of(place, self._pods.get(name), self._tokens.get(name))
+        place = self._kept[PLACE].get(name)
+        return None if place is None else self._with_content(place)
+
+    def _with_content(self, place: KubeRecord) -> KubeRecord:
+        return replace(place, pod=self._kept[POD].get(place.id), token=self._kept[SECRET].get(place.id))
 
 
-def _made_of(place: PlaceView, pod: PodView | None, token: TokenView | None) -> KubeRecord:
-    return KubeRecord(place.name, place.uid, place.labels, place.terminating, place.held_by, pod, token)
+def _place_of(view: View) -> str:
+    return view.id if isinstance(view, KubeRecord) else view.place
 
 
-def told_after(before: PodView | None, now: PodView) -> PodView:
-    """What is known of a pod with what was told before.
+def told_after(before: Any, now: Any) -> Any:
+    """What is known of an object with what was told before. Only of a pod that matters.
 
     That it never will run stays true until it does. The kubelet says why an image cannot be had only for a moment
     (``ErrImagePull``), and then that it tries again (``ImagePullBackOff``). A launch may look after both.
     """
-    if before is None or before.uid != now.uid or not before.verdict.fatal or now.verdict.fatal or now.verdict.ready:
+    if before is None or before.uid != now.uid or not isinstance(now, PodView):
+        return now
+    if not before.verdict.fatal or now.verdict.fatal or now.verdict.ready:
         return now
     return replace(now, verdict=before.verdict)
 
@@ -404,7 +377,7 @@ def _dict(found: Any) -> dict[str, Any]:
 # `KubeInstance`: a namespace or pod as the framework, and Zuul, sees it (KU-8, KU-9; reference/zookeeper 5.5).
 
 
-class KubeInstance(Instance):
+class KubeInstance(CloudInstance):
     """A node that can be used.
 
     :param label: of the launch.
@@ -413,6 +386,9 @@ class KubeInstance(Instance):
     :param with_name: the old key ``name`` of the connection, too.
     :param token: what is handed out; None = what the secret of the namespace says.
     """
+
+    #: How Zuul reaches the node.
+    connection_port: dict[str, Any]
 
     def __init__(
         self,
@@ -424,38 +400,20 @@ class KubeInstance(Instance):
         with_name: bool = True,
         token: TokenView | None = None,
     ) -> None:
-        super().__init__()
         token = token or record.token
         assert token is not None
-        pod = record.pod
-        self.ready = True
-        self.external_id = record.id
-        self.metadata = dict(record.metadata)
-        self.cloud = context
-        self.connection_type = connection
-        self.python_path = label.python_path
-        self.shell_type = label.shell_type
-        self.has_address = pod is not None
-        #: How Zuul reaches the node.
-        self.connection_port: dict[str, Any] = {
-            "namespace": token.place,
-            "host": access.host,
-            "skiptls": access.skip_tls,
-            "token": token.token,
-            "user": objects.WORKER,
-        }
+        port = {"namespace": token.place, "host": access.host, "skiptls": access.skip_tls, "token": token.token}
+        port |= {"user": objects.WORKER}
         if not access.skip_tls:
-            self.connection_port["ca_crt"] = token.ca
+            port["ca_crt"] = token.ca
         if with_name:
-            self.connection_port["name"] = token.place
+            port["name"] = token.place
+        pod, given = record.pod, {"cloud": context, "connection_type": connection, "connection_port": port}
         if pod is not None and connection == "kubectl":
-            self.interface_ip = pod.name
-            self.host_id = pod.host
-            self.connection_port["pod"] = pod.name
-        self._used = need_of(label)
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
+            port["pod"] = pod.name
+            given |= {"interface_ip": pod.name, "host_id": pod.host}
+        image = {"python_path": label.python_path, "shell_type": label.shell_type}
+        super().__init__(record, need_of(label), ready=True, has_address=pod is not None, **image, **given)
 
 
 def need_of(label: PodLabel) -> QuotaInformation:

@@ -19,15 +19,14 @@ from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
 from nodepool.driver.kubernetes.client import KubeClient, NotYet
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, TokenView, place_view
+from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, TokenView, place_view
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
 #: Our rights in a project come within so many seconds after it was made.
 RIGHTS_SECONDS: Final = 10.0
-#: With more projects than these, those that were not seen for so long are forgotten: other launchers delete some.
+#: With more projects than these, those that are not listed are forgotten: other launchers delete some.
 MANY_PROJECTS: Final = 1000
-FORGOTTEN_SECONDS: Final = 3600.0
 
 
 class ProjectCloud(KubeCloud):
@@ -46,27 +45,31 @@ class ProjectCloud(KubeCloud):
         self.selector_of_places = ""
         #: Guards what follows.
         self._rights_lock = threading.Lock()
-        #: When we had rights in a project last, and since when we have none in one in which we never had any.
-        self._allowed_at: dict[str, float] = {}
+        #: Projects in which we had rights, and since when we have none in one in which we never had any.
+        self._allowed: set[str] = set()
         self._refused_since: dict[str, float] = {}
 
-    def view_of_place(self, found: dict[str, Any]) -> PlaceView:
+    def view_of_place(self, found: dict[str, Any]) -> KubeRecord:
         return project_view(found)
 
-    def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
+    def is_ours(self, place: KubeRecord, named: Container[str]) -> bool:
         # A template of the cluster may leave out the description: then the name says it.
-        return super().is_ours(view, named) or (not objects.marks(view.labels) and view.name in named)
+        return super().is_ours(place, named) or (not objects.marks(place.metadata) and place.id in named)
 
     def list_instances(self, since: str | None) -> list[KubeRecord]:
         found = super().list_instances(since)
         # Only projects in which we have rights are listed.
-        self._allowed(*(record.id for record in found))
+        names = {record.id for record in found}
+        with self._rights_lock:
+            known = self._allowed | names
+            self._allowed = names if len(known) > MANY_PROJECTS else known
         return found
 
     def get_instance(self, record_id: str) -> KubeRecord:
         with self._without_rights_gone(record_id):
             found = super().get_instance(record_id)
-        self._allowed(record_id)
+        with self._rights_lock:
+            self._allowed.add(record_id)
         return found
 
     def delete_seen(self, record: KubeRecord) -> None:
@@ -84,25 +87,14 @@ class ProjectCloud(KubeCloud):
         super().awaited(name, pod)
         # One of the same name may have been there before.
         with self._rights_lock:
-            self._allowed_at.pop(name, None)
+            self._allowed.discard(name)
             self._refused_since.pop(name, None)
-
-    def _allowed(self, *names: str) -> None:
-        """We have rights in these projects."""
-        now = self.clock()
-        with self._rights_lock:
-            self._allowed_at.update(dict.fromkeys(names, now))
-            for name in names:
-                self._refused_since.pop(name, None)
-            if len(self._allowed_at) > MANY_PROJECTS:
-                since = now - FORGOTTEN_SECONDS
-                self._allowed_at = {name: seen for name, seen in self._allowed_at.items() if seen > since}
 
     def _is_gone(self, name: str) -> bool:
         """Is a project gone in which we have no rights, or have they not come yet?"""
         now = self.clock()
         with self._rights_lock:
-            gone = name in self._allowed_at or now - self._refused_since.setdefault(name, now) >= RIGHTS_SECONDS
+            gone = name in self._allowed or now - self._refused_since.setdefault(name, now) >= RIGHTS_SECONDS
             if gone:
                 self._refused_since.pop(name, None)
         return gone
@@ -211,12 +203,12 @@ def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[s
     }
 
 
-def project_view(found: Object) -> PlaceView:
+def project_view(found: Object) -> KubeRecord:
     """What is kept of a project: its marks may stand in the description."""
     view = place_view(found)
-    if objects.marks(view.labels):
+    if objects.marks(view.metadata):
         return view
     description = str((found["metadata"].get("annotations") or {}).get(DESCRIPTION) or "")
     pairs = (word.partition("=") for word in description.split())
     marks = objects.marks({key: value for key, found_sign, value in pairs if found_sign})
-    return dataclasses.replace(view, labels={**view.labels, **marks})
+    return dataclasses.replace(view, metadata={**view.metadata, **marks})

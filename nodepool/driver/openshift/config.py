@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeVar
 
-from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel
+from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel, pods_only, usable_label
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
 
 
@@ -35,10 +36,8 @@ class OpenShiftLabel(PullingLabel):
         read=False,
     )
 
-    @property
-    def is_pod(self) -> bool:
-        """Is there a pod?"""
-        return self.type == "pod"
+    makes_pod = staticmethod(lambda label: label.get("type") == "pod")
+    checks = (usable_label, functools.partial(pods_only, makes_pod))
 
 
 class OpenShiftPool(AnyPodPool):
@@ -75,7 +74,3 @@ class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):
         "call less a node. The pod itself gets no token of it.",
     )
     _pools: dict[str, OpenShiftPool] = key(Sections(OpenShiftPool), None, "The pools of the provider.", name="pools")
-
-    @staticmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        return label.get("type") == "pod"

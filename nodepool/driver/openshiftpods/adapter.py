@@ -247,7 +247,3 @@ class OpenShiftPodsProviderConfig(AnyOpenShiftProvider[OpenShiftPodsPool]):
     @property
     def default_max_servers(self) -> float:
         return super().default_max_servers if self.max_pods is None else self.max_pods
-
-    @staticmethod
-    def is_pod(label: dict[str, Any]) -> bool:
-        return True

@@ -6,9 +6,9 @@ First `OpenStackAdapter`, then what can be left over, then what ``nodepool check
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,16 +17,10 @@ from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, Server, Volume, limit
-from nodepool.driver.openstack.cloud import (
-    OpenStackCloud,
-    choose_flavor,
-    missing_flavor,
-    missing_image,
-    usage,
-)
+from nodepool.driver.openstack.cloud import OpenStackCloud, choose_flavor, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
+from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
@@ -79,10 +73,7 @@ class OpenStackAdapter(CloudAdapter):
         self._vendor_properties = section(settings, "disable_vendor_agent")
         self._leaks = Leaks(self.cloud)
         self.resources = self._leaks.kinds
-        self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
-        #: Guards the table of labels whose missing image was reported.
-        self._lock = threading.Lock()
-        self._missing: set[str] = set()
+        self._images = OpenStackImages(self.cloud.api)
         self._repeats = Repeats()
 
     def suspectsLeaks(self) -> bool:
@@ -128,15 +119,11 @@ class OpenStackAdapter(CloudAdapter):
                 log.warning("Label %s: its image could not be looked up: %s", label.name, error)
             return True
         self._repeats.over(label.name)
-        with self._lock:
-            if found is not None:
-                self._missing.discard(label.name)
-                return True
-            known = label.name in self._missing
-            self._missing.add(label.name)
-        if not known:
+        if found is not None:
+            self._repeats.over((label.name, "image"))
+        elif self._repeats.worth_saying((label.name, "image")):
             log.error("%s", missing_image(self.config.name, label))
-        return False
+        return found is not None
 
     # -- images --
 
@@ -157,11 +144,9 @@ class OpenStackAdapter(CloudAdapter):
         properties = {**checksums, **marks, **provider_image.meta, **self._vendor_properties, **ours}
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
         known = {"md5": md5, "sha256": sha256}
-        given = (image_name, filename, wanted, properties, known, timeout)
-        # The cloud takes images only through its object storage, or wants them in its staging area, to import them.
-        if self.config.wants("image_api_use_tasks"):
-            return self._images.upload_by_task(self.cloud.transport.region, *given)
-        return self._images.upload(*given, self.config.wants("image_upload_use_import"))
+        imports = BY_IMPORT if self.config.wants("image_upload_use_import") else ""
+        way = BY_TASK if self.config.wants("image_api_use_tasks") else imports
+        return self._images.upload(image_name, filename, wanted, properties, known, timeout, way)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
@@ -209,30 +194,24 @@ class Leaks:
         self._down_ports: SeenTwice[str] = SeenTwice()
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
-        self._old_volumes_at = float("-inf")
         #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
         self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
 
     def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
         api = self._cloud.api
         yield ResourceKind(INSTANCE, self._servers, self._delete_server, vital=True)
-        if self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id))
+        idle_seconds = 0.0 if self._config.uses_volumes else OLD_VOLUMES_SECONDS
+        yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id), idle_seconds)
         if self._config.diskimages:
             yield ResourceKind(IMAGE_KIND, self._unfinished_images, lambda found: api.delete_image(found.id))
         yield ResourceKind("port", self._clean_ports, lambda _: None)
         yield ResourceKind("floating IP", self._clean_floating_ips, lambda _: None)
-        if not self._config.uses_volumes:
-            yield ResourceKind(VOLUME_KIND, self._old_volumes, lambda found: api.delete_volume(found.id))
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
         # A look that comes before the interval is over does not count for ports.
-        return (
-            self._free_ips.new
-            or self._cloud.volumes.open
-            or (self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
-        )
+        ports = self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS
+        return self._free_ips.new or ports
 
     def _delete_server(self, resource: CloudResource) -> None:
         server = self._cloud.inventory.get(resource.id)
@@ -247,34 +226,22 @@ class Leaks:
         return [CloudResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
 
     def _left_volumes(self) -> list[CloudResource]:
+        """Of our servers. Where no label needs any, the cloud need not have volumes, or let us see them."""
+        try:
+            volumes = self._volumes(self._listed_servers())
+        except LaunchError as error:
+            if self._config.uses_volumes:
+                raise
+            leaks_log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
+            return []
         return [
             CloudResource(volume.metadata, VOLUME_KIND, volume.id)
-            for volume in self._volumes(self._listed_servers())
+            for volume in volumes
             if not volume.attached and not volume.deleting and _OURS in volume.metadata
         ]
 
-    def _old_volumes(self) -> list[CloudResource]:
-        """Those of labels that are not configured any more; seldom, as a rule there is none.
-
-        The cloud need not have volumes, or let us see them: that is no trouble.
-        """
-        now = self._clock()
-        if now < self._old_volumes_at and not self._cloud.volumes.open:
-            return []
-        self._old_volumes_at = now + OLD_VOLUMES_SECONDS
-        try:
-            left = self._left_volumes()
-        except LaunchError as error:
-            leaks_log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
-            return []
-        if any(resource.metadata[_OURS] == self._config.name for resource in left):
-            # The next look tells whether they are left over.
-            self._old_volumes_at = now
-        return left
-
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
         """All of the project. Those of our servers that nobody could mark so far are marked now."""
-        self._cloud.volumes.catch_up()
         volumes = self._cloud.api.volumes()
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
         self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)
@@ -361,7 +328,7 @@ class Preflight:
         self._config = config
         self._checks = CloudChecks(config.name)
         self._cloud = cloud
-        self._key_pairs: dict[str, bool] = {}
+        self._has_key_pair = functools.cache(cloud.api.has_key_pair)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to the cloud."""
@@ -434,12 +401,9 @@ class Preflight:
                 yield self._checks.said(error).removeprefix(f"label {label.name}: ")
 
     def _key(self, label: OpenStackLabel) -> Iterator[str]:
-        name = label.key_name
-        if name and name not in self._key_pairs:
-            self._key_pairs[name] = self._cloud.api.has_key_pair(name)
-        if name and not self._key_pairs[name]:
+        if label.key_name and not self._has_key_pair(label.key_name):
             remedy = "correct key-name of the label, or make the key pair for this user"
-            yield f"the user has no key pair {name!r} in the cloud; {remedy}"
+            yield f"the user has no key pair {label.key_name!r} in the cloud; {remedy}"
 
     def _quota(self) -> list[CheckResult]:
         most = limit(self._cloud.api.compute_limits().get("maxTotalInstances"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of one OpenStack provider share.
 
-First the API, its servers and what is known of the cloud (`OpenStackCloud`), then how servers are listed, then volumes,
-then floating IPs, then what seldom changes, then a server and its addresses.
+First the API, its servers and what is known of the cloud (`OpenStackCloud`), then volumes, then floating IPs, then what
+seldom changes, then a server and its addresses.
 """
 
 from __future__ import annotations
@@ -17,32 +17,25 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.openstack.api import (
-    ACTIVE,
-    VOLUME,
-    Address,
-    Api,
-    Flavor,
-    FloatingIp,
-    Image,
-    Network,
-    Port,
-    Server,
-)
+from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
+from nodepool.driver.statemachine.cloud import GONE, InstanceCloud
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, NODE_KEY, POOL_KEY, PROVIDER_KEY
-from nodepool.driver.statemachine.instance_cloud import GONE, InstanceCloud
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
-from nodepool.guard import OnError
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
+
+
+#: Changes are asked for from so long before the latest one that was seen: services round to seconds, clocks differ, and
+#: a change is listed when its transaction has ended, and says when it began.
+OVERLAP: Final = timedelta(seconds=5)
 
 
 class OpenStackCloud(InstanceCloud[Server]):
@@ -62,8 +55,7 @@ class OpenStackCloud(InstanceCloud[Server]):
         self.config = config
         self.transport = transport
         self.api = Api(transport)
-        self._lists = ServerLists(self.api)
-        self.networks = CloudNetworks.of(settings or {}, host_has_ipv6=host_has_ipv6())
+        self.networks = CloudNetworks(settings or {}, host_has_ipv6=host_has_ipv6())
         #: Not what clouds.yaml says: host variables and metrics of a site go by what nodepool.yaml says.
         self.region = config.region_name or None
         timeout = (settings or {}).get("api_timeout")
@@ -83,10 +75,21 @@ class OpenStackCloud(InstanceCloud[Server]):
     # -- servers --
 
     def list_instances(self, since: str | None) -> list[Server]:
-        return self._lists.list(since)
+        try:
+            return self.api.servers(since)
+        except CloudRefused as error:
+            if since is None:
+                raise
+            raise ChangesNotListed(str(error)) from error
 
     def changes_since(self, latest: str) -> str | None:
-        return self._lists.changes_since(latest)
+        try:
+            when = datetime.fromisoformat(latest.replace("Z", "+00:00"))
+        except ValueError:
+            return None
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return (when - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def get_instance(self, record_id: str) -> Server:
         return self.api.server(record_id)
@@ -169,110 +172,10 @@ def _minor(version: object) -> int:
     return int(minor) if minor.isdecimal() else 0
 
 
-# How Nova lists servers, for the provider's `Inventory` (O-8).
-
-#: A wide list asks for changes from so long before the latest one that was seen: services round to seconds, clocks
-#: differ.
-OVERLAP: Final = timedelta(seconds=5)
-#: From one wide list to the next. The lists in between are narrow: they tell again what changed in the latest second.
-WIDE_SECONDS: Final = 1.0
-#: For so long after a new second was seen a narrow list asks for the second before, too: a change is listed when its
-#: transaction has ended, and says when it began.
-COMMIT_SECONDS: Final = 0.5
-#: Once a narrow list was too narrow, all are wide for so long.
-LATE_SECONDS: Final = 60.0
-
-
-class ServerLists:
-    """Lists of the servers of one provider. `list` may be called by several threads, `changes_since` by one at a time.
-
-    In a burst lists come many times a second, and most of what a wide one tells was told before. So most of them are
-    narrow. A change that a narrow list did not show, because clocks differ or the cloud is slow, is in the next wide
-    one: then the narrow ones are not used for a while.
-    """
-
-    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
-        self._api = api
-        self._clock = clock
-        #: The latest second that was seen, and when it was seen first.
-        self._latest = ""
-        self._latest_at = 0.0
-        self._next_wide_at = float("-inf")
-        self._wide_until = float("-inf")
-        #: What a narrow list in place of the next one would ask for; "" = it is not known.
-        self._narrow = ""
-        #: id -> ``updated``, as last seen.
-        self._updated: dict[str, str] = {}
-
-    def list(self, since: str | None) -> list[Server]:
-        """All servers of the project (None), or those that changed since a time, deleted ones too. Blocks.
-
-        :param since: as `changes_since` made it.
-        :raises ChangesNotListed: the cloud refuses the second.
-        """
-        with OnError(lambda _: self._widen()):
-            try:
-                servers = self._api.servers(since)
-            except CloudRefused as error:
-                if since is None:
-                    raise
-                raise ChangesNotListed(str(error)) from error
-        if since is None:
-            # Whatever went before it must be told by the next one, and by no later one.
-            self._updated.clear()
-            self._widen()
-        elif since != self._narrow and self._too_late(servers):
-            self._wide_until = self._clock() + LATE_SECONDS
-        self._updated.update((server.id, server.updated) for server in servers)
-        return servers
-
-    def _widen(self) -> None:
-        """The next list of changes is a wide one."""
-        self._next_wide_at = float("-inf")
-
-    def changes_since(self, latest: str) -> str | None:
-        """The time to ask for changes from, now; None when the latest time that was seen is none.
-
-        :param latest: as Nova writes it.
-        """
-        now = self._clock()
-        if latest != self._latest:
-            self._latest, self._latest_at = latest, now
-        second = timedelta(seconds=1 if now - self._latest_at < COMMIT_SECONDS else 0)
-        narrow = _before(latest, second)
-        if narrow is None:
-            return None
-        self._narrow = narrow
-        if self._next_wide_at <= now or now < self._wide_until:
-            self._next_wide_at = now + WIDE_SECONDS
-            return _before(latest, OVERLAP)
-        return narrow
-
-    def _too_late(self, servers: Iterable[Server]) -> bool:
-        """Does a wide list have news that a narrow one would not have had?"""
-        return any(server.updated < self._narrow and self._is_news(server) for server in servers)
-
-    def _is_news(self, server: Server) -> bool:
-        known = self._updated.get(server.id)
-        # What is gone may have gone before the last list of all, which does not show it.
-        return not server.gone if known is None else known != server.updated
-
-
-def _before(latest: str, overlap: timedelta) -> str | None:
-    """A time as Nova understands it; None when ``latest`` is none."""
-    try:
-        when = datetime.fromisoformat(latest.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return (when - overlap).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 # Volumes that Nova makes for our servers do not say whose they are. We write it into them (O-6, D-2).
 #
 # A volume without it that stays behind is never recognised as ours. So what could not be written, because the cloud had
-# an error or the launcher died, is written later: with the next search for leaks, or before the server is deleted.
+# an error or the launcher died, is written with the next search for leaks, or before the server is deleted.
 
 log = logging.getLogger("nodepool.driver.openstack.cloud")
 
@@ -280,7 +183,7 @@ _KEYS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
 
 
 class VolumeMarks:
-    """Of one provider. Thread-safe; ``_lock`` guards the tables.
+    """Of one provider. Thread-safe.
 
     :param provider: its name.
     :param submit: does something in another thread.
@@ -290,73 +193,36 @@ class VolumeMarks:
         self._provider = provider
         self._api = api
         self._submit = submit
-        self._lock = threading.Lock()
-        #: What is to be written, by the id of the volume.
-        self._open: dict[str, dict[str, str]] = {}
+        #: Ids of volumes.
         self._marked: set[str] = set()
-
-    @property
-    def open(self) -> bool:
-        """Is something not written yet?"""
-        with self._lock:
-            return bool(self._open)
 
     def begin(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> None:
         """Mark volumes that have just been made. Does not block."""
-        new = self._note(volume_ids, mark)
-        if new:
-            self._submit(lambda: self._write(new))
+        self._submit(lambda: self._write(volume_ids, mark))
 
     def mark(self, server: Server) -> None:
-        """Mark the volume that a server boots from, unless that was done. Blocks; trouble is logged."""
-        if server.boot_volume is not None and server.metadata.get(PROVIDER_KEY) == self._provider:
-            mark = {key: server.metadata[key] for key in _KEYS if key in server.metadata}
-            self._write(self._note([server.boot_volume], mark))
-
-    def catch_up(self) -> None:
-        """Write what could not be written so far. Blocks; trouble is logged."""
-        with self._lock:
-            waiting = list(self._open)
-        self._write(waiting)
+        """Mark the volume that a server boots from, unless that was done. Blocks; errors are logged."""
+        volume_id, found = server.boot_volume, server.metadata
+        if volume_id is not None and volume_id not in self._marked and found.get(PROVIDER_KEY) == self._provider:
+            self._write([volume_id], {key: found[key] for key in _KEYS if key in found})
 
     def seen(self, marked: Collection[str], unmarked: Collection[str], servers: Iterable[Server]) -> None:
-        """All volumes of the cloud were listed: marks those of our servers that nobody has marked. Blocks."""
-        with self._lock:
-            self._marked = set(marked)
+        """All volumes of the cloud were listed: marks those of our servers that are not marked. Blocks."""
+        self._marked = set(marked)
         for server in servers:
             if server.boot_volume in unmarked:
                 self.mark(server)
 
-    def _note(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> list[str]:
-        with self._lock:
-            new = [volume_id for volume_id in volume_ids if volume_id not in self._marked]
-            self._open.update({volume_id: dict(mark) for volume_id in new})
-        return new
-
-    def _write(self, volume_ids: Iterable[str]) -> None:
+    def _write(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> None:
         for volume_id in volume_ids:
-            with self._lock:
-                mark = self._open.get(volume_id)
-            if mark is None:
-                continue
             try:
                 if self._api.transport.has(VOLUME):
                     self._api.mark_volume(volume_id, mark)
-            except CloudAway as error:
-                log.warning("Provider %s: volume %s is marked as ours later: %s", self._provider, volume_id, error)
-                continue
-            except CloudNotFound:
-                # Or the cloud does not know it yet.
-                log.debug("Provider %s: there is no volume %s", self._provider, volume_id)
-            except LaunchError as error:
-                # Or the cloud is at work on it.
-                log.warning("Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)
-            else:
-                with self._lock:
                     self._marked.add(volume_id)
-            # What is not marked now the deletion of the server, or the search for leaks, marks.
-            with self._lock:
-                self._open.pop(volume_id, None)
+            except LaunchError as error:
+                # It may be that the cloud does not know the volume yet, or is at work on it.
+                level = logging.DEBUG if isinstance(error, CloudNotFound) else logging.WARNING
+                log.log(level, "Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)
 
 
 # Floating IPs of servers (O-5): made only when a server has no other way to be reached, removed before it is.
@@ -689,58 +555,35 @@ def usage(cores: int, ram: int, volumes: int = 0, volume_gb: int = 0) -> QuotaIn
 # The same choice as ``interface_ip`` of openstacksdk; what clouds.yaml says under ``networks`` comes first.
 
 
-class CloudNetworks(NamedTuple):
-    """What clouds.yaml says about a cloud's networks; names or ids.
+class CloudNetworks:
+    """What clouds.yaml says about a cloud's networks; names or ids. Tolerates what is not there.
 
-    :param private: ``private: true``: the launcher and Zuul are inside the cloud.
-    :param default: the network to connect through, or None.
-    :param nat_source: the network that floating IPs come from, or None.
-    :param nat_destination: the network of the port that gets a floating IP, or None (O-13).
-    :param floating: False: there are no floating IPs (``floating_ip_source: None``, ``requires_floating_ip: false``).
-    :param external: False: public IPv4 addresses are not looked for (``use_external_network: false``).
-    :param inside: False: private addresses are not looked for (``use_internal_network: false``).
-    :param only_v4: ``force_ipv4: true``: addresses of IPv6 are not used at all.
-    :param prefer_v6: the launcher's host has IPv6, and `only_v4` is not set.
+    :param settings: of the cloud.
     """
 
-    private: bool = False
-    routed: Collection[str] = ()
-    internal: Collection[str] = ()
-    default: str | None = None
-    nat_source: str | None = None
-    nat_destination: str | None = None
-    floating: bool = True
-    external: bool = True
-    inside: bool = True
-    only_v4: bool = False
-    prefer_v6: bool = False
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], *, host_has_ipv6: bool = False) -> CloudNetworks:
-        """Read the settings of a cloud; tolerates what is not there."""
+    def __init__(self, settings: Mapping[str, Any], *, host_has_ipv6: bool = False) -> None:
         entries = settings.get("networks")
         networks = [n for n in entries if isinstance(n, dict) and n.get("name")] if isinstance(entries, list) else []
 
-        def named(key: str) -> list[str]:
-            return [str(n["name"]) for n in networks if n.get(key)]
+        def first(key: str) -> str | None:
+            return next((str(n["name"]) for n in networks if n.get(key)), None)
 
-        routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
+        #: Are the launcher and Zuul inside the cloud?
+        self.private = bool(settings.get("private"))
+        self.routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
+        self.internal = [str(n["name"]) for n in networks if str(n["name"]) not in self.routed]
+        #: The network to connect through; that which floating IPs come from; that of the port that gets one (O-13).
+        self.default, self.nat_source = first("default_interface"), first("nat_source")
+        self.nat_destination = first("nat_destination")
         no_source = str(settings.get("floating_ip_source", "neutron")).lower() == "none"
-        # What is no bool counts as for openstacksdk; ``check`` tells of it.
-        only_v4 = bool(settings.get("force_ipv4"))
-        return cls(
-            private=bool(settings.get("private")),
-            routed=routed,
-            internal=[str(n["name"]) for n in networks if str(n["name"]) not in routed],
-            default=next(iter(named("default_interface")), None),
-            nat_source=next(iter(named("nat_source")), None),
-            nat_destination=next(iter(named("nat_destination")), None),
-            floating=not no_source and settings.get("requires_floating_ip") is not False,
-            external=bool(settings.get("use_external_network", True)),
-            inside=bool(settings.get("use_internal_network", True)),
-            only_v4=only_v4,
-            prefer_v6=host_has_ipv6 and not only_v4,
-        )
+        #: Are there floating IPs?
+        self.floating = not no_source and settings.get("requires_floating_ip") is not False
+        #: Are public IPv4 addresses looked for, and private ones?
+        self.external = bool(settings.get("use_external_network", True))
+        self.inside = bool(settings.get("use_internal_network", True))
+        #: Are addresses of IPv6 not used at all? What is no bool counts as for openstacksdk; ``check`` tells of it.
+        self.only_v4 = bool(settings.get("force_ipv4"))
+        self.prefer_v6 = host_has_ipv6 and not self.only_v4
 
 
 class ServerAddresses(NamedTuple):

@@ -13,13 +13,12 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.exceptions import ConfigError
-from nodepool.metrics.statsd import DEFAULT_HOST, DEFAULT_PORT
 from nodepool.version import how_to_install, release_string
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Clouds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loader: OpenStackConfig | None = None
-        #: What could be used last, by `_key`.
+        #: What could be used last.
         self._usable: dict[tuple[str | None, ...], CloudRegion] = {}
 
     def forget(self) -> None:
@@ -95,34 +94,26 @@ class Clouds:
 
         Reads files only.
         """
-        try:
-            return CloudSettings(_comparable(settings_of(self._current(cloud, region))))
-        except CloudProblem as problem:
-            known, text = self._usable.get(_key(cloud, region)), str(problem)
-        return (
-            CloudSettings({}, text) if known is None else CloudSettings(_comparable(settings_of(known)), outdated=text)
-        )
+        known, problem = self._latest(cloud, region)
+        if known is None:
+            return CloudSettings({}, problem)
+        return CloudSettings(_comparable(settings_of(known)), outdated=problem)
 
     def region(self, cloud: str, region: str | None) -> CloudRegion:
         """openstacksdk's object for a cloud, maybe of an earlier file, see `settings`. Does not contact the cloud.
 
         :raises CloudProblem: it cannot be used; the next call reads the file again.
         """
-        try:
-            return self._current(cloud, region)
-        except CloudProblem:
-            known = self._usable.get(_key(cloud, region))
-            if known is None:
-                raise
-            return known
+        known, problem = self._latest(cloud, region)
+        if known is None:
+            raise CloudProblem(problem)
+        return known
 
     def renewed(self, cloud: str, region: str | None, known: CloudRegion) -> CloudRegion | None:
         """What there is now in place of what `region` returned; None = it says the same. Does not raise."""
-        try:
-            found = self.region(cloud, region)
-        except CloudProblem:
-            return None
-        return None if _comparable(settings_of(found)) == _comparable(settings_of(known)) else found
+        found, _ = self._latest(cloud, region)
+        same = found is None or _comparable(settings_of(found)) == _comparable(settings_of(known))
+        return None if same else found
 
     def files(self) -> list[str]:
         """The files that a cloud may stand in, those that do not exist included. Does not raise."""
@@ -132,14 +123,17 @@ class Clouds:
             return [name for name in [os.environ.get("OS_CLIENT_CONFIG_FILE")] if name]
         return [*_search_path(loader), *(str(name) for name in getattr(loader, "_secure_files", ()))]
 
-    def _current(self, cloud: str, region: str | None) -> CloudRegion:
+    def _latest(self, cloud: str, region: str | None) -> tuple[CloudRegion | None, str]:
+        """What could be used last; and why that is not what the file says now, "" = it is."""
+        # What is said of a cloud in another file is about another cloud.
+        key = os.environ.get("OS_CLIENT_CONFIG_FILE"), cloud, region
+        problem = ""
         try:
-            found = self._find(cloud, region)
-        except CloudProblem:
+            self._usable[key] = self._find(cloud, region)
+        except CloudProblem as error:
             self.forget()
-            raise
-        self._usable[_key(cloud, region)] = found
-        return found
+            problem = str(error)
+        return self._usable.get(key), problem
 
     def _find(self, cloud: str, region: str | None) -> CloudRegion:
         loader = self._load()
@@ -195,34 +189,9 @@ def settings_of(region: CloudRegion) -> dict[str, Any]:
     return {
         **region.config,
         "force_ipv4": region.force_ipv4,
-        "metrics": statsd_of(region),
+        "metrics": [region.config.get("metrics"), region.get_client_config("metrics")],
         "compute_default_microversion": version,
     }
-
-
-class StatsdPlace(NamedTuple):
-    """Where calls to a cloud are counted: host and UDP port of a statsd server, and how names of metrics begin."""
-
-    host: str
-    port: int
-    prefix: str
-
-
-def statsd_of(region: CloudRegion) -> StatsdPlace | None:
-    """Where calls to a cloud are counted; None = nowhere.
-
-    As openstacksdk: what ``metrics.statsd`` of the cloud says, else the environment, else ``metrics`` of the file.
-    """
-    found = {
-        name: section(region.config.get("metrics"), "statsd").get(name)
-        or os.environ.get(f"STATSD_{name.upper()}")
-        or section(region.get_client_config("metrics"), "statsd").get(name)
-        for name in ("host", "port", "prefix")
-    }
-    port = str(found["port"] or DEFAULT_PORT)
-    if not (found["host"] or found["port"]) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        return None
-    return StatsdPlace(str(found["host"] or DEFAULT_HOST), int(port), str(found["prefix"] or "openstack.api"))
 
 
 def section(values: Any, name: str) -> Mapping[str, Any]:
@@ -244,11 +213,6 @@ def host_has_ipv6() -> bool:
         # A sandbox may forbid the question, such as RestrictAddressFamilies= of systemd without AF_NETLINK.
         log.info("Addresses of this host are not known, so nodes are reached by IPv4: %s", error)
         return False
-
-
-def _key(cloud: str, region: str | None) -> tuple[str | None, ...]:
-    """What is said of a cloud in another file is about another cloud."""
-    return os.environ.get("OS_CLIENT_CONFIG_FILE"), cloud, region
 
 
 def problem_of(region: CloudRegion) -> str:

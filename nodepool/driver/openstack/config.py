@@ -26,10 +26,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import nodepool.driver.framework.images as images
 from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.framework.key_schema import Problem, Section, check_of
 from nodepool.driver.framework.sections import CloudProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -90,20 +92,16 @@ class CloudImage(ImageSettings):
         self.image_name = self.image_name or self.name
 
 
-def _a_flavor(label: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
+@check_of
+def _a_flavor(label: Section) -> Iterator[Problem]:
     if "flavor-name" not in label and "min-ram" not in label:
-        raise v.Invalid("flavor-name or min-ram is needed")
-    return label
+        yield [], "flavor-name or min-ram is needed"
 
 
-def _text_as_userdata(label: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
+@check_of
+def _text_as_userdata(label: Section) -> Iterator[Problem]:
     if isinstance(label.get("userdata"), (dict, list)):
-        raise v.Invalid("userdata must be a text; write it as a block, with | after the key", path=["userdata"])
-    return label
+        yield ["userdata"], "userdata must be a text; write it as a block, with | after the key"
 
 
 class OpenStackLabel(images.ImageLabel):
@@ -172,10 +170,7 @@ class OpenStackPool(ConfigPool):
         default_text="all of the cloud",
     )
     networks: list[str] = key(
-        TEXTS,
-        [],
-        "Names or ids. Needed where the project has more than one network.",
-        default_text="the cloud decides",
+        TEXTS, [], "Names or ids. Needed where the project has more than one network.", default_text="the cloud decides"
     )
     security_groups: list[str] = key(TEXTS, [], "Names or ids.", default_text="``default``")
     auto_floating_ip: bool = key(

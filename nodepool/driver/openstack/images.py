@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -46,22 +44,21 @@ IN_USE_SECONDS: Final = 30.0
 PAGE: Final = "1000"
 
 
+#: Ways of an upload: a task of Glance makes an image of an object (clouds.yaml: ``image_api_use_tasks: true``), or an
+#: import makes it of what is in the staging area (``image_upload_use_import: true``).
+BY_TASK: Final = "task"
+BY_IMPORT: Final = "import"
+
+
 class OpenStackImages:
-    """Images of one provider. All methods block.
+    """Images of one provider. All methods block; what ends the provider's calls ends all waiting."""
 
-    :param stopped: ends all waiting.
-    """
-
-    def __init__(
-        self, provider: str, api: Api, stopped: threading.Event, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self.provider = provider
+    def __init__(self, api: Api) -> None:
+        self.provider = api.transport.provider
         self._api = api
-        self._stopped = stopped
-        self._clock = clock
 
     def _time(self, what: str, seconds: float, wanted: Callable[[], None] = lambda: None) -> ImageTime:
-        return ImageTime(f"Provider {self.provider}: {what}", seconds, self._stopped, self._clock, wanted)
+        return ImageTime(f"Provider {self.provider}: {what}", seconds, self._api.transport.stopped, wanted=wanted)
 
     # -- upload --
 
@@ -73,26 +70,29 @@ class OpenStackImages:
         properties: Mapping[str, Any],
         checksums: Mapping[str, str | None],
         timeout: float,
-        by_import: bool = False,
+        way: str = "",
     ) -> str:
         """Upload a file; returns the id of the image. After an error the image is deleted.
+
+        :param name: unique.
 
         :param properties: of the image; texts, but for ``min_disk``, ``min_ram`` and other attributes of Glance's own.
         :param checksums: of the file, as far as they are known: algorithm -> hexadecimal digits.
         :param timeout: seconds for everything.
-        :param by_import: by way of the staging area (clouds.yaml: ``image_upload_use_import: true``).
+        :param way: `BY_TASK`, `BY_IMPORT`, or "": its data are sent to Glance.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
+        if way == BY_TASK:
+            return self._upload_by_task(name, filename, image_format, properties, checksums, timeout)
         time = self._time(f"the upload of image {name}", timeout, uploads.checker())
         ours = {"name": name, "disk_format": image_format}
         body = {"container_format": "bare", "visibility": "private", **api_properties(properties), **ours}
         with open(filename, "rb") as file:
-            if by_import:
+            if way == BY_IMPORT:
                 self._check_import()
-            content = Content(file, time.check)
-            return GlanceUpload(self.provider, self._api, body, content, checksums, time, by_import).run()
+            return GlanceUpload(self._api, body, Content(file, time.check), checksums, time, way == BY_IMPORT).run()
 
     def _check_import(self) -> None:
         methods = self._api.import_methods()
@@ -102,9 +102,8 @@ class OpenStackImages:
                 f"{', '.join(methods) or 'no method'}); set image_upload_use_import to false in clouds.yaml"
             )
 
-    def upload_by_task(
+    def _upload_by_task(
         self,
-        region: CloudRegion,
         name: str,
         filename: str,
         image_format: str,
@@ -112,14 +111,7 @@ class OpenStackImages:
         checksums: Mapping[str, str | None],
         timeout: float,
     ) -> str:
-        """Upload a file; returns the id of the image. What a failed upload leaves is deleted.
-
-        :param name: unique.
-        :param properties: of the image.
-        :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
-        :param timeout: seconds for the task of Glance.
-        :raises ImageCreateException: it took too long, or the cloud cannot use the image.
-        """
+        region = self._api.transport.region
         try:
             image_id = _imported(region, name, filename, checksums, timeout)
             # The SDK leaves those out that are no texts of its own.
@@ -270,7 +262,6 @@ class GlanceUpload:
 
     def __init__(
         self,
-        provider: str,
         api: Api,
         body: Mapping[str, Any],
         content: Content,
@@ -278,7 +269,7 @@ class GlanceUpload:
         time: ImageTime,
         by_import: bool,
     ) -> None:
-        self._head = f"Provider {provider}: image {body['name']}"
+        self._head = f"Provider {api.transport.provider}: image {body['name']}"
         self._api = api
         # Only one that is of use: the others must be deleted.
         self._body = {key: value for key, value in body.items() if key != PROTECTED}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How calls to one service of OpenStack are made. It needs keystoneauth: import it with a session.
 
-First what is counted, and limits of clouds.yaml, then `ServiceClient`, then keystoneauth's adapter with bounds.
+First names of calls, and limits of clouds.yaml, then `ServiceClient`, then keystoneauth's adapter with bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import urllib.parse
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from keystoneauth1 import adapter, exceptions
 from keystoneauth1.discover import get_version_data
@@ -26,43 +26,6 @@ from nodepool.driver.framework.http.connections import BoundedAdapter
 from nodepool.driver.framework.http.plain_http import HttpAnswer, exchange
 from nodepool.driver.framework.rate import RateLimiter, held_up
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH
-from nodepool.metrics.statsd import client_of
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.clouds import StatsdPlace
-
-#: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
-ENDPOINT_SECONDS: Final = 60.0
-#: From one look-up of the name of a statsd server to the next.
-STATSD_LOOK_UP_SECONDS: Final = 60.0
-
-
-class StatsdCounts:
-    """Counts calls to one cloud with the names of openstacksdk: ``<prefix>.<service>.<method>.<operation>``.
-
-    :param place: of `nodepool.driver.openstack.clouds.statsd_of`; None = nothing is counted.
-    """
-
-    def __init__(self, place: StatsdPlace | None) -> None:
-        self._prefix = place.prefix if place is not None else ""
-        self._client = client_of(place.host, place.port) if place is not None else None
-        self._look_up_at = monotonic() + STATSD_LOOK_UP_SECONDS
-
-    def count(self, service: str, method: str, path: str, status: str, seconds: float) -> None:
-        """Count one call. :param status: of HTTP, or ``failed``: there was no answer."""
-        if self._client is None:
-            return
-        if not self._client.resolved and monotonic() >= self._look_up_at:
-            self._look_up_at = monotonic() + STATSD_LOOK_UP_SECONDS
-            self._client.resolve()
-        names = ".".join(_metric_name(name) for name in (service, method, operation_name(path)))
-        with self._client.pipeline() as pipe:
-            if status != "failed":
-                pipe.timing(f"{self._prefix}.{names}.{status}", int(seconds * 1000))
-                if seconds > 1:
-                    pipe.incr(f"{self._prefix}.{names}.over_1000")
-            pipe.incr(f"{self._prefix}.{names}.{status}")
-            pipe.incr(f"{self._prefix}.{names}.attempted")
 
 
 def operation_name(path: str) -> str:
@@ -79,10 +42,6 @@ def operation_name(path: str) -> str:
         for place, part in enumerate(parts)
         if place % 2 == 0
     )
-
-
-def _metric_name(name: str) -> str:
-    return name.replace(".", "_").replace(":", "_")
 
 
 class ServiceLimits:
@@ -150,24 +109,27 @@ class ServiceClient(adapter.Adapter):
 
     #: For which it is, in the words of `nodepool.driver.openstack.api`.
     service: ClassVar[str]
-    metrics: ClassVar[StatsdCounts]
 
     def __init__(self, session: Any, **given: Any) -> None:
         kept = {key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))}
+        #: Where calls are counted, as openstacksdk counts them; None = nowhere.
+        self._statsd, self._prefix = given.get("statsd_client"), str(given.get("statsd_prefix"))
         # The SDK makes texts of numbers in clouds.yaml.
         rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
         super().__init__(session, **kept)
         self._turns = ServiceLimits(self.service, rate, concurrency)
-        #: Where the service is, and until when that is not looked up again.
-        self._endpoint: tuple[str | None, float] = (None, 0.0)
+        #: Where the service was found last.
+        self._endpoint: str | None = None
         #: For each wait.
         self._seconds = float(session.timeout)
         #: Replaced as a whole, so that no lock is needed; None = keystoneauth makes the next call.
         self._last: _LastCall | None = None
-        # `StatsdCounts` does that; the SDK has opened a socket for it in vain.
-        unused = given.get("statsd_client")
-        if unused is not None:
-            unused.close()
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self.session.session.close()
+        if self._statsd is not None:
+            self._statsd.close()
 
     def request(self, url: str, method: str, **arguments: Any) -> Any:
         """As that of keystoneauth, counted. Blocks until it is our turn, and for the call."""
@@ -184,7 +146,25 @@ class ServiceClient(adapter.Adapter):
             status = str(response.status_code)
             return response
         finally:
-            self.metrics.count(str(self.service_type), method, url, status, monotonic() - started)
+            if self._statsd is not None:
+                self._count(self._statsd, method, url, status, monotonic() - started)
+
+    def _count(self, client: Any, method: str, path: str, status: str, seconds: float) -> None:
+        """Count one call: ``<prefix>.<service>.<method>.<operation>``.
+
+        :param status: of HTTP, or ``failed``: there was no answer.
+        """
+        names = (
+            name.replace(".", "_").replace(":", "_") for name in (str(self.service_type), method, operation_name(path))
+        )
+        place = ".".join((self._prefix, *names))
+        with client.pipeline() as pipe:
+            if status != "failed":
+                pipe.timing(f"{place}.{status}", int(seconds * 1000))
+                if seconds > 1:
+                    pipe.incr(f"{place}.over_1000")
+            pipe.incr(f"{place}.{status}")
+            pipe.incr(f"{place}.attempted")
 
     def _as_the_last(self, path: str, method: str, arguments: Mapping[str, Any]) -> HttpAnswer | None:
         """Make a usual call; blocks. None = nothing was done that counts: keystoneauth is to make it.
@@ -242,7 +222,7 @@ class ServiceClient(adapter.Adapter):
         return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
 
     def _known_endpoint(self) -> str | None:
-        """keystoneauth goes through a copy of the whole catalog for it.
+        """Where the service is, as its catalog and its versions say.
 
         A service that does not tell its versions just then has an endpoint without a version for keystoneauth.
         All calls there end with 404, and 404 means that a server or an image is gone. Such an endpoint is not used.
@@ -250,31 +230,23 @@ class ServiceClient(adapter.Adapter):
         :raises DiscoveryFailure: there is no other (O-21).
         :raises keystoneauth1.exceptions.ClientException: why there is none, e.g. the service answers 503.
         """
-        known, until = self._endpoint
-        if known is not None and monotonic() < until:
-            return known
         found = self.get_endpoint()
         if found is None:
             return None
-        # Names in %() are filled in by keystoneauth.
-        endpoint = str(found).replace("%", "%%")
-        if VERSION_IN_PATH.search(endpoint) is None:
-            if known is None:
-                # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
-                with contextlib.suppress(HTTPClientError):
-                    get_version_data(self.session, str(found))
-                raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
-            return known
-        self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
-        return endpoint
+        if VERSION_IN_PATH.search(str(found)) is not None:
+            # Names in %() are filled in by keystoneauth.
+            self._endpoint = str(found).replace("%", "%%")
+        elif self._endpoint is None:
+            # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
+            with contextlib.suppress(HTTPClientError):
+                get_version_data(self.session, str(found))
+            raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
+        return self._endpoint
 
 
-def client_class(service: str, place: StatsdPlace | None) -> Any:
-    """The class for a service: openstacksdk makes clients, and tells them no name of a service.
-
-    :param place: where calls are counted; None = nowhere.
-    """
-    return type("Client", (ServiceClient,), {"service": service, "metrics": StatsdCounts(place)})
+def client_class(service: str) -> Any:
+    """The class for a service: openstacksdk makes clients, and tells them no name of a service."""
+    return type("Client", (ServiceClient,), {"service": service})
 
 
 def _text(value: str | bytes) -> str:

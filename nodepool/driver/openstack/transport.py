@@ -7,7 +7,6 @@ After the call comes the session of openstacksdk as an HTTP client, then what ca
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 import logging
@@ -32,8 +31,8 @@ from nodepool.driver.framework.cloud_errors import (
     retry_after,
     without_login,
 )
+from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import BucketSize, RateClasses
-from nodepool.driver.openstack.clouds import statsd_of
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -87,7 +86,7 @@ class Transport:
         self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
-        self._absent_until: dict[str, float] = {}
+        self._there: dict[str, Fact[bool]] = {}
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -97,9 +96,9 @@ class Transport:
     def _drop_clients(self) -> None:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
-            self._absent_until.clear()
+            self._there.clear()
         for client in clients:
-            close(client)
+            client.close()
 
     # -- services --
 
@@ -121,18 +120,18 @@ class Transport:
         :raises CloudAway: that cannot be found out.
         """
         with self._lock:
-            if monotonic() < self._absent_until.get(service, 0.0):
-                return False
+            known = self._there.setdefault(service, Fact(lambda: self._is_there(service)))
         try:
-            self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
+            return known.get(LOOK_AGAIN_SECONDS)
         except CloudAway:
             self._look_at_clouds_yaml()
             raise
+
+    def _is_there(self, service: str) -> bool:
+        try:
+            self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
         except ServiceAbsent:
-            with self._lock:
-                if service not in self._absent_until:
-                    log.info("Provider %s: the cloud has no %s service", self.provider, service)
-                self._absent_until[service] = monotonic() + LOOK_AGAIN_SECONDS
+            log.info("Provider %s: the cloud has no %s service", self.provider, service)
             return False
         return True
 
@@ -245,12 +244,10 @@ class Transport:
         if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
             return self._absent(service, what, text)
         unreached = no_answer(without_login(str(error)))
-        if unreached is not None and kind in ("DiscoveryFailure", *_CONNECT_ERRORS):
+        if kind in _CONNECT_ERRORS or (unreached is not None and kind == "DiscoveryFailure"):
             maybe_done = kind in _CONNECT_ERRORS and not any(sign in text for sign in _NOT_SENT)
-            advice = "check auth_url in clouds.yaml and the catalog, and whether the service runs"
-            return CloudAway(f"{head}: {unreached}; {advice}", maybe_done=maybe_done)
-        if kind in _CONNECT_ERRORS:
-            return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
+            advice = "; check auth_url in clouds.yaml and the catalog, and whether the service runs"
+            return CloudAway(f"{head}: {unreached}{advice}" if unreached else f"{head}: {text}", maybe_done=maybe_done)
         if isinstance(status, int):
             # Of the login, or of the versions of a service.
             return self._away(head, status, _said(getattr(error, "response", None)) or text)
@@ -265,7 +262,7 @@ class Transport:
         if response.status_code == 204 or not response.content:
             return {}
         try:
-            return _read_json(response)
+            return fast_json.loads_any(response.content)
         except (ValueError, RecursionError):
             said = message_of(response.content, response.headers.get("Content-Type", ""))
             raise CloudAway(
@@ -317,14 +314,6 @@ def _odd(error: Exception) -> bool:
     return inside and isinstance(error, (LookupError, TypeError, AttributeError, ValueError))
 
 
-def _read_json(response: Any) -> Any:
-    """What is in an answer; fast, because lists of servers are long. Raises ValueError, RecursionError."""
-    if (getattr(response, "encoding", None) or "utf-8").lower() == "utf-8":
-        with contextlib.suppress(ValueError):
-            return fast_json.loads(response.content)
-    return response.json()
-
-
 # openstacksdk's session as a plain HTTP client: login, catalog, version discovery, TLS settings; nothing more.
 
 #: Seconds for one call when clouds.yaml has no ``api_timeout``.
@@ -356,7 +345,7 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    return region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
+    return region.get_session_client(service, constructor=client_class(service))
 
 
 def _session_of(region: CloudRegion) -> Any:
@@ -369,13 +358,6 @@ def _session_of(region: CloudRegion) -> Any:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
     connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
-
-
-def close(client: Any) -> None:
-    """Close the connections of a client that are not in use."""
-    requests_session = getattr(getattr(client, "session", None), "session", None)
-    if requests_session is not None:
-        requests_session.close()
 
 
 # What can go wrong in a call, in the words of `nodepool.exceptions` (reference/driver 13).

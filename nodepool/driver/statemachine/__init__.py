@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
-from nodepool.driver.statemachine.cloud import CloudAdapter, PlacedCreation
+from nodepool.driver.statemachine.cloud import CloudAdapter, InstanceCloud, PlacedCreation
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import (
     CloudInstance,
@@ -20,7 +20,6 @@ from nodepool.driver.statemachine.instance import (
     ResourceKind,
     ResourceKinds,
 )
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import WatchedInventory
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
+    from nodepool.driver.statemachine.cloud import InstanceCloud
     from nodepool.driver.statemachine.instance import Instance, Resource
-    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:

@@ -13,7 +13,6 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.statemachine.calls import Removal
-from nodepool.driver.statemachine.launch import CloudProviderView
 from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.driver.statemachine.scheduler import Done
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
@@ -21,6 +20,7 @@ from nodepool.model import states
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
 
 #: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
@@ -32,7 +32,7 @@ LAUNCH_END_SECONDS: Final = 0.1
 class Deletion(Done):
     """A task of the scheduler, with its time limit."""
 
-    def __init__(self, provider: CloudProviderView, log: Log, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: StateMachineProvider, log: Log, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._provider = provider
         self.log = log
@@ -59,7 +59,7 @@ class NodeDeletion(Deletion):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: CloudProviderView, node: Node, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
         log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         super().__init__(provider, log, clock)
         self._node = node
@@ -161,7 +161,7 @@ class InstanceDeletion(Deletion):
         says why it failed.
     """
 
-    def __init__(self, provider: CloudProviderView, external_id: Any, log: Log, *, persistent: bool) -> None:
+    def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
         super().__init__(provider, log)
         self._external_id = external_id
         self._persistent = persistent

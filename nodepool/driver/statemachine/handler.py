@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver import gateway
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.launch import CloudProviderView, NodeLaunch
+from nodepool.driver.statemachine.launch import NodeLaunch
 from nodepool.model import states
 from nodepool.model.reasons import images_missing
 from nodepool.plan.launch import Failure
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
+    from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -31,7 +32,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: CloudProviderView
+    manager: StateMachineProvider
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 

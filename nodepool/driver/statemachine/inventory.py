@@ -6,7 +6,7 @@ long, and not at all when nothing waits. If the cloud can list changes, most lis
 also shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
-deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.begin_proof`. After the
+deleted is proved otherwise, see `nodepool.driver.statemachine.cloud.InstanceCloud.begin_proof`. After the
 `Inventory` come when it lists, and inventories that watches feed.
 """
 

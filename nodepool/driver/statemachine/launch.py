@@ -19,10 +19,10 @@ from __future__ import annotations
 import abc
 import copy
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -52,133 +52,11 @@ from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify,
 from nodepool.tracing import spans
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.keyscan import Scans
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
-    from nodepool.driver.statemachine.calls import CloudCalls
-    from nodepool.driver.statemachine.cloud_quota import LearnedLimits
+    from nodepool.driver.statemachine.adapter import StateMachine
     from nodepool.driver.statemachine.instance import Instance
-    from nodepool.driver.statemachine.lost_creations import InstanceFinder
-    from nodepool.driver.statemachine.lost_instances import LostInstances
-    from nodepool.driver.statemachine.scheduler import Scheduler
+    from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
-
-class CloudProviderView(Protocol):
-    """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
-
-    The provider makes all of them, so their files do not import it.
-    """
-
-    name: str
-    adapter: Adapter
-    calls: CloudCalls
-    finder: InstanceFinder
-    learned_limits: LearnedLimits
-    #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
-    make_create_machine: Callable[..., StateMachine]
-    #: Which nodes are in doubt, or have lost their instance?
-    lost: LostInstances
-    #: The section.
-    provider: ProviderConfig
-    scans: Scans
-    scheduler: Scheduler
-    zk: ZooKeeper | None
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def idle_now(self) -> bool:
-        """Must no resources be deleted, because there is, or will be, a successor?"""
-        ...
-
-    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
-        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
-        ...
-
-    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
-        """Is there room for one more node of a label now (Q-2)?"""
-        ...
-
-    def roomFor(self, pool: ConfigPool, label: str) -> float:
-        """How many more nodes of a label have room now; 0 = none, or that is not known."""
-        ...
-
-    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
-        """Is there room for a node that is stored already, counting all that were stored before it?"""
-        ...
-
-    def invalidateQuotaCache(self) -> None:
-        """Ask the cloud for its limits again, in the background."""
-        ...
-
-    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
-        """Availability zones to choose from (N-7)."""
-        ...
-
-    def zones_may_have_changed(self) -> None:
-        """Ask the cloud for its zones again, in the background."""
-        ...
-
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
-        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
-        ...
-
-    def begin_launch(self, launch: NodeLaunch) -> None:
-        """Take on a launch. Raises RuntimeError when the provider has ended."""
-        ...
-
-    def launch_of(self, node_id: str) -> NodeLaunch | None:
-        """The launch of a node, if it runs here."""
-        ...
-
-    def launch_ended(self, launch: NodeLaunch) -> None:
-        """The outcome of a launch is stored."""
-        ...
-
-    def label_is_broken(self, label: str, error: Exception) -> None:
-        """A launch showed that a label can never work (Q-14)."""
-        ...
-
-    def left_nothing(self, node_id: str) -> bool:
-        """Did a launch of this node end here, surely without an instance?"""
-        ...
-
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nothing uses, in the background."""
-        ...
-
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node was deleted."""
-        ...
-
-    def node_ids(self) -> set[str]:
-        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        ...
-
-    def upload_ids(self) -> set[tuple[str, str]]:
-        """Build id and upload id of all uploads to this provider. Blocks."""
-        ...
-
-    def external_id_of(self, node_id: str) -> Any:
-        """External id of a node that is not being launched; else None."""
-        ...
-
-    def look_for_leaks_soon(self) -> None:
-        """Something may be left over: do not wait for the regular sweep."""
-        ...
-
-    def sweep_leaks(self) -> bool:
-        """Look for leaks now; blocks. Is another look worth while?"""
-        ...
-
-    def leak_look_ended(self) -> None:
-        """The task that looks soon has ended."""
-        ...
 
 
 #: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
@@ -198,7 +76,7 @@ class NodeLaunch:
 
     def __init__(
         self,
-        provider: CloudProviderView,
+        provider: StateMachineProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import instance as statemachine_instance
-from nodepool.driver.statemachine.launch import CloudProviderView
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.guard import Guard
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.provider import StateMachineProvider
 
 
 #: Seconds until another look where something seems to be left over, or may be soon.
@@ -32,7 +32,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 class LeakSweep:
     """A resource is leaked if two consecutive sweeps find it without a node. ``_busy`` is held during a sweep."""
 
-    def __init__(self, provider: CloudProviderView, log: Log) -> None:
+    def __init__(self, provider: StateMachineProvider, log: Log) -> None:
         self._provider = provider
         self.log = log
         self._left_over: SeenTwice[Hashable] = SeenTwice()
@@ -193,7 +193,7 @@ class LeakLook:
     :param looks: how often at most when looks fail.
     """
 
-    def __init__(self, provider: CloudProviderView, executor: Executor, looks: int) -> None:
+    def __init__(self, provider: StateMachineProvider, executor: Executor, looks: int) -> None:
         self._provider = provider
         self._executor = executor
         self._looks = looks

@@ -30,7 +30,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.cloud import GONE
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.metrics import reports as metrics

@@ -28,7 +28,6 @@ from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.adapter import Log, StateMachine
 from nodepool.driver.statemachine.instance import Instance
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R, Waiter
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
@@ -36,6 +35,7 @@ from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
+    from nodepool.driver.statemachine.cloud import InstanceCloud
     from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
@@ -302,6 +302,11 @@ class CreationMachine(InventoryMachine[R]):
         self.begun_anew = 0
 
     # -- what the driver says --
+
+    @classmethod
+    def of(cls, cloud: InstanceCloud[R], order: Order) -> CreationMachine[R]:
+        """The machine for an order: of this class, unless the driver has several."""
+        return cls(cloud, order)
 
     def create(self, key: CreationKey) -> str:
         """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.

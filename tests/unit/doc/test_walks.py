@@ -27,8 +27,8 @@ class Length(NamedTuple):
 
 LENGTHS: Final = {
     "a node request served by ready nodes": Length(22, 14),
-    "the launch of an AWS instance": Length(42, 16),
-    "the deletion of a node": Length(27, 10),
+    "the launch of an AWS instance": Length(41, 16),
+    "the deletion of a node": Length(26, 10),
     "one web page": Length(14, 8),
 }
 

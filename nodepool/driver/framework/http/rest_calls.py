@@ -10,6 +10,7 @@ comes the login by bearer tokens.
 from __future__ import annotations
 
 import abc
+import codecs
 import json
 import logging
 import os
@@ -17,9 +18,10 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from nodepool import fast_json
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -32,8 +34,41 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLimiter
 from nodepool.plan.retries import Backoff
 
-if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
+#: A body: bytes, or pieces of one that is too long for the memory.
+Body = bytes | Iterable[bytes] | None
+
+
+class NoAnswer(Exception):
+    """A call got no answer, or none that is HTTP.
+
+    :param text: one line with address and cause, without logins.
+    :param maybe_done: the server may have received the call and carried it out.
+    """
+
+    def __init__(self, text: str, maybe_done: bool) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class HttpAnswer(NamedTuple):
+    """An answer of any status. Names in ``headers`` ignore case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def status_code(self) -> int:
+        """As requests calls it."""
+        return self.status
+
+    def json(self) -> Any:
+        """The value in the content, without a byte order mark; None = there is no content. Raises ValueError."""
+        content = self.content.removeprefix(codecs.BOM_UTF8)
+        if not content:
+            return None
+        return fast_json.loads_any(content)
+
 
 log = logging.getLogger("nodepool.driver.framework.RestCalls")
 
@@ -296,8 +331,6 @@ class RestCalls:
         query: Mapping[str, str] | None,
         seconds: float | None,
     ) -> HttpAnswer:
-        from nodepool.driver.framework.http.plain_http import NoAnswer
-
         started, status = monotonic(), "no answer"
         try:
             answer = self._http.send(method, url, headers, content, query, seconds or DEFAULT_SECONDS)

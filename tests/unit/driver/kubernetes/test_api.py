@@ -7,16 +7,12 @@ The API conventions (kubernetes/community) say what may be null or absent, ``cli
 from __future__ import annotations
 
 import base64
-import gzip
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 import yaml
 from kubernetes.client import models
 
@@ -27,7 +23,7 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS
-from nodepool.driver.kubernetes.client import KubeClient, create, delete, error_of, exists, pieces
+from nodepool.driver.kubernetes.client import KubeClient, create, delete, error_of, exists
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
@@ -255,79 +251,6 @@ def test_watches(lists: list[Any], streams: list[Any], pauses: str, heard: Any, 
         last = pause
     assert heard in (None, listener.events)
     assert versions in (None, client.versions)
-
-
-# -- the body of a watch, as it comes --
-
-
-class Server:
-    """Answers one call in parts: the first at once, each other one after `go_on`. Then it closes the connection."""
-
-    def __init__(self, *parts: bytes) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(30)
-        self._parts = parts
-        self._turns = threading.Semaphore(1)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        self._pool = urllib3.PoolManager(timeout=30, retries=False)
-        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
-        self.response: Any = self._pool.request("GET", url, preload_content=False)
-        self.found = pieces(self.response)
-
-    def go_on(self, times: int = 1) -> None:
-        for _ in range(times):
-            self._turns.release()
-
-    def close(self) -> None:
-        self._thread.join()
-        self._listener.close()
-        self.response.close()
-        self._pool.clear()
-
-    def _serve(self) -> None:
-        connection, _ = self._listener.accept()
-        with connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.recv(1 << 16)
-            for part in self._parts:
-                assert self._turns.acquire(timeout=30)
-                connection.sendall(part)
-
-
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
-LARGE = bytes(range(256)) * 1000
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-@pytest.mark.parametrize(
-    ("parts", "body"),
-    [
-        # A chunk may be of any length, and what the network makes of it as well.
-        ([CHUNKED + b"\r\n", chunk(LARGE)[:3], chunk(LARGE)[3:70_000], chunk(LARGE)[70_000:] + chunk(b"")], LARGE),
-        # As an old proxy sends it; what was not asked for; what follows the end.
-        ([b"HTTP/1.1 200 OK\r\n\r\nthe body"], b"the body"),
-        ([CHUNKED + b"Content-Encoding: gzip\r\n\r\n" + chunk(gzip.compress(b"hi")) + chunk(b"")], b"hi"),
-        ([CHUNKED + b"\r\n" + chunk(b"all") + chunk(b"") + b"nonsense"], b"all"),
-        ([CHUNKED + b"\r\n" + chunk(b"all"), chunk(b"whole") + b"10\r\nhalf"], "closed in the middle"),
-        ([CHUNKED + b"\r\n" + chunk(b"all"), chunk(b"whole")], "closed in the middle"),
-        ([CHUNKED + b"\r\n" + chunk(b"all"), chunk(b"whole") + b"no length\r\n"], "no HTTP"),
-    ],
-)
-def test_body(parts: list[bytes], body: Any) -> None:
-    server = Server(*parts)
-    if isinstance(body, bytes):
-        server.go_on(len(parts))
-        assert b"".join(server.found) == body
-    else:
-        assert next(server.found) == b"all", "what came before the error was given out"
-        server.go_on(len(parts))
-        with pytest.raises(ConnectionError, match=body):
-            list(server.found)
-    server.close()
 
 
 # -- how to reach a cluster --

@@ -11,7 +11,6 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.openshift.adapter import (
-    FORGOTTEN_SECONDS,
     MANY_PROJECTS,
     RIGHTS_SECONDS,
     ProjectCloud,
@@ -71,7 +70,6 @@ def test_projects_without_rights(cloud: ProjectCloud, client: StandIn, seen: str
     if seen == "again":
         cloud.awaited("os-7", None)
     if seen == "many":
-        cloud.clock.pass_seconds(FORGOTTEN_SECONDS)  # type: ignore[attr-defined]
         cloud.list_instances(None)
     client.answers.update({(method, PATH): answer for method, answer in answers.items()})
     for what, seconds, kind in looks:

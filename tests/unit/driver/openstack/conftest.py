@@ -15,7 +15,7 @@ from openstack.cloud import _utils
 
 from nodepool import clock as package_clock
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.transport import close, make_http_client
+from nodepool.driver.openstack.transport import make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import RecordingServer
@@ -67,8 +67,8 @@ def make_site(clouds_yaml: Path, clock: ManualClock) -> MakeSite:
         with OpenStackSimulator() as identity, RecordingServer() as service:
             override = {"compute_endpoint_override": f"{service.url}{path}"}
             identity.write_clouds_yaml(clouds_yaml, **override, **settings)
-            client = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
+            client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
             yield Site(client, service)
-            close(client)
+            client.close()
 
     return make

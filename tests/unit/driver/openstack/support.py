@@ -194,7 +194,7 @@ class FastTransport(Transport):
         self.answers = list(answers)
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.clock = ManualClock(100.0)
-        self.client: Any = SimpleNamespace(request=self._answer)
+        self.client: Any = SimpleNamespace(request=self._answer, close=lambda: None)
         super().__init__("cloud-a", object(), interval, make_client=lambda *_: self.client, clock=self.clock)
         self.stopped = self.waiting = ManualStop(self.clock)
 

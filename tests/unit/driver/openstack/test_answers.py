@@ -26,13 +26,13 @@ from openstack.network.v2.network import Network as SdkNetwork
 from openstack.network.v2.port import Port as SdkPort
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack.api import REMEMBERED_SERVERS, Api, FloatingIp, Network, Port, Server, limit
+from nodepool.driver.openstack.api import Api, FloatingIp, Network, Port, Server, limit
 from nodepool.driver.openstack.cloud import CloudNetworks, classify
 from nodepool.driver.openstack.clouds import settings_of
 from nodepool.driver.openstack.transport import ServiceAbsent
 from nodepool.exceptions import LaunchError
 from tests.support.tables import driver_table
-from tests.unit.driver.openstack.support import FastTransport, Response, StubTransport, server
+from tests.unit.driver.openstack.support import FastTransport, Response, StubTransport
 
 NGINX = b"<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<h1>404 Not Found</h1>\r\n</body></html>\r\n"
 
@@ -69,26 +69,6 @@ def test_what_is_no_list(ask: Callable[[Api], Any], body: bytes) -> None:
     """A proxy that answers 200 says nothing of servers, which must not count as deleted, nor of limits."""
     with pytest.raises(CloudAway):
         ask(Api(FastTransport(Response(200, body))))
-
-
-def test_changes_that_were_listed_before() -> None:
-    """Lists of changes overlap: what is as it was is not read again, but for what was not listed for long."""
-    transport = StubTransport()
-    api = Api(transport)  # type: ignore[arg-type]
-
-    def listed(*found: dict[str, Any]) -> list[Server]:
-        transport.answers["GET", "/servers/detail"] = lambda body, query: {"servers": [dict(one) for one in found]}
-        return api.servers("2026-01-01T00:00:00Z")
-
-    _, b = listed(server("a"), server("b"))
-    again, other = listed(server("b"), server("a", status="ACTIVE"))
-    assert again is b
-    assert (other.id, other.status) == ("a", "ACTIVE")
-    assert listed() == []
-    assert listed(server("b"))[0] is b
-    listed(*(server(str(number)) for number in range(REMEMBERED_SERVERS + 1)))
-    listed()
-    assert listed(server("b"))[0] is not b
 
 
 @pytest.mark.parametrize(("what", "arguments", "missing", "nothing"), driver_table("openstack", "absent"))
@@ -313,7 +293,7 @@ def test_same_choice(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         shown: Any = SdkServer.existing(**data)
         asked: Any = SdkCloud(region, networks if neutron else None, ipv6)
         sdk: Any = meta.add_server_interfaces(asked, shown)
-        cloud = CloudNetworks.of(settings_of(region), host_has_ipv6=ipv6)
+        cloud = CloudNetworks(settings_of(region), host_has_ipv6=ipv6)
         found = classify(Server.of(data), [Network.of(entry) for entry in networks if neutron], cloud)
         case = f"{settings} {networks} {data} {ipv6}"
         assert (found.public_v4 or "", found.public_v6 or "") == (sdk["public_v4"], sdk["public_v6"]), case

@@ -25,8 +25,8 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.openstack.adapter import OpenStackAdapter, unheeded
 from nodepool.driver.openstack.cloud import CloudNetworks
-from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of, statsd_of
-from nodepool.driver.openstack.transport import Transport, close, make_http_client
+from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of
+from nodepool.driver.openstack.transport import Transport, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import Sent
 from tests.support.tables import driver_table
@@ -94,32 +94,15 @@ def test_catalog(clouds_yaml: Path, settings: Settings, found: str) -> None:
         else:
             client: Any = make_http_client(transport.region, "compute")
             assert f"//{found}:" in client.get_endpoint()
-            close(client)
+            client.close()
         transport.close()
 
 
 @pytest.mark.parametrize(("settings", "name", "wanted"), driver_table("openstack", "networks_of_clouds_yaml"))
 def test_networks(region_of: Callable[..., Any], settings: Settings, name: str, wanted: Any) -> None:
     """O-12, O-13"""
-    assert getattr(CloudNetworks.of(settings_of(region_of(settings))), name) == wanted
-    assert getattr(CloudNetworks.of({}), name) != wanted
-
-
-@pytest.mark.parametrize("general", driver_table("openstack", "statsd"))
-@pytest.mark.parametrize("own", driver_table("openstack", "statsd"))
-@pytest.mark.parametrize("environ", [{}, {"HOST": "127.0.0.4", "PORT": "8128"}, {"PREFIX": "of.environment"}])
-def test_metrics(region_of: Any, monkeypatch: pytest.MonkeyPatch, environ: Any, own: Any, general: Any) -> None:
-    """``metrics.statsd`` of the cloud, the environment, ``metrics.statsd`` of the file: as openstacksdk puts them."""
-    for name, value in environ.items():
-        monkeypatch.setenv(f"STATSD_{name}", value)
-    region = region_of({"metrics": {"statsd": own}, "_file": {"metrics": {"statsd": general}}})
-    found, sdk = statsd_of(region), region.get_statsd_client()
-    assert (found is None) == (sdk is None)
-    if found is not None:
-        sdk.close()
-        # Its client has no public name for the address.
-        place = (found.host.replace("localhost", "127.0.0.1"), found.port)
-        assert (place, found.prefix) == (sdk._addr[:2], region.get_statsd_prefix())  # noqa: SLF001
+    assert getattr(CloudNetworks(settings_of(region_of(settings))), name) == wanted
+    assert getattr(CloudNetworks({}), name) != wanted
 
 
 # -- what is not done, or cannot work --
