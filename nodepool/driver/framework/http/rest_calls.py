@@ -233,10 +233,14 @@ class RestCalls:
             content = json.dumps(body).encode()
             given.setdefault("Content-Type", "application/json")
         again = content is None or isinstance(content, bytes)
+
+        def send(login: Mapping[str, str]) -> HttpAnswer:
+            return self._exchange(method, url, what, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+
         attempts = READ_ATTEMPTS if method in _READS else 1
         for attempt in range(1, attempts + 1):
             try:
-                answer = self._send(kind, method, url, what, given, content, query, seconds, permit, again)
+                answer = self._send(kind, what, send, permit, again)
                 if answer.status in _OF_PROXIES and not (method == "PUT" and answer.status in _OF_UPLOADS):
                     self._check_no_page(answer, what, method)
                 if answer.status >= 400:
@@ -278,23 +282,21 @@ class RestCalls:
     def _send(
         self,
         kind: str,
-        method: str,
-        url: str,
         what: str,
-        headers: Mapping[str, str],
-        content: Body,
-        query: Mapping[str, str] | None,
-        seconds: float | None,
+        send: Callable[[Mapping[str, str]], HttpAnswer],
         permit: Callable[[], None],
         again: bool,
     ) -> HttpAnswer:
-        """One call with an answer of any status but those of throttling and of an old login."""
+        """One call with an answer of any status but those of throttling and of an old login.
+
+        :param send: makes it, with a login. ``again``: it can be made again.
+        """
         renewed = False
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
             turn = self._turn(kind, what)
             login = self._login.headers()
             permit()
-            answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
+            answer = send(login)
             throttled = self._api.throttled(answer)
             if throttled or asks_for_a_pause(answer.status, answer.headers):
                 pause = turn.throttled(retry_after(answer.headers))
@@ -329,11 +331,11 @@ class RestCalls:
         headers: Mapping[str, str],
         content: Body,
         query: Mapping[str, str] | None,
-        seconds: float | None,
+        seconds: float,
     ) -> HttpAnswer:
         started, status = monotonic(), "no answer"
         try:
-            answer = self._http.send(method, url, headers, content, query, seconds or DEFAULT_SECONDS)
+            answer = self._http.send(method, url, headers, content, query, seconds)
             status = str(answer.status)
             return answer
         except NoAnswer as error:
