@@ -221,11 +221,6 @@ class LabelSettings(ConfigValue):
         return f"<{type(self).__name__} {self.name}>"
 
 
-def connection_schema() -> dict[Any, Any]:
-    """The *connection defaults* keys, for a voluptuous schema; read with `Connection`."""
-    return fields_of(keys_of(Connection))
-
-
 # What keys of a section say together.
 
 Section = dict[str, Any]

@@ -9,8 +9,9 @@ configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop(
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from nodepool.driver.framework.node_tasks import NodeDeleter
 from nodepool.driver.framework.places import UNKNOWN
@@ -30,16 +31,28 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-class CleanupTask(Protocol):
-    """What `Provider.startNodeCleanup` returns: a deletion under way."""
+class Done:
+    """The end of a deletion, for those who wait for it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        #: Why it failed, after the end; None = it did not.
+        self.error: Exception | None = None
 
     def is_alive(self) -> bool:
         """Is it still running? Does not block."""
-        ...
+        return not self._event.is_set()
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until it has ended, at most ``timeout`` seconds."""
-        ...
+        self._event.wait(timeout)
+
+    def set(self) -> None:
+        self._event.set()
+
+
+#: What `Provider.startNodeCleanup` returns: a deletion under way.
+CleanupTask = Done | threading.Thread
 
 
 class Driver(abc.ABC):

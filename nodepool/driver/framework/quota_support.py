@@ -125,7 +125,11 @@ class QuotaSupport(abc.ABC):
         """
         if self.zk is None:
             return QuotaInformation()
-        used, unsized = self._stored_use(self.zk, None if pool is None else pool.name)
+        # Nodes are counted where there is a cache: commands launch nothing.
+        tally = self._tally_of(self.zk)
+        used, unsized = (
+            (QuotaInformation(), []) if tally is None else tally.used((None if pool is None else pool.name,))
+        )
         for node in unsized:
             node_pool = self.provider.pools.get(node.pool or "")
             label = node.type[0] if node.type else None
@@ -140,22 +144,6 @@ class QuotaSupport(abc.ABC):
             if needed is not None:
                 used.add(needed)
         return used
-
-    def _stored_use(self, zk: ZooKeeper, pool_name: str | None) -> tuple[QuotaInformation, list[Node]]:
-        """What nodes with stored ``resources`` use, and those without."""
-        tally = self._tally_of(zk)
-        if tally is not None:
-            return tally.used((pool_name,))
-        used = QuotaInformation()
-        unsized = []
-        for node in zk.nodeIterator():
-            if node.provider != self.provider.name or (pool_name is not None and node.pool != pool_name):
-                continue
-            if node.resources:
-                used.add(QuotaInformation.from_resources(node.resources))
-            else:
-                unsized.append(node)
-        return used, unsized
 
     def _tally_of(self, zk: ZooKeeper) -> NodeTally | None:
         """Counts nodes by provider (group ``(None,)``) and by pool (``(name,)``); None = there is no cache."""

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic, next_tick, sleep
@@ -67,9 +66,7 @@ class RateLimiter:
         self.wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     @contextlib.contextmanager

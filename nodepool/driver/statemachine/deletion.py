@@ -12,10 +12,10 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
+from nodepool.driver.interface import Done
 from nodepool.driver.statemachine.calls import Removal
 from nodepool.driver.statemachine.launch import CloudProviderView
 from nodepool.driver.statemachine.lost_creations import Search
-from nodepool.driver.statemachine.scheduler import Done
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
 

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
@@ -119,31 +120,14 @@ AGE_SECONDS: Final = 5.0
 class LabelImages:
     """Any thread. ``_lock`` guards the table of what is known.
 
-    :param provider: its name. ``pools``: of its configuration.
-    :param uploaded: is there a ready upload of a diskimage? Blocks for ZooKeeper only where there is no cache.
-    :param ask: asks the cloud whether the image of a label is there; may block.
+    :param executor: asks the cloud.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        pools: Mapping[str, Any],
-        *,
-        uploaded: Callable[[str], bool],
-        ask: Callable[[LabelSettings], bool],
-        executor: Executor,
-        patience: Patience,
-        log: Log,
-    ) -> None:
+    def __init__(self, provider: StateMachineProvider, executor: Executor) -> None:
         self._provider = provider
-        self._pools = pools
-        self._uploaded = uploaded
-        self._ask = ask
         self._executor = executor
-        self._patience = patience
         self._missing = BrokenLabels(ReasonCode.IMAGE_MISSING)
         self._repeats = Repeats()
-        self._log = log
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Known[bool]] = {}
 
@@ -158,23 +142,23 @@ class LabelImages:
 
     def no_upload(self, label: LabelSettings) -> str:
         """The message about a label whose diskimage has no ready upload."""
-        return f"provider {self._provider}, label {label.name}: {_no_ready_upload(label)}"
+        return f"provider {self._provider.name}, label {label.name}: {_no_ready_upload(label)}"
 
     def _labels(self, name: str) -> list[LabelSettings]:
-        return [pool.labels[name] for pool in self._pools.values() if name in pool.labels]
+        return [pool.labels[name] for pool in self._provider.provider.pools.values() if name in pool.labels]
 
     def _ready(self, label: LabelSettings) -> bool:
         diskimage = instance.diskimage_of(label)
         if diskimage is not None:
-            uploaded = self._uploaded(diskimage.name)
+            uploaded = self._provider.newest_upload(diskimage.name) is not None
             if not uploaded and self._repeats.worth_saying(label.name):
-                self._log.warning("%s", self.no_upload(label))
+                self._provider.log.warning("%s", self.no_upload(label))
             return self._noted(label, uploaded, _no_ready_upload)
         try:
             return self._noted(label, self._known_of(label).get(), _no_cloud_image)
         except NotKnown as reason:
             # Nobody knows that it is not there, and a request must not be declined for that.
-            self._log.debug("Label %s: %s", label.name, reason)
+            self._provider.log.debug("Label %s: %s", label.name, reason)
             return True
 
     def _known_of(self, label: LabelSettings) -> Known[bool]:
@@ -182,8 +166,9 @@ class LabelImages:
         with self._lock:
             known = self._known.get(key)
             if known is None:
-                ask, executor, patience = self._ask, self._executor, self._patience
-                known = self._known[key] = Known(lambda: ask(label), AGE_SECONDS, executor.submit, patience=patience)
+                ask = partial(self._provider.calls.label_ready, label)
+                known = Known(ask, AGE_SECONDS, self._executor.submit, patience=self._provider.patience)
+                self._known[key] = known
             return known
 
     def _noted(self, label: LabelSettings, there: bool, text: Callable[[LabelSettings], str]) -> bool:
@@ -249,15 +234,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.scans = Scans(self._threads.scans)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
-        self.images = LabelImages(
-            self.name,
-            provider_config.pools,
-            uploaded=lambda image: self.newest_upload(image) is not None,
-            ask=self.calls.label_ready,
-            executor=self._threads.asks,
-            patience=self.patience,
-            log=self.log,
-        )
+        self.images = LabelImages(self, self._threads.asks)
         self._azs: Known[Sequence[str | None]] = Known(
             self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks.submit, patience=self.patience
         )
@@ -347,12 +324,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def pauseStatus(self) -> PauseStatus | None:
         """`pausedReason`, since when, and when the cloud is asked again."""
-        text = self.pausedReason()
-        return (
-            None
-            if text is None
-            else PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text, *self.calls.circuit_times)
-        )
+        if (text := self.pausedReason()) is None:
+            return None
+        return PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text, *self.calls.circuit_times)
 
     # -- requests --
 
@@ -371,9 +345,13 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
+        return self._started.getMostRecentImageUpload(image, self.name, cached=True)
+
+    @property
+    def _started(self) -> ZooKeeper:
         if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
-        return self.zk.getMostRecentImageUpload(image, self.name, cached=True)
+        return self.zk
 
     def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
@@ -604,15 +582,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def node_ids(self) -> set[str]:
         """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        if self.zk is None:
-            raise RuntimeError(f"provider {self.name} was not started")
-        return set(self.zk.getNodes())
+        return set(self._started.getNodes())
 
     def upload_ids(self) -> set[tuple[str, str]]:
         """Build id and upload id of all uploads to this provider. Blocks."""
-        if self.zk is None:
-            raise RuntimeError(f"provider {self.name} was not started")
-        return self.zk.getImageUploadIds(self.name)
+        return self._started.getImageUploadIds(self.name)
 
     def external_id_of(self, node_id: str) -> Any:
         """External id of a node that is not being launched; else None."""

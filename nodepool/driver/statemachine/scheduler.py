@@ -199,23 +199,3 @@ class Scheduler:
             else:
                 due = self._clock() + wait
                 self._push(entry, due if wait < LONG_SECONDS else next_tick(due, TOGETHER_SECONDS))
-
-
-class Done:
-    """The end of a task, for those who wait for it (`nodepool.driver.interface.CleanupTask`)."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        #: Why it failed, after the end; None = it did not.
-        self.error: Exception | None = None
-
-    def is_alive(self) -> bool:
-        """Is it still running? Does not block."""
-        return not self._event.is_set()
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, at most ``timeout`` seconds."""
-        self._event.wait(timeout)
-
-    def set(self) -> None:
-        self._event.set()

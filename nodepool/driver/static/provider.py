@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.interface import Provider
+from nodepool.driver.interface import Done, Provider
 from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks, is_alive
 from nodepool.driver.static.registration import Quarantines, StaticRegistry, cause
 from nodepool.exceptions import ZKException
@@ -536,7 +536,7 @@ class StaticNodeRequestHandler(NodeRequestHandler):
 log = logging.getLogger("nodepool.driver.static")
 
 
-class StaticNodeCleanup:
+class StaticNodeCleanup(Done):
     """One released node. The node keeps its slot until its successor is stored in the same write.
 
     :param node: locked by us.
@@ -546,18 +546,10 @@ class StaticNodeCleanup:
     def __init__(
         self, registry: StaticRegistry, node: Node, slot_empty: Callable[[HostId, Exception | None], None]
     ) -> None:
+        super().__init__()
         self._registry = registry
         self._node = node
         self._slot_empty = slot_empty
-        self._ended = threading.Event()
-
-    def is_alive(self) -> bool:
-        """Is it still running? Does not block."""
-        return not self._ended.is_set()
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until the node is gone or unlocked, at most ``timeout`` seconds."""
-        self._ended.wait(timeout)
 
     def finish(self) -> None:
         """End, in any case with the node gone or unlocked."""
@@ -565,7 +557,7 @@ class StaticNodeCleanup:
             if self._node.lock is not None:
                 self._registry.unlock(self._node)
         finally:
-            self._ended.set()
+            self.set()
 
     def checked(self, check: Future[HostFacts]) -> None:
         """The host's check ended: go on. Called in a thread of the pool; blocks for a round trip."""

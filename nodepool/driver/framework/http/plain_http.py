@@ -9,14 +9,13 @@ Imported when a provider is made, because requests takes long to import.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import logging
 import os
 import socket
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import urllib3 as u3
 from requests.utils import (
@@ -29,58 +28,17 @@ from requests.utils import (
 from urllib3 import exceptions as u
 from urllib3.connection import HTTPConnection
 
-from nodepool import fast_json
 from nodepool.driver.framework.cloud_errors import no_answer, one_line, without_login
 from nodepool.driver.framework.http.connections import CHUNK_BYTES, READS, BoundedAdapter, bounded, was_closed
 from nodepool.driver.framework.http.rest_calls import DEFAULT_SECONDS, HttpCalls
+from nodepool.driver.framework.http.rest_calls import Body as Body
+from nodepool.driver.framework.http.rest_calls import HttpAnswer as HttpAnswer
+from nodepool.driver.framework.http.rest_calls import NoAnswer as NoAnswer
 from nodepool.version import release_string
 
 #: Errors of a call that never left this machine. ValueError: of a URL or header that is none.
 _NOT_SENT: Final = (u.NewConnectionError, u.ConnectTimeoutError, u.SSLError, u.ProxyError, ValueError)
 _KEEP_ALIVE: Final = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)]
-
-#: A body: bytes, or pieces of one that is too long for the memory.
-Body = bytes | Iterable[bytes] | None
-
-
-class NoAnswer(Exception):
-    """A call got no answer, or none that is HTTP.
-
-    :param text: one line with address and cause, without logins.
-    :param maybe_done: the server may have received the call and carried it out.
-    """
-
-    def __init__(self, text: str, maybe_done: bool) -> None:
-        super().__init__(text)
-        self.maybe_done = maybe_done
-
-
-class HttpAnswer(NamedTuple):
-    """An answer of any status. Names in ``headers`` ignore case."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    @property
-    def status_code(self) -> int:
-        """As requests calls it."""
-        return self.status
-
-    def json(self) -> Any:
-        """The value in the content, without a byte order mark; None = there is no content. Raises ValueError."""
-        content = self.content.removeprefix(codecs.BOM_UTF8)
-        if not content:
-            return None
-        return fast_json.loads_any(content)
-
-    @property
-    def data(self) -> Any:
-        """The same; None = it is no JSON."""
-        try:
-            return self.json()
-        except (ValueError, RecursionError):
-            return None
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ comes the login by bearer tokens.
 from __future__ import annotations
 
 import abc
+import codecs
 import contextlib
 import json
 import logging
@@ -18,10 +19,11 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from nodepool import fast_json
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -35,8 +37,49 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLimiter
 from nodepool.plan.retries import Backoff
 
-if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
+#: A body: bytes, or pieces of one that is too long for the memory.
+Body = bytes | Iterable[bytes] | None
+
+
+class NoAnswer(Exception):
+    """A call got no answer, or none that is HTTP.
+
+    :param text: one line with address and cause, without logins.
+    :param maybe_done: the server may have received the call and carried it out.
+    """
+
+    def __init__(self, text: str, maybe_done: bool) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class HttpAnswer(NamedTuple):
+    """An answer of any status. Names in ``headers`` ignore case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def status_code(self) -> int:
+        """As requests calls it."""
+        return self.status
+
+    def json(self) -> Any:
+        """The value in the content, without a byte order mark; None = there is no content. Raises ValueError."""
+        content = self.content.removeprefix(codecs.BOM_UTF8)
+        if not content:
+            return None
+        return fast_json.loads_any(content)
+
+    @property
+    def data(self) -> Any:
+        """The same; None = it is no JSON."""
+        try:
+            return self.json()
+        except (ValueError, RecursionError):
+            return None
+
 
 log = logging.getLogger("nodepool.driver.framework.RestCalls")
 
@@ -210,10 +253,14 @@ class RestCalls:
             content = json.dumps(body).encode()
             given.setdefault("Content-Type", "application/json")
         again = content is None or isinstance(content, bytes)
+
+        def send(login: Mapping[str, str]) -> HttpAnswer:
+            return self._exchange(method, url, what, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+
         attempts = READ_ATTEMPTS if method in _READS else 1
         for attempt in range(1, attempts + 1):
             try:
-                answer = self._send(kind, method, url, what, given, content, query, seconds, permit, again)
+                answer = self._send(kind, what, send, permit, again)
                 if answer.status in _OF_PROXIES and not (method == "PUT" and answer.status in _OF_UPLOADS):
                     self._check_no_page(answer, what, method)
                 if answer.status >= 400:
@@ -273,23 +320,21 @@ class RestCalls:
     def _send(
         self,
         kind: str,
-        method: str,
-        url: str,
         what: str,
-        headers: Mapping[str, str],
-        content: Body,
-        query: Mapping[str, str] | None,
-        seconds: float | None,
+        send: Callable[[Mapping[str, str]], HttpAnswer],
         permit: Callable[[], None],
         again: bool,
     ) -> HttpAnswer:
-        """One call with an answer of any status but those of throttling and of an old login."""
+        """One call with an answer of any status but those of throttling and of an old login.
+
+        :param send: makes it, with a login. ``again``: it can be made again.
+        """
         renewed = False
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
             turn = self._turn(kind, what)
             login = self._login.headers()
             permit()
-            answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
+            answer = send(login)
             throttled = self._api.throttled(answer)
             if throttled or asks_for_a_pause(answer.status, answer.headers):
                 pause = turn.throttled(retry_after(answer.headers))
@@ -324,13 +369,11 @@ class RestCalls:
         headers: Mapping[str, str],
         content: Body,
         query: Mapping[str, str] | None,
-        seconds: float | None,
+        seconds: float,
     ) -> HttpAnswer:
-        from nodepool.driver.framework.http.plain_http import NoAnswer
-
         started, status = monotonic(), "no answer"
         try:
-            answer = self._http.send(method, url, headers, content, query, seconds or DEFAULT_SECONDS)
+            answer = self._http.send(method, url, headers, content, query, seconds)
             status = str(answer.status)
             return answer
         except NoAnswer as error:

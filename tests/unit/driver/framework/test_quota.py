@@ -44,7 +44,10 @@ class Manager(QuotaSupport):
             return {label for pool in pools if pool_name in (None, pool.name) for label in pool.labels}
 
         self.provider = cast(Any, SimpleNamespace(name="cloud", pools=by_name, getSupportedLabels=supported))
-        self.zk = cast(Any, SimpleNamespace(cache=None, nodeIterator=lambda: iter(nodes)))
+        by_id = {str(number): node for number, node in enumerate(nodes)}
+        ignored = {"add_listener": lambda listener: None, "remove_listener": lambda listener: None}
+        cached = SimpleNamespace(ids=by_id.keys, get=by_id.get, **ignored)
+        self.zk = cast(Any, SimpleNamespace(cache=SimpleNamespace(nodes=cached)))
         self.limits = QuotaInformation(cores=20, instances=10, ram=20480, default=math.inf)
         self.unmanaged = QuotaInformation()
         self.error: BaseException | None = None
