@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Label
     from nodepool.model.node import Node
     from nodepool.plan.triage import PoolInfo
-    from nodepool.zk.cache import LockedRecordCache
+    from nodepool.zk.cache import RecordCache
 
 #: Events that are kept.
 SIZE: Final = 2000
@@ -88,7 +88,7 @@ class HoldEvents:
     :param host: of the launcher.
     """
 
-    def __init__(self, nodes: LockedRecordCache[Node], ring: EventRing, host: str) -> None:
+    def __init__(self, nodes: RecordCache[Node], ring: EventRing, host: str) -> None:
         self._nodes = nodes
         self._ring = ring
         self._host = host

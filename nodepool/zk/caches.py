@@ -21,7 +21,7 @@ from nodepool.model.record import InvalidRecord, Record
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.zk import paths, status
-from nodepool.zk.cache import LockedRecordCache, RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
+from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import decode
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
@@ -31,7 +31,7 @@ class NodepoolCache:
     """Follows ZooKeeper and our own writes. Each transaction tells it what is written."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        self.nodes: LockedRecordCache[Node] = LockedRecordCache(client, paths.NODES, Node.from_dict)
+        self.nodes: RecordCache[Node] = RecordCache(client, paths.NODES, Node.from_dict)
         self.requests: RecordCache[NodeRequest] = RecordCache(client, paths.REQUESTS, NodeRequest.from_dict)
         self.pools: RecordCache[PoolComponent] = RecordCache(
             client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict

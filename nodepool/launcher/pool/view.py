@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
-    from nodepool.zk.cache import LockedRecordCache
+    from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -531,7 +531,7 @@ class FreeNodes:
     """
 
     def __init__(
-        self, nodes: LockedRecordCache[Node], provider_name: str, pool_name: str, changed: Callable[[str], None]
+        self, nodes: RecordCache[Node], provider_name: str, pool_name: str, changed: Callable[[str], None]
     ) -> None:
         self._nodes = nodes
         self._place = (provider_name, pool_name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model.image import NO_IMAGES, ImageBuild, ImageUpload, ImageView
 from nodepool.model.status import BuildStatus
 from nodepool.zk import caches, transactions
@@ -247,17 +247,6 @@ def _locks(store: ImageStore, upload: ImageUpload) -> list[AbstractContextManage
         store.upload_lock("debian", upload.build_id, "cloud"),
         store.upload_id_lock(*names(upload)),
     ]
-
-
-def test_locks(store: ImageStore, second: ImageStore, upload: ImageUpload) -> None:
-    """One at a time; who does not get it does not wait."""
-    for number in range(4):
-        with _locks(store, upload)[number] as lock:
-            assert re.fullmatch(r"[0-9a-f]{32}__lock__\d{10}", lock.contender.rpartition("/")[2])
-            with pytest.raises(ZKLockException), _locks(second, upload)[number]:
-                pass
-        with _locks(second, upload)[number]:
-            pass
 
 
 def test_lock_of_what_was_removed_meanwhile(
