@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.plan.triage import PoolInfo
-    from nodepool.zk.cache import LockedRecordCache
+    from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache
 
 #: Events that are kept.
@@ -105,7 +105,7 @@ class EventRing:
 class NodeEvents:
     """Nodes that were put on hold, or that operators delete by commands."""
 
-    def __init__(self, nodes: LockedRecordCache[Node], ring: EventRing) -> None:
+    def __init__(self, nodes: RecordCache[Node], ring: EventRing) -> None:
         self._nodes = nodes
         self._ring = ring
         #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was

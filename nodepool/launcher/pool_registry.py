@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import RequestKind
-    from nodepool.zk.cache import LockedRecordCache, RecordCache
+    from nodepool.zk.cache import RecordCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
 ABSENT_SECONDS: Final = 60.0
@@ -185,7 +185,7 @@ class FreeCounts:
     cache, so that it has each change before other listeners get it.
     """
 
-    def __init__(self, nodes: LockedRecordCache[Node]) -> None:
+    def __init__(self, nodes: RecordCache[Node]) -> None:
         self._nodes = nodes
         #: node id -> its pool and labels, for nodes that are free.
         self._free: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}

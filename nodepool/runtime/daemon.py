@@ -370,15 +370,15 @@ def _not_served(names: Sequence[str]) -> Iterable[str]:
 
 
 def _with_pools(provider: ProviderConfig) -> str:
-    pools = list(provider.pools)
-    shown = ", ".join(pools[:MAX_NAMES])
-    more = f" and {len(pools) - MAX_NAMES} more" if len(pools) > MAX_NAMES else ""
-    return f"{provider.name} ({provider.driver.name}: {shown}{more})"
+    return f"{provider.name} ({provider.driver.name}: {_first(list(provider.pools), ', ')})"
 
 
 def _listed(noun: str, names: Sequence[str], separator: str = ", ", what: str = "") -> str:
     if not names:
         return f"no {noun}{what}"
-    shown = separator.join(names[:MAX_NAMES])
+    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''}{what}: {_first(names, separator)}"
+
+
+def _first(names: Sequence[str], separator: str) -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''}{what}: {shown}{more}"
+    return f"{separator.join(names[:MAX_NAMES])}{more}"

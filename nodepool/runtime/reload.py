@@ -72,10 +72,6 @@ class Configuration:
         self.current = self._next = self.source.load()
         return self.current
 
-    def files(self) -> Sequence[str]:
-        """Paths of the files that are followed; any of them may be missing."""
-        return self.source.files()
-
     def changed(self) -> bool:
         """Has a file changed since the last load, whether that went well or not?"""
         return self.source.changed()

@@ -22,7 +22,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMaintenanceStore
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
-from nodepool.zk.cache import LockedRecordCache
+from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodes import NodeStore
@@ -251,7 +251,7 @@ class MemoryRequestStore(RequestStore):
             self._node_table.tell(node.key)
 
 
-class _TableCache(LockedRecordCache[R]):
+class _TableCache(RecordCache[R]):
     """The cache of a table is the table: never behind. What it hands out is a copy, though."""
 
     def __init__(self, table: MemoryTable[R]) -> None:

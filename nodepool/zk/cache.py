@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of records in ZooKeeper, kept up to date by one recursive watch a root.
 
-First what all caches have in common (`WatchedSubtree`), then records (`RecordCache`), those with locks, and caches of
-other trees. Last reads that are sent together.
+First what all caches have in common (`WatchedSubtree`), then records (`RecordCache`), and caches of other trees. Last
+reads that are sent together.
 
 Who owns what: everything here is changed in the connection thread (events and replies arrive there, in the order in
 which the server sent them), except that a writer announces a write from its own thread (`expect`). ``_lock`` guards the
@@ -152,6 +152,8 @@ R = TypeVar("R", bound=Cached)
 class RecordCache(WatchedSubtree[[str]], Generic[R]):
     """The records directly below one root. Listeners get the id of what changed or vanished; "" = any may have.
 
+    Where records have a ``lock`` directory of their own, as nodes do, it is known who holds or waits for each lock.
+
     :param root: path of the parent znode; need not exist yet.
     :param decode: makes a record of (JSON object, id); raises InvalidRecord.
     """
@@ -172,6 +174,11 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         self._reads = JointReads(client)
         self._stale: set[str] = set()
         self._to_sync = 0
+        self._lock_dirs: set[str] = set()
+        self._contenders: dict[str, set[str]] = {}
+        #: What events said of contenders since everything is being read anew: it is newer than what was read.
+        self._appeared: dict[str, set[str]] = {}
+        self._vanished: dict[str, set[str]] = {}
         self.start()
 
     # -- readers (any thread) --
@@ -249,6 +256,29 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         for record_id in stale:
             self._read(record_id)
 
+    def has_lock_dir(self, record_id: str) -> bool:
+        return record_id in self._lock_dirs
+
+    def is_locked(self, record_id: str) -> bool:
+        """Does anybody hold or wait for the lock?"""
+        return record_id in self._contenders
+
+    def is_left(self, record_id: str) -> bool:
+        """Is the record, as it is here, one that no process has locked? One that changed may say why, and is read."""
+        return record_id not in self._contenders and record_id not in self._reading
+
+    def locked_ids(self) -> frozenset[str]:
+        """The records for which `is_locked` is true now."""
+        return frozenset(self._contenders)
+
+    def contenders(self, record_id: str) -> list[str]:
+        """Names of the contenders' znodes, the holder first.
+
+        What else somebody has put there comes last: nobody has the lock by it.
+        """
+        names = {name: paths.contender_sequence(name) for name in self._contenders.get(record_id, ())}
+        return sorted(names, key=lambda name: (names[name] is None, names[name] or name))
+
     # -- own writes --
 
     def expect(self, record_id: str) -> None:
@@ -314,181 +344,10 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             if event == CREATED and self._creating:
                 self._held.append(record_id)
                 return
-            if event == CHANGED and self._is_foreign(record_id):
+            if event == CHANGED and self.is_locked(record_id):
                 self._stale.add(record_id)
                 return
         self._read(record_id)
-
-    def _on_event_below(self, event: int, record_id: str, below: str) -> None:
-        return
-
-    def _is_foreign(self, record_id: str) -> bool:
-        """Is the record locked, so that its changes may wait?"""
-        return False
-
-    def _read(self, record_id: str) -> None:
-        state = self._reading.get(record_id)
-        if state is not None:
-            state[1] = True
-            return
-        reply = Reply(partial(self._on_data, record_id, self._generation))
-        self._reading[record_id] = [reply, False]
-        self._reads.read(f"{self._root}/{record_id}", reply)
-
-    def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
-        if generation != self._generation:
-            # Of an earlier connection: by now somebody may wait for another read of it.
-            return
-        state = self._reading.pop(record_id, None)
-        if isinstance(error, NoNodeError):
-            self._drop(record_id)
-        elif error is None:
-            self._load(record_id, answer[0], answer[1])
-        if state is not None and state[1] and error is None:
-            # Not after an error: Kazoo empties its queue in a loop while the connection is down.
-            self._read(record_id)
-
-    def _load(self, record_id: str, data: bytes, stat: Any) -> None:
-        try:
-            record = self._decode(paths.decode(data), record_id)
-        except paths.EmptyRecord:
-            self._records.pop(record_id, None)
-            self._empty.add(record_id)
-            self._notify(record_id)
-            return
-        except InvalidRecord as problem:
-            if self._invalid.get(record_id) != str(problem):
-                self._invalid[record_id] = str(problem)
-                self.log.error("Ignoring %s/%s: %s", self._root, record_id, problem)
-            self._empty.discard(record_id)
-            self._records.pop(record_id, None)
-            self._notify(record_id)
-            return
-        record.mzxid = stat.mzxid
-        if isinstance(record, Record):
-            # The version of a component is that of its program.
-            record.version = stat.version
-        self._take(record_id, record)
-
-    def _take(self, record_id: str, record: R) -> None:
-        old = self._records.get(record_id)
-        if old is not None and old.mzxid > record.mzxid:
-            return
-        self._empty.discard(record_id)
-        self._invalid.pop(record_id, None)
-        self._records[record_id] = record
-        self._notify(record_id)
-
-    def _drop(self, record_id: str) -> None:
-        self._empty.discard(record_id)
-        self._invalid.pop(record_id, None)
-        with self._lock:
-            self._stale.discard(record_id)
-        self._records.pop(record_id, None)
-        self._notify(record_id)
-
-    # -- reading everything --
-
-    def _forget_questions(self) -> None:
-        self._reading.clear()
-        # One that never gets its answer, because it was asked for while the connection went, must not stop the others.
-        self._reads = JointReads(self._client)
-
-    def _read_all(self) -> None:
-        kazoo = self._client.kazoo
-        kazoo.call(kazoo.operations.children(self._root), Reply(partial(self._on_listing, self._generation)))
-
-    def _on_listing(self, generation: int, names: list[str] | None, error: BaseException | None) -> None:
-        if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):
-            return
-        current = set(names or ()) - {paths.LOCK}
-        for record_id in {*self._records, *self._empty, *self._invalid}:
-            if record_id not in current:
-                self._forget_below(record_id)
-                self._drop(record_id)
-        self._to_sync = 1 + len(current)
-        operations = self._client.kazoo.operations
-        reads = ((i, operations.get(f"{self._root}/{i}")) for i in current)
-        read_for_callback(self._client, reads, partial(self._on_sync, generation))
-        self._sync_done(1)
-
-    def _on_sync(self, generation: int, found: list[tuple[str, Any]]) -> None:
-        """Some of the records of a listing."""
-        if generation != self._generation:
-            return
-        have_children = []
-        for record_id, answer in found:
-            if isinstance(answer, NoNodeError):
-                self._drop(record_id)
-            elif isinstance(answer, KazooException):
-                self.log.error("Cannot read %s/%s: %r", self._root, record_id, answer)
-            else:
-                self._load(record_id, *answer)
-                if answer[1].numChildren:
-                    have_children.append(record_id)
-                else:
-                    self._sync_childless(record_id)
-        if have_children:
-            self._sync_below(have_children)
-        self._sync_done(len(found))
-
-    def _sync_below(self, record_ids: list[str]) -> None:
-        """Read what else belongs to records that have children."""
-        return
-
-    def _sync_childless(self, record_id: str) -> None:
-        """A record had no children when it was read."""
-        return
-
-    def _forget_below(self, record_id: str) -> None:
-        return
-
-    def _sync_done(self, count: int) -> None:
-        self._to_sync -= count
-        if self._to_sync == 0:
-            self.ready.set()
-            self._notify("")
-
-
-# A `RecordCache` of records that have a lock directory of their own.
-
-
-class LockedRecordCache(RecordCache[R]):
-    """Records with a ``lock`` directory of their own: knows who holds or waits for each lock."""
-
-    def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
-        self._lock_dirs: set[str] = set()
-        self._contenders: dict[str, set[str]] = {}
-        #: What events said of contenders since everything is being read anew: it is newer than what was read.
-        self._appeared: dict[str, set[str]] = {}
-        self._vanished: dict[str, set[str]] = {}
-        super().__init__(client, root, decode)
-
-    def has_lock_dir(self, record_id: str) -> bool:
-        return record_id in self._lock_dirs
-
-    def is_locked(self, record_id: str) -> bool:
-        """Does anybody hold or wait for the lock?"""
-        return record_id in self._contenders
-
-    def is_left(self, record_id: str) -> bool:
-        """Is the record, as it is here, one that no process has locked? One that changed may say why, and is read."""
-        return record_id not in self._contenders and record_id not in self._reading
-
-    def locked_ids(self) -> frozenset[str]:
-        """The records for which `is_locked` is true now."""
-        return frozenset(self._contenders)
-
-    def contenders(self, record_id: str) -> list[str]:
-        """Names of the contenders' znodes, the holder first.
-
-        What else somebody has put there comes last: nobody has the lock by it.
-        """
-        names = {name: paths.contender_sequence(name) for name in self._contenders.get(record_id, ())}
-        return sorted(names, key=lambda name: (names[name] is None, names[name] or name))
-
-    def _is_foreign(self, record_id: str) -> bool:
-        return record_id in self._contenders
 
     def _on_event_below(self, event: int, record_id: str, below: str) -> None:
         directory, _, contender = below.partition("/")
@@ -524,33 +383,127 @@ class LockedRecordCache(RecordCache[R]):
         elif expected is None:
             self._notify(record_id)
 
-    def _drop(self, record_id: str) -> None:
-        self._forget_below(record_id)
-        super()._drop(record_id)
-
-    def _forget_below(self, record_id: str) -> None:
-        self._lock_dirs.discard(record_id)
-        self._contenders.pop(record_id, None)
-
     def _note(self, event: int, record_id: str, contender: str) -> None:
         """Remember an event that may overtake a read; a contender's name is never used again."""
         if not self.ready.is_set():
             notes = self._appeared if event == CREATED else self._vanished
             notes.setdefault(record_id, set()).add(contender)
 
-    def _resync(self) -> None:
+    def _forget_below(self, record_id: str) -> None:
+        self._lock_dirs.discard(record_id)
+        self._contenders.pop(record_id, None)
+
+    def _read(self, record_id: str) -> None:
+        state = self._reading.get(record_id)
+        if state is not None:
+            state[1] = True
+            return
+        reply = Reply(partial(self._on_data, record_id, self._generation))
+        self._reading[record_id] = [reply, False]
+        self._reads.read(f"{self._root}/{record_id}", reply)
+
+    def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
+        if generation != self._generation:
+            # Of an earlier connection: by now somebody may wait for another read of it.
+            return
+        state = self._reading.pop(record_id, None)
+        if isinstance(error, NoNodeError):
+            self._drop(record_id)
+        elif error is None:
+            self._load(record_id, answer[0], answer[1])
+        if state is not None and state[1] and error is None:
+            # Not after an error: Kazoo empties its queue in a loop while the connection is down.
+            self._read(record_id)
+
+    def _load(self, record_id: str, data: bytes, stat: Any) -> None:
+        try:
+            record = self._decode(paths.decode(data), record_id)
+        except InvalidRecord as problem:
+            self._records.pop(record_id, None)
+            if isinstance(problem, paths.EmptyRecord):
+                self._empty.add(record_id)
+            else:
+                self._empty.discard(record_id)
+                if self._invalid.get(record_id) != str(problem):
+                    self._invalid[record_id] = str(problem)
+                    self.log.error("Ignoring %s/%s: %s", self._root, record_id, problem)
+            self._notify(record_id)
+            return
+        record.mzxid = stat.mzxid
+        if isinstance(record, Record):
+            # The version of a component is that of its program.
+            record.version = stat.version
+        self._take(record_id, record)
+
+    def _take(self, record_id: str, record: R) -> None:
+        old = self._records.get(record_id)
+        if old is not None and old.mzxid > record.mzxid:
+            return
+        self._empty.discard(record_id)
+        self._invalid.pop(record_id, None)
+        self._records[record_id] = record
+        self._notify(record_id)
+
+    def _drop(self, record_id: str) -> None:
+        self._forget_below(record_id)
+        self._empty.discard(record_id)
+        self._invalid.pop(record_id, None)
+        with self._lock:
+            self._stale.discard(record_id)
+        self._records.pop(record_id, None)
+        self._notify(record_id)
+
+    # -- reading everything --
+
+    def _forget_questions(self) -> None:
+        self._reading.clear()
         self._appeared.clear()
         self._vanished.clear()
-        super()._resync()
+        # One that never gets its answer, because it was asked for while the connection went, must not stop the others.
+        self._reads = JointReads(self._client)
+
+    def _read_all(self) -> None:
+        kazoo = self._client.kazoo
+        kazoo.call(kazoo.operations.children(self._root), Reply(partial(self._on_listing, self._generation)))
+
+    def _on_listing(self, generation: int, names: list[str] | None, error: BaseException | None) -> None:
+        if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):
+            return
+        current = set(names or ()) - {paths.LOCK}
+        for record_id in {*self._records, *self._empty, *self._invalid}:
+            if record_id not in current:
+                self._drop(record_id)
+        self._to_sync = 1 + len(current)
+        operations = self._client.kazoo.operations
+        reads = ((i, operations.get(f"{self._root}/{i}")) for i in current)
+        read_for_callback(self._client, reads, partial(self._on_sync, generation))
+        self._sync_done(1)
+
+    def _on_sync(self, generation: int, found: list[tuple[str, Any]]) -> None:
+        """Some of the records of a listing."""
+        if generation != self._generation:
+            return
+        have_children = []
+        for record_id, answer in found:
+            if isinstance(answer, NoNodeError):
+                self._drop(record_id)
+            elif isinstance(answer, KazooException):
+                self.log.error("Cannot read %s/%s: %r", self._root, record_id, answer)
+            else:
+                self._load(record_id, *answer)
+                if answer[1].numChildren:
+                    have_children.append(record_id)
+                else:
+                    self._take_contenders(record_id, None)
+        if have_children:
+            self._sync_below(have_children)
+        self._sync_done(len(found))
 
     def _sync_below(self, record_ids: list[str]) -> None:
         operations = self._client.kazoo.operations
         self._to_sync += len(record_ids)
         reads = ((i, operations.children(f"{self._root}/{i}/lock")) for i in record_ids)
         read_for_callback(self._client, reads, partial(self._on_contenders, self._generation))
-
-    def _sync_childless(self, record_id: str) -> None:
-        self._take_contenders(record_id, None)
 
     def _on_contenders(self, generation: int, found: list[tuple[str, Any]]) -> None:
         if generation != self._generation:
@@ -574,6 +527,12 @@ class LockedRecordCache(RecordCache[R]):
             self._lock_dirs.add(record_id)
         if contenders:
             self._contenders[record_id] = contenders
+
+    def _sync_done(self, count: int) -> None:
+        self._to_sync -= count
+        if self._to_sync == 0:
+            self.ready.set()
+            self._notify("")
 
 
 # `ZnodeTree`: the znodes below a root as far as they are known. It never asks ZooKeeper.

@@ -7,21 +7,21 @@ maintenance records and of status records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords
 from nodepool.model.node import Node
-from nodepool.model.record import InvalidRecord, Record
+from nodepool.model.record import Record
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.zk import paths, status
-from nodepool.zk.cache import LockedRecordCache, RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
+from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import decode
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
@@ -31,7 +31,7 @@ class NodepoolCache:
     """Follows ZooKeeper and our own writes. Each transaction tells it what is written."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        self.nodes: LockedRecordCache[Node] = LockedRecordCache(client, paths.NODES, Node.from_dict)
+        self.nodes: RecordCache[Node] = RecordCache(client, paths.NODES, Node.from_dict)
         self.requests: RecordCache[NodeRequest] = RecordCache(client, paths.REQUESTS, NodeRequest.from_dict)
         self.pools: RecordCache[PoolComponent] = RecordCache(
             client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
@@ -362,11 +362,13 @@ def _read_maintenance(path: str, data: bytes, _stat: Any) -> Maintenance:
 
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
-#
-# A site with many pools writes many records. The connection thread only takes their bytes; a reader decodes those that
-# changed since the last read.
 
-T = TypeVar("T")
+#: Kind of status records -> what makes a record of the object in a znode.
+_STATUS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    POOL: PoolStatus.of_record,
+    LAUNCHER: LauncherStatus.of_record,
+    BUILDER: dict,
+}
 
 
 class StatusCache(RecordsByKind):
@@ -377,49 +379,23 @@ class StatusCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        kinds = (POOL, LAUNCHER, BUILDER)
-        super().__init__(client, paths.STATUS, kinds, StoredStatus, "Error in a listener of status records")
+        super().__init__(client, paths.STATUS, _STATUS, _read_status, "Error in a listener of status records")
 
     def pools(self) -> list[PoolStatus]:
         """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.
 
         A record that did not change is the same object as before.
         """
-        return in_order_of_pools(self._decoded(POOL, PoolStatus.of_record))
+        return in_order_of_pools(self._entries(POOL))
 
     def launchers(self) -> list[LauncherStatus]:
-        """What all launchers tell, as `pools`."""
-        return in_order_of_launchers(self._decoded(LAUNCHER, LauncherStatus.of_record))
+        """What all launchers report, as `pools`."""
+        return in_order_of_launchers(self._entries(LAUNCHER))
 
     def builders(self) -> BuilderStatus:
         """What all builders report together."""
-        return BuilderStatus.of_records(self._decoded(BUILDER, dict))
-
-    def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        for stored in self._entries(kind):
-            record = stored.decoded(parse)
-            if record is not None:
-                yield record
+        return BuilderStatus.of_records(self._entries(BUILDER))
 
 
-class StoredStatus:
-    """The data of one znode, and what they say once somebody has asked."""
-
-    __slots__ = ("_data", "_path", "_record")
-
-    def __init__(self, path: str, data: bytes, _stat: Any) -> None:
-        self._path = path
-        self._data: bytes | None = data
-        self._record: Any = None
-
-    def decoded(self, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-        """The record; None = a bad one, which is logged. Two threads that ask first at once both decode."""
-        data = self._data
-        if data is not None:
-            try:
-                self._record = parse(status.decode(data))
-            except InvalidRecord as problem:
-                StatusCache.log.error("Ignoring %s: %s", self._path, problem)
-            self._data = None
-        record: T | None = self._record
-        return record
+def _read_status(path: str, data: bytes, _stat: Any) -> Any:
+    return _STATUS[paths.below(paths.STATUS, path)[0]](status.decode(data))

@@ -115,7 +115,7 @@ class ZooKeeperClient:
         client = self._client
         if client is None or self.connected:
             return []
-        return connect_failure.sentences(client.servers, client.connect_failures, self._files)
+        return connect_failure.sentences(client.servers, client.failures, self._files)
 
     def look_after(self) -> None:
         """See to the connection: log why there is none, unless that was logged in the last minute.
@@ -142,7 +142,7 @@ class ZooKeeperClient:
         client = self._client
         if client is None or self.connected:
             return False
-        return connect_failure.is_hopeless(client.servers, client.connect_failures, self._files)
+        return connect_failure.is_hopeless(client.servers, client.failures, self._files)
 
     @property
     def latency(self) -> Latency | None:

@@ -120,9 +120,9 @@ def _tls_error(error: ssl.SSLError) -> Cause:
     return Cause.HANDSHAKE
 
 
-def furthest(failures: Sequence[ConnectFailure]) -> ConnectFailure:
+def furthest(failures: Mapping[str, ConnectFailure]) -> ConnectFailure:
     """Of the failures with the addresses of one server: that which says most."""
-    return max(failures, key=lambda failure: failure.stage.value)
+    return max(failures.values(), key=lambda failure: failure.stage.value)
 
 
 def sentence(server: ServerPlace, index: int, failure: ConnectFailure, files: TlsFiles | None) -> str:
@@ -143,7 +143,7 @@ def sentence(server: ServerPlace, index: int, failure: ConnectFailure, files: Tl
 
 def sentences(
     servers: Sequence[ServerPlace],
-    failures: Mapping[ServerPlace, Sequence[ConnectFailure]],
+    failures: Mapping[ServerPlace, Mapping[str, ConnectFailure]],
     files: TlsFiles | None,
 ) -> list[str]:
     """A `sentence` for each server whose last attempts failed, in the order of ``zookeeper-servers``."""
@@ -155,7 +155,7 @@ def sentences(
 
 
 def is_hopeless(
-    servers: Sequence[ServerPlace], failures: Mapping[ServerPlace, Sequence[ConnectFailure]], files: TlsFiles | None
+    servers: Sequence[ServerPlace], failures: Mapping[ServerPlace, Mapping[str, ConnectFailure]], files: TlsFiles | None
 ) -> bool:
     """Was each server tried, and did each fail for a `LASTING` cause?"""
     return bool(servers) and all(

@@ -25,11 +25,13 @@ from nodepool.zk.locks import ZkLock
 from nodepool.zk.status import BUILDER
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, sync, translated, was_written
 
-# Reads of image builds, uploads, pauses and requests (reference/zookeeper 6).
 
+class ImageStore:
+    """Every method blocks for round trips, some of them.
 
-class ImageReader:
-    """Every method blocks for round trips, some of them. Raises ZKConnectionError without a connection.
+    Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown, or there is no connection).
+    Where a write takes a lock as ``under``, it happens only while that lock is held; a `ZKConflict` if it is lost.
+    Records are written with the version that they were read or written with.
 
     :param clock: gives seconds since the epoch.
     """
@@ -46,7 +48,7 @@ class ImageReader:
         """Names of images that were built, asked for or paused."""
         return self._children(caches.IMAGES)
 
-    # -- builds --
+    # -- builds: reads --
 
     def build_ids(self, image: str) -> list[str]:
         """Ids of all builds, readable or not."""
@@ -62,7 +64,7 @@ class ImageReader:
         found = next(self._records([caches.build(image, build_id)]), None)
         return found if isinstance(found, ImageBuild) else None
 
-    # -- uploads --
+    # -- uploads: reads --
 
     def upload_providers(self, image: str, build_id: str) -> list[str]:
         """Providers for which a build has or had uploads."""
@@ -101,7 +103,7 @@ class ImageReader:
         """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
         return read_images(self._client).image(image).current_upload(provider)
 
-    # -- requests and pauses --
+    # -- requests and pauses: reads --
 
     def paused(self, image: str) -> bool:
         """Are builds of an image paused in ZooKeeper?"""
@@ -140,15 +142,6 @@ class ImageReader:
                 self._told[path] = str(problem)
                 if told != str(problem):
                     self.log.error("Ignoring %s: %s", path, problem)
-
-
-class ImageStore(ImageReader):
-    """Every method blocks for round trips.
-
-    Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown). Where a write takes a
-    lock as ``under``, it happens only while that lock is held; a `ZKConflict` if it is lost. Records are written with
-    the version that they were read or written with.
-    """
 
     # -- builds --
 

@@ -187,16 +187,14 @@ class Election:
         self._path = paths.election(name)
         self._identifier = identifier
         self._lock: ZkLock | None = None
-        self._epoch = -1
 
     def is_leader(self) -> bool:
         """Do we lead? Tries to win if nobody does. Blocks for a few round trips, without an answer: False."""
         if not self._client.connected:
             return False
-        if self._lock is not None and self._epoch == self._client.session_epoch:
+        if self._lock is not None and self._lock.epoch == self._client.session_epoch:
             return True
         self._lock = None
-        epoch = self._client.session_epoch
         try:
             self._lock = acquire(self._client, self._path, blocking=False, identifier=self._identifier)
         except ZKLockException:
@@ -204,7 +202,6 @@ class Election:
         except ZKException as error:
             self.log.warning("Election %s: %s", self._path, error)
             return False
-        self._epoch = epoch
         self.log.info("Leading in %s", self._path)
         return True
 

@@ -36,19 +36,49 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 
 
-class RecordReader(Generic[R]):
-    """Reads the records directly below one znode. All methods block for one round trip. They raise `ZKConnectionError`.
+class RecordStore(Generic[R]):
+    """The records directly below one znode. All methods block for one round trip. They raise `ZKConnectionError`.
 
     :param root: path of that znode; need not exist.
     :param from_dict: makes a record of (JSON object, id); raises InvalidRecord.
+    :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
+    :param clock: gives seconds since the epoch.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
-    def __init__(self, client: ZooKeeperClient, root: str, from_dict: Callable[[dict[str, Any], str], R]) -> None:
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        root: str,
+        from_dict: Callable[[dict[str, Any], str], R],
+        cache: NodepoolCache | None,
+        clock: Callable[[], float],
+    ) -> None:
         self._client = client
         self._root = root
         self._from_dict = from_dict
+        self._cache = cache
+        self._clock = clock
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client, self._cache)
+
+    def _create(self, begin: Callable[[], Transaction]) -> None:
+        """Commit what creates a record here; makes the root if it is missing. A lost answer is resolved."""
+        for last in (False, True):
+            tx = begin()
+            try:
+                tx.commit_unless(tx.was_created)
+                return
+            except TransactionFailed as failure:
+                if last or not self.root_is_missing(failure):
+                    raise
+                ensure_path(self._client, self._root)
+
+    def root_is_missing(self, failure: TransactionFailed) -> bool:
+        """Could a record not be stored because the parent of all of them is not there yet?"""
+        return isinstance(failure.error, NoNodeError) and failure.path.rpartition("/")[0] == self._root
 
     def ids(self) -> list[str]:
         """Ids of all records, in ZooKeeper's order."""
@@ -106,21 +136,14 @@ _MOST_NODE_BYTES: Final = paths.MOST_BYTES - 4096
 _PREFIX: Final = f"{paths.NODES}/"
 
 
-class NodeStore(RecordReader[Node]):
+class NodeStore(RecordStore[Node]):
     """All methods block for one round trip unless they say otherwise.
 
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
-
-    :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
     """
 
     def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
-        super().__init__(client, paths.NODES, Node.from_dict)
-        self._cache = cache
-        self._clock = clock
-
-    def transaction(self) -> Transaction:
-        return Transaction(self._client, self._cache)
+        super().__init__(client, paths.NODES, Node.from_dict, cache, clock)
 
     def encode(self, node: Node) -> bytes:
         data = paths.encode(node.to_dict(self._clock()))
@@ -144,27 +167,19 @@ class NodeStore(RecordReader[Node]):
 
         :param under: only while this lock is held; a `ZKConflict` if it is lost.
         """
-        for last in (False, True):
+
+        def begin() -> Transaction:
             tx = self.transaction()
             if under is not None:
                 tx.check(under.contender)
             self.add_create(tx, node)
-            try:
-                tx.commit_unless(tx.was_created)
-                return
-            except TransactionFailed as failure:
-                if last or not self.root_is_missing(failure):
-                    raise
-                ensure_path(self._client, paths.NODES)
+            return tx
+
+        self._create(begin)
 
     def add_create(self, tx: Transaction, node: Node) -> None:
         """Store a new node in a transaction of somebody else; sets its id."""
         tx.create_record(_PREFIX, node, self.encode(node))
-
-    @staticmethod
-    def root_is_missing(failure: TransactionFailed) -> bool:
-        """Could a node not be stored because the parent of all of them is not there yet?"""
-        return failure.path == _PREFIX and isinstance(failure.error, NoNodeError)
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""

@@ -16,7 +16,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore, RecordReader
+from nodepool.zk.nodes import NodeStore, RecordStore
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translated, was_written
 
@@ -31,7 +31,7 @@ _LABEL_BYTES: Final = 160
 _OTHER_BYTES: Final = 65_536
 
 
-class RequestStore(RecordReader[NodeRequest]):
+class RequestStore(RecordStore[NodeRequest]):
     """Blocking as in `NodeStore`, and with the same errors."""
 
     def __init__(
@@ -41,13 +41,8 @@ class RequestStore(RecordReader[NodeRequest]):
         nodes: NodeStore,
         clock: Callable[[], float] = wall_time,
     ) -> None:
-        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict)
-        self._cache = cache
+        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict, cache, clock)
         self._nodes = nodes
-        self._clock = clock
-
-    def transaction(self) -> Transaction:
-        return Transaction(self._client, self._cache)
 
     def _encode_small(self, request: NodeRequest) -> bytes:
         """:raises ZKTooLarge: not all that is to be written later can be written, too."""
@@ -68,16 +63,13 @@ class RequestStore(RecordReader[NodeRequest]):
         :param priority: the three digits ``PPP``.
         """
         prefix = f"{paths.REQUESTS}/{int(priority):03d}-"
-        for last in (False, True):
+
+        def begin() -> Transaction:
             tx = self.transaction()
             tx.create_record(prefix, request, self.encode(request), ephemeral=True)
-            try:
-                tx.commit_unless(tx.was_created)
-                return
-            except TransactionFailed as failure:
-                if last or not isinstance(failure.error, NoNodeError):
-                    raise
-                ensure_path(self._client, paths.REQUESTS)
+            return tx
+
+        self._create(begin)
 
     def save(self, request: NodeRequest) -> None:
         """Overwrite a request that we hold locked, fenced by its version."""

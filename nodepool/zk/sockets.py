@@ -66,6 +66,8 @@ class BufferedSocket:
         self._end: bytes | Exception | None = None
         #: Until this time, in monotonic seconds, what comes is left to the system, so that more can come.
         self.gathers_until = -math.inf
+        #: Is it waited for?
+        self.asleep = False
 
     def readable(self) -> bool:
         """Does `recv` return, or raise, something without asking the system?"""
@@ -256,7 +258,7 @@ class Wake:
                 self._writer.send(b"\0")
         return 1
 
-    def drain(self) -> None:
+    def fill(self) -> None:
         """Take what came through the socket. Does not block."""
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(4096)
@@ -323,33 +325,26 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Wait until there is something to read, and take what the system has."""
         if wake is not None and monotonic() < connection.gathers_until:
             # Only a call ends this time.
-            self._poll(None, wake, min(deadline, connection.gathers_until))
+            self._poll([wake], min(deadline, connection.gathers_until))
             if wake.readable():
                 return
-        self._poll(connection, wake, deadline)
+        self._poll([connection] if wake is None else [connection, wake], deadline)
 
-    def _poll(self, connection: BufferedSocket | None, wake: Wake | None, deadline: float) -> None:
+    def _poll(self, sources: Sequence[BufferedSocket | Wake], deadline: float) -> None:
         poll = select.poll()
-        if connection is not None:
-            poll.register(connection, select.POLLIN)
-        if wake is not None:
-            poll.register(wake, select.POLLIN)
+        for one in sources:
+            poll.register(one, select.POLLIN)
         while True:
-            if wake is not None:
-                wake.asleep = True
+            for one in sources:
+                one.asleep = True
             # A call may have come just before.
-            now = wake is not None and wake.readable()
-            found = poll.poll(0 if now else _milliseconds(deadline - monotonic()))
-            if wake is not None:
-                wake.asleep = False
-            for number, _ in found:
-                if wake is not None and number == wake.fileno():
-                    wake.drain()
-                elif connection is not None:
-                    connection.fill()
-            if connection is not None and connection.readable():
-                return
-            if (wake is not None and wake.readable()) or monotonic() >= deadline:
+            now = any(one.readable() for one in sources)
+            found = {number for number, _ in poll.poll(0 if now else _milliseconds(deadline - monotonic()))}
+            for one in sources:
+                one.asleep = False
+                if one.fileno() in found:
+                    one.fill()
+            if any(one.readable() for one in sources) or monotonic() >= deadline:
                 return
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:

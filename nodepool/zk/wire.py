@@ -80,6 +80,10 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         #: Replaced under the lock and not changed: the connection thread walks through it.
         self._recursive: dict[str, WatchFunction] = {}
         self._watching = threading.Lock()
+        #: Of what the leader answers since this client was made: writes, and a question with each ping.
+        self.latency = Latency()
+        #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
+        self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
         #: Makes what `call` sends; paths are without the chroot.
         self.operations = Operations(self.chroot)
         log = KazooLog(self.logger, lambda: self.state == KazooState.CONNECTED)
@@ -113,19 +117,9 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return self._connection.has_died
 
     @property
-    def connect_failures(self) -> dict[ServerPlace, list[ConnectFailure]]:
-        """Why the last attempts to connect failed, by server; empty with a session. Any thread; does not block."""
-        return {server: list(failures.values()) for server, failures in self._connection.failures.items()}
-
-    @property
     def servers(self) -> list[ServerPlace]:
         """All servers, in the order of the configuration."""
         return [ServerPlace(host.strip(), port) for host, port in self.hosts]
-
-    @property
-    def latency(self) -> Latency:
-        """Of writes and pings, since this client was made."""
-        return self._connection.latency
 
     @property
     def queued_calls(self) -> int:
@@ -249,13 +243,9 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self.lease_seconds = 0.0
         #: Number and time of each request without an answer that the leader had to see. Answers keep their order.
         self._sent: deque[tuple[int, float]] = deque()
-        #: Of what the leader answers: writes, and a question with each ping.
-        self.latency = Latency()
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
-        #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
-        self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -304,8 +294,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             except (OSError, ValueError) as error:
                 # The latter: it cannot be a name at all, e.g. because two dots follow each other.
                 self.logger.warning("Cannot resolve %s: %s", host, error)
-                self.failures = {
-                    **self.failures,
+                self.client.failures = {
+                    **self.client.failures,
                     ServerPlace(host, port): {"": ConnectFailure(ConnectStep.RESOLVE, error)},
                 }
             else:
@@ -323,11 +313,11 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             if isinstance(error, self.handler.timeout_exception):
                 reason = TimeoutError("nothing came in time")
             server = ServerPlace(host, port)
-            known = {**self.failures.get(server, {}), address: ConnectFailure(self.handler.stage, reason)}
+            known = {**self.client.failures.get(server, {}), address: ConnectFailure(self.handler.stage, reason)}
             known.pop("", None)
-            self.failures = {**self.failures, server: known}
+            self.client.failures = {**self.client.failures, server: known}
             raise
-        self.failures = {}
+        self.client.failures = {}
         return timeouts
 
     def _begin_session(self, *arguments: Any) -> tuple[int, int]:
@@ -402,7 +392,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     def _read_response(self, header: Any, *arguments: Any) -> Any:
         if self._sent and self._sent[0][0] == header.xid:
             _, sent = self._sent.popleft()
-            self.latency.add(monotonic() - sent)
+            self.client.latency.add(monotonic() - sent)
             self.lease_until = max(self.lease_until, sent + self.lease_seconds)
         pending = self.client._pending
         answering = pending[0][1] if pending else None

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
-    from nodepool.zk.cache import LockedRecordCache
+    from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.nodes import NodeStore
     from nodepool.zk.zookeeper import ZooKeeper
@@ -534,7 +534,7 @@ class FreeNodes:
     def __init__(
         self,
         place: tuple[str, str],
-        nodes: LockedRecordCache[Node],
+        nodes: RecordCache[Node],
         store: NodeStore,
         changed: Callable[[str], None],
         log: logging.Logger,

@@ -101,19 +101,6 @@ def test_start(make_client: Callable[..., ZooKeeperClient], znodes: PoolZnodes) 
     assert (set(cache.nodes.ids()), cache.nodes.empty_ids(), cache.requests.ids()) == (ids, [empty], [])
 
 
-def test_listener_that_raises(zk: ZooKeeper, cache: NodepoolCache, caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[str] = []
-
-    def broken(record_id: str) -> None:
-        raise KeyError(record_id)
-
-    cache.nodes.add_listener(broken)
-    zk.addNodeListener(heard.append)
-    node = stored(zk)
-    assert heard == [node.id]
-    assert "Error in a cache listener" in caplog.text
-
-
 # -- our own writes are known without being read back
 
 

@@ -149,7 +149,7 @@ def test_reading(client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.Log
     for zk in (ZooKeeper(client, None), ZooKeeper(client, cache)):
         [found] = zk.getRegisteredPools()
         assert (found.id, found.provider_name, found.supported_labels) == ("pool-id", "cloud", ["small"])
-        assert (found.state, found.priority, found.paused) == ("running", 100, False)
+        assert (found.state, found.priority, found.paused, found.version) == ("running", 100, False, "12.0")
     assert f"Ignoring {POOLS}/bad" in caplog.text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model.image import NO_IMAGES, ImageBuild, ImageUpload, ImageView
 from nodepool.model.status import BuildStatus
 from nodepool.zk import caches, transactions
@@ -249,17 +249,6 @@ def _locks(store: ImageStore, upload: ImageUpload) -> list[AbstractContextManage
     ]
 
 
-def test_locks(store: ImageStore, second: ImageStore, upload: ImageUpload) -> None:
-    """One at a time; who does not get it does not wait."""
-    for number in range(4):
-        with _locks(store, upload)[number] as lock:
-            assert re.fullmatch(r"[0-9a-f]{32}__lock__\d{10}", lock.contender.rpartition("/")[2])
-            with pytest.raises(ZKLockException), _locks(second, upload)[number]:
-                pass
-        with _locks(second, upload)[number]:
-            pass
-
-
 def test_lock_of_what_was_removed_meanwhile(
     store: ImageStore, build: ImageBuild, znodes: PoolZnodes, client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,24 +418,6 @@ def watched(client: ZooKeeperClient) -> ImageCache:
     return made
 
 
-def test_cache_begins_with_what_is_there(images: ImageZnodes, client: ZooKeeperClient) -> None:
-    images.add_build("debian", "b1")
-    images.add_upload("debian", "b1", "cloud", 1)
-    for path in ("fedora/request-build", "fedora/pause"):
-        images.put(path)
-    images.kazoo.ensure_path(f"{caches.upload_lock('debian', 'b1', 'cloud')}/x__lock__0000000000")
-    cache = ImageCache(client)
-    assert cache.wait_ready(30)
-    view = cache.snapshot()
-    assert sorted(view.images) == ["debian", "fedora"]
-    build = view.image("debian").builds["b1"]
-    assert (build.state, set(build.uploading)) == ("ready", {"cloud"})
-    upload = view.image("debian").current_upload("cloud")
-    assert upload is not None
-    assert (upload.id, (view.image("fedora").build_requested or 0) > 1e9) == ("0000000001", True)
-    assert (view.image("fedora").paused, view.image("unknown").builds) == (True, {})
-
-
 def test_life_of_a_build_in_the_cache(
     images: ImageZnodes, watched: ImageCache, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -484,21 +455,6 @@ def test_life_of_a_build_in_the_cache(
     until(watched, lambda view: "debian" not in watched.snapshot().images)
     assert (set(told), removed) == ({"debian"}, [])
     assert "Error in a listener of images" in caplog.text
-
-
-def test_cache_after_a_lost_connection(
-    images: ImageZnodes, shaky: ZooKeeperClient, cut_off: Callable[[], AbstractContextManager[None]]
-) -> None:
-    """What happened meanwhile is read when it is back."""
-    images.add_build("debian", "b1")
-    cache, told = ImageCache(shaky), list[str]()
-    assert cache.wait_ready(30)
-    cache.add_listener(told.append)
-    with cut_off():
-        images.kazoo.delete(BUILD, recursive=True)
-        images.add_build("debian", "b2")
-    view = until(cache, lambda view: list(view.builds) == ["b2"])
-    assert (view.builds["b2"].state, cache.wait_ready(30), "" in told) == ("ready", True, True)
 
 
 # -- import (6.4)

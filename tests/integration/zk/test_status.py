@@ -7,7 +7,6 @@ import json
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -220,22 +219,6 @@ def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.
     assert len(told) == 2
     assert any("Ignoring /nodepool/status/pool/bad: limits is a str" in line for line in told)
     assert read_pools(client) == [MAIN, SMALL]
-
-
-def test_lost_connection(
-    shaky: ZooKeeperClient, cut_off: Callable[[], AbstractContextManager[None]], writer: StatusWriter
-) -> None:
-    """What is known stays; what happened meanwhile is read when it is back."""
-    writer.set(POOL, MAIN.id, MAIN)
-    cache = started(shaky)
-    shows(cache, MAIN)
-    with cut_off():
-        wait_for("the cache knows", lambda: not cache.ready.is_set())
-        assert cache.pools() == [MAIN]
-        writer.remove(POOL, MAIN.id)
-        writer.set(POOL, SMALL.id, SMALL)
-    shows(cache, SMALL)
-    assert cache.wait_ready(SECONDS)
 
 
 def test_stop(client: ZooKeeperClient, writer: StatusWriter) -> None:

@@ -11,7 +11,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model.node import Node
 from nodepool.zk import transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import Transaction, TransactionFailed, translate, translated
+from nodepool.zk.transactions import Transaction, TransactionFailed, translate
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 
@@ -89,13 +89,6 @@ def test_errors(error: Exception, kind: type[ZKException]) -> None:
     assert not isinstance(found, tuple({ZKConnectionError, ZKConflict} - {kind}))
     assert isinstance(found, kazoo.SessionExpiredError) is isinstance(error, kazoo.SessionExpiredError)
     assert translate(found) is found
-
-
-def test_errors_of_kazoos_own_methods(client: ZooKeeperClient) -> None:
-    with pytest.raises(ZKConflict, match="NoNodeError"), translated():
-        client.kazoo.get("/gone")
-    with pytest.raises(ValueError, match="ours"), translated():
-        raise ValueError("ours")
 
 
 def test_many_reads(client: ZooKeeperClient, znodes: PoolZnodes) -> None:

@@ -98,26 +98,6 @@ def test_lock_of_an_operator(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     assert zk.getNodes() == []
 
 
-def test_life_of_a_request(zk: ZooKeeper) -> None:
-    default, request = zk_module.NodeRequest(), zk_module.NodeRequest()
-    zk.storeNodeRequest(default)
-    zk.deleteNodeRequest(default)
-    request.node_types = ["small"]
-    zk.storeNodeRequest(request, "100")
-    assert (default.key[:4], request.key[:4], zk.getNodeRequests()) == ("500-", "100-", [request.id])
-    zk.lockNodeRequest(request, blocking=False)
-    request.state = zk_module.PENDING
-    zk.storeNodeRequest(request)
-    zk.unlockNodeRequest(request)
-    found = zk.getNodeRequest(request.key)
-    assert found is not None
-    assert (found.state, found.node_types) == ("pending", ["small"])
-    wait_for("it is listed", lambda: [one.state for one in zk.nodeRequestIterator()] == ["pending"])
-    assert [one.id for one in zk.nodeRequestIterator(cached=False)] == [request.id]
-    zk.deleteNodeRequest(request)
-    assert zk.getNodeRequests() == []
-
-
 def test_newest_upload_from_the_cache(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     """Known before anybody asks: it takes no round trip. Who listens needs a cache."""
     with pytest.raises(ZKException, match="without a cache"):

@@ -241,7 +241,7 @@ def test_read_that_is_answered_late_or_never(connection: Any, late: bool) -> Non
 
 
 def test_reads_together(connection: Any) -> None:
-    """While one is under way, as many as fit; each has an answer of its own; one that is asked by an answer is sent."""
+    """While one is under way, as many as fit; each has an answer of its own, also when the connection goes."""
     reads = JointReads(connection)
 
     def ask(*paths: str) -> list[Reply]:
@@ -250,32 +250,17 @@ def test_reads_together(connection: Any) -> None:
             reads.read(path, reply)
         return replies
 
-    def paths() -> list[str]:
-        ((request, _),) = connection.sent
-        return [operation.path for operation in request.operations]
-
     first, second, *others = ask("/a", "/b", *(f"/{number}" for number in range(BATCH)))
-    assert paths() == ["/a"]
     connection.sent.pop()[1].set(["A"])
-    assert (first.get(0), len(paths())) == ("A", BATCH)
     connection.sent.pop()[1].set([NoNodeError(), *range(BATCH - 1)])
-    with pytest.raises(NoNodeError):
-        second.get(0)
-    assert ([reply.get(0) for reply in others[:-1]], paths()) == ([*range(BATCH - 1)], [f"/{BATCH - 1}"])
-    again = Reply()
-    reads.read("/x", Reply(lambda *_: reads.read("/x", again)))
-    for value in ("last", "old", "new"):
-        connection.sent.pop()[1].set([value])
-    assert (again.get(0), connection.sent) == ("new", [])
-    lost = ask("/a", "/b", "/c")
+    assert ([first.get(0), *(reply.get(0) for reply in others[:-1])], type(second.error)) == (
+        ["A", *range(BATCH - 1)],
+        NoNodeError,
+    )
+    lost = [others[-1], *ask("/a")]
     connection.sent.pop()[1].set_exception(ConnectionLoss())
-    for reply in lost:
-        with pytest.raises(ConnectionLoss):
-            reply.get(0)
+    assert {type(reply.error) for reply in lost} == {ConnectionLoss}
     kept, refused = ask("/a", "/b")
     connection.closed = True
     connection.sent.pop()[1].set(["A"])
-    assert kept.get(0) == "A"
-    for reply in (refused, *ask("/c")):
-        with pytest.raises(ZKConnectionError):
-            reply.get(0)
+    assert (kept.get(0), type(refused.error), type(ask("/c")[0].error)) == ("A", ZKConnectionError, ZKConnectionError)

@@ -77,16 +77,17 @@ def test_sentences() -> None:
     assert "set zookeeper-tls: cert, key and ca" in sentence(SERVER, 0, needs_tls, None)
     six = sentence(ServerPlace("2001:db8::1", 2281), 0, REFUSED, None)
     assert six.startswith("ZooKeeper [2001:db8::1]:2281 (zookeeper-servers[0]): connection refused")
-    assert furthest([REFUSED, UNKNOWN_CA, REFUSED]) is UNKNOWN_CA
-    found = sentences([SERVER, OTHER], {OTHER: [REFUSED], ServerPlace("old", 1): [REFUSED]}, FILES)
+    assert furthest({"::1": REFUSED, "127.0.0.1": UNKNOWN_CA, "127.0.0.2": REFUSED}) is UNKNOWN_CA
+    found = sentences([SERVER, OTHER], {OTHER: {"": REFUSED}, ServerPlace("old", 1): {"": REFUSED}}, FILES)
     assert [text.partition(": ")[0] for text in found] == ["ZooKeeper zk2.example.com:2281 (zookeeper-servers[1])"]
 
 
 def test_hope() -> None:
     """A server that is down may come back; one that does not want our certificate will not."""
-    rows: list[dict[ServerPlace, list[ConnectFailure]]] = [
-        *({}, {SERVER: [UNKNOWN_CA]}, {SERVER: [UNKNOWN_CA], OTHER: [REFUSED]}),
-        {SERVER: [UNKNOWN_CA], OTHER: [REFUSED, UNKNOWN_CA]},
+    lasting = {"": UNKNOWN_CA}
+    rows: list[dict[ServerPlace, dict[str, ConnectFailure]]] = [
+        *({}, {SERVER: lasting}, {SERVER: lasting, OTHER: {"": REFUSED}}),
+        {SERVER: lasting, OTHER: {"::1": REFUSED, **lasting}},
     ]
     assert [is_hopeless([SERVER, OTHER], failures, FILES) for failures in rows] == [False, False, False, True]
 

@@ -62,15 +62,9 @@ from nodepool.zk.paths import (
     EmptyRecord,
     contender_sequence,
     decode,
-    election,
     encode,
     is_name,
-    node_lock,
-    request_lock,
-    static_mutex,
 )
-from nodepool.zk.paths import node as node_path
-from nodepool.zk.paths import request as request_path
 from tests.support.odd_json import TRAPS, records
 from tests.support.terminal import TerminalStream
 
@@ -351,10 +345,6 @@ def test_whole_backup() -> None:
 
 def test_other_paths() -> None:
     """Zookeeper 2: a name that comes out of JSON is one that ZooKeeper takes, on one level."""
-    assert (node_path("1"), node_lock("1")) == ("/nodepool/nodes/1", "/nodepool/nodes/1/lock")
-    assert (request_path("2"), request_lock("2")) == ("/nodepool/requests/2", "/nodepool/requests-lock/2")
-    assert election("stats") == "/nodepool/elections/stats"
-    assert static_mutex("site/lab") == "/nodepool/elections/static-site_lab"
     assert all(map(is_name, ["0000000001", "a b", "ü", "..."]))
     assert not any(map(is_name, ["", ".", "..", "a/b", "a\x00", "a\n", "\ud800", "a\x85b"]))
     for number, name in (("0000000007", "x__lock__0000000007"), ("-2147483648", "x__lock__-2147483648")):
