@@ -187,8 +187,7 @@ class StatsWorker(PassThread):
         self._election = Election(client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
         self._leading = False
-        self._limits_at = -math.inf
-        self._internals_at = -math.inf
+        self._group_at = {LIMITS: -math.inf, INTERNALS: -math.inf}
         self._election_at = -math.inf
         self._sent_at = -math.inf
 
@@ -211,19 +210,19 @@ class StatsWorker(PassThread):
         """
         now = self._clock()
         self._statsd.resolve()
-        # A mistake in one group of gauges must not end the others.
-        if now >= self._limits_at + LIMITS_SECONDS:
-            self._limits_at = now
-            with Guard(self.log, "Gauges of limits could not be sent"):
-                self._registry.replace(LIMITS, self._limits())
-        if now >= self._internals_at + INTERNALS_SECONDS:
-            self._internals_at = now
-            with Guard(self.log, "Gauges of the launcher could not be sent"):
-                self._registry.replace(INTERNALS, self._internals())
+        for group, seconds, make in (
+            (LIMITS, LIMITS_SECONDS, self._limits),
+            (INTERNALS, INTERNALS_SECONDS, self._internals),
+        ):
+            if now >= self._group_at[group] + seconds:
+                self._group_at[group] = now
+                # A mistake in one group of gauges must not end the others.
+                with Guard(self.log, "Gauges of %s could not be sent", group):
+                    self._registry.replace(group, make())
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now
-        return max(0.0, self._limits_at + LIMITS_SECONDS - now)
+        return max(0.0, self._group_at[LIMITS] + LIMITS_SECONDS - now)
 
     def emit_once(self) -> None:
         """Send all node and request gauges now, whoever leads."""

@@ -408,17 +408,16 @@ class Pool:
     def take_interrupted(self) -> list[tuple[NodeRequest, list[Node]]]:
         """Open requests with launches that this pool can go on with, and what was made for each of them here."""
         interrupted, self.interrupted = self.interrupted, set()
-        nodes: dict[str | None, list[Node]] = {request_id: [] for request_id in interrupted}
-        for node in self.cache.nodes.values() if interrupted else ():
-            if node.allocated_to in nodes and (node.provider, node.pool) == self._place:
-                nodes[node.allocated_to].append(node)
+        theirs = (node for node in self.cache.nodes.values() if node.allocated_to in interrupted)
+        mine = (node for node in theirs if (node.provider, node.pool) == self._place) if interrupted else ()
+        nodes = grouped(mine, lambda node: node.allocated_to)
         found: list[tuple[NodeRequest, list[Node]]] = []
         for request in map(self.cache.requests.get, interrupted):
             if request is None or request.state not in OPEN_REQUEST_STATES or self.launcher_id in request.declined_by:
                 continue
             if self.held(request.node_types) is not None or self.desk.serves(request.key):
                 continue
-            its_nodes = nodes[request.id]
+            its_nodes = nodes.get(request.id, [])
             resumed = [node for node in its_nodes if self._can_resume(node)]
             if resumed and (self.desk.keeps(request.key) or any(self._is_in_doubt(node) for node in its_nodes)):
                 self.interrupted.add(request.key)
