@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
+    from nodepool.runtime.providers import Providers
     from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.nodes import NodeStore
@@ -257,7 +258,7 @@ class Pool:
 
     def __init__(
         self,
-        launcher: LauncherOfPools,
+        launcher: Launcher,
         provider_name: str,
         pool_name: str,
         launcher_id: str,
@@ -302,7 +303,7 @@ class Pool:
         """Take the current configuration, provider and maintenance for a pass; False = this pool is about to stop."""
         maintenance = self.launcher.maintenance
         self.hold = maintenance.of_pool(self.provider_name, self.pool_name)
-        provider = self.launcher.provider(self.provider_name)
+        provider = self.launcher.providers.get(self.provider_name)
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
@@ -354,7 +355,7 @@ class Pool:
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
-        return self.launcher.provider(self.provider_name) is not self._provider
+        return self.launcher.providers.get(self.provider_name) is not self._provider
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.launcher.config().tenant_resource_limits
@@ -371,7 +372,8 @@ class Pool:
 
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""
-        return sum(pool.launches() for pool in self.launcher.pools_of(self.provider_name))
+        pools = self.launcher.all_pools()
+        return sum(pool.launches() for pool in pools if pool.provider_name == self.provider_name)
 
     def sibling_serves(self, request_id: str) -> bool:
         """Is another pool of this launcher about to fulfil a request with ready nodes?"""
@@ -466,7 +468,7 @@ class Pool:
         """For drivers written for 11.0.0."""
         from nodepool.compat.modules import LauncherView
 
-        return LauncherView(self.getZK(), self.launcher.provider)
+        return LauncherView(self.getZK(), self.launcher.providers.get)
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         label = node.type[0] if node.type else None
@@ -483,11 +485,12 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class LauncherOfPools:
-    """What pools use of their launcher, the same for all. Any thread may call what is in here."""
+class Launcher:
+    """What the threads of a launcher use of it. Any thread may call what is in here."""
 
     zk: ZooKeeper
     cache: NodepoolCache
+    providers: Providers
     #: The registered pools of all launchers.
     pools: PoolRegistry
     free_counts: FreeCounts
@@ -495,12 +498,10 @@ class LauncherOfPools:
     maintenance: MaintenanceState
     #: The configuration that is in effect.
     config: Callable[[], Config]
-    #: The running provider of a name; None = there is none now.
-    provider: Callable[[str], Provider | None]
     #: All configured pools of this launcher.
     siblings: Callable[[], Sequence[Pool]]
-    #: The pools of one provider, also those that retire.
-    pools_of: Callable[[str], Sequence[Pool]]
+    #: Also those that retire.
+    all_pools: Callable[[], Sequence[Pool]]
     #: What to do about labels that no pool has, as an addition to a sentence.
     label_hint: Callable[[Collection[str]], str]
     #: What the nodes of a tenant use, of all providers, without having anything read.
