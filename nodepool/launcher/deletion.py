@@ -36,16 +36,11 @@ from nodepool.zk import locks, paths
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
     from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.events import EventRing
-    from nodepool.launcher.pool_registry import PoolRegistry
+    from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.runtime.providers import Providers
-    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.reply import Reply
-    from nodepool.zk.zookeeper import ZooKeeper
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0
@@ -85,13 +80,11 @@ class _Sent(NamedTuple):
 class DeletedNodeWorker(Worker):
     """One thread per launcher. The deletions themselves run in threads of the providers."""
 
-    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, events: EventRing) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.DELETED_NODE_WORKER)
-        super().__init__("DeletedNodeWorker", zk.client, log, IDLE_SECONDS)
-        self._zk = zk
-        self._cache = cache
-        self._providers = providers
-        self._events = events
+        super().__init__("DeletedNodeWorker", launcher.zk.client, log, IDLE_SECONDS)
+        self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers
+        self._events = launcher.events
         #: Left by the cache thread; deque operations are atomic.
         self._changed: deque[str] = deque()
         self._gone_requests: deque[str] = deque()
@@ -443,32 +436,14 @@ LOCK_DIR_SECONDS: Final = 8 * 3600.0
 
 
 class CleanupWorker(Worker):
-    """One thread per launcher.
+    """One thread per launcher."""
 
-    :param pools: the registered pools of all launchers.
-    :param config: the current configuration.
-    :param in_progress: ids of the requests that this launcher holds.
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        zk: ZooKeeper,
-        cache: NodepoolCache,
-        providers: Providers,
-        pools: PoolRegistry,
-        config: Callable[[], Config],
-        in_progress: Callable[[], set[str]],
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
-        super().__init__("CleanupWorker", zk.client, logging.getLogger(log_names.CLEANUP_WORKER), SWEEP_SECONDS)
-        self._zk = zk
-        self._cache = cache
-        self._providers = providers
-        self._pools = pools
-        self._config = config
-        self._in_progress = in_progress
-        self._clock = clock
+    def __init__(self, launcher: Launcher) -> None:
+        log = logging.getLogger(log_names.CLEANUP_WORKER)
+        super().__init__("CleanupWorker", launcher.zk.client, log, SWEEP_SECONDS)
+        self._launcher = launcher
+        self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers
+        self._pools, self._config = launcher.pools, launcher.config
         self._due = 0.0
         self._lost_due = math.inf
         #: When else to look at lost requests.
@@ -554,7 +529,7 @@ class CleanupWorker(Worker):
         now = monotonic()
         self._later = [at for at in self._later if at > now]
         self._lost_due = min(self._later, default=math.inf)
-        own = self._in_progress()
+        own = {handler.request.key for pool in self._launcher.all_pools() for handler in pool.desk.handlers()}
         requests = self._cache.requests.values()
         lost = {one.id: one for one in requests if one.state == states.PENDING and one.id not in own}
         nodes: dict[str | None, list[Node]] = {}
@@ -691,7 +666,7 @@ class CleanupWorker(Worker):
         for node in nodes.values():
             if node.provider not in config.providers or nodes.is_locked(node.key):
                 continue
-            action = plan.judge_age(node, self._clock(), max_ready_age, config.max_hold_age)
+            action = plan.judge_age(node, wall_time(), max_ready_age, config.max_hold_age)
             if not isinstance(action, plan.Delete):
                 continue
             expired = node.copy()

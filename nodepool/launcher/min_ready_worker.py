@@ -22,12 +22,7 @@ from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nodepool.config.objects import Config
-    from nodepool.runtime.providers import Providers
-    from nodepool.zk.caches import NodepoolCache
-    from nodepool.zk.zookeeper import ZooKeeper
+    from nodepool.launcher.pool.view import Launcher
 
 PRIORITY: Final = "900"
 IDLE_SECONDS: Final = 30.0
@@ -47,26 +42,13 @@ class MinReadyWorker(Worker):
 
     A lock lets one launcher at a time count and submit, so that launchers together do not submit too many requests
     (M-6).
-
-    :param config: the current configuration.
-    :param held: is nothing launched for maintenance? Asked with provider, pool and label.
     """
 
-    def __init__(
-        self,
-        zk: ZooKeeper,
-        cache: NodepoolCache,
-        providers: Providers,
-        config: Callable[[], Config],
-        held: Callable[[str, str, str], bool],
-    ) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.MIN_READY_WORKER)
-        super().__init__("MinReadyWorker", zk.client, log, IDLE_SECONDS)
-        self._zk = zk
-        self._cache = cache
-        self._providers = providers
-        self._config = config
-        self._held = held
+        super().__init__("MinReadyWorker", launcher.zk.client, log, IDLE_SECONDS)
+        self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers
+        self._config, self._held = launcher.config, launcher.maintenance.holds
         self._own: dict[str, NodeRequest] = {}
         #: request id -> when it was seen to have ended (monotonic seconds)
         self._ended: dict[str, float] = {}

@@ -25,15 +25,12 @@ from nodepool.zk.locks import Election
 from nodepool.zk.status import LAUNCHER, POOL
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
     from nodepool.launcher.events import EventRing
+    from nodepool.launcher.pool.view import Launcher
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.metrics.registry import Registry
     from nodepool.metrics.statsd import StatsdClient
     from nodepool.model.status import PoolStatus
-    from nodepool.runtime.providers import Providers
-    from nodepool.zk.caches import NodepoolCache
-    from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.status import StatusWriter
 
 #: Least time between two looks at the pools.
@@ -158,8 +155,6 @@ class StatsWorker(PassThread):
 
     :param statsd: its address is looked up here.
     :param registry: gets all gauges, and sends them to statsd.
-    :param client: of ZooKeeper. ``cache``: all nodes, requests and pools of the system.
-    :param config: the current configuration.
     :param clock: monotonic seconds.
     """
 
@@ -169,26 +164,20 @@ class StatsWorker(PassThread):
         self,
         statsd: StatsdClient,
         registry: Registry,
-        client: ZooKeeperClient,
-        cache: NodepoolCache,
-        providers: Providers,
-        config: Callable[[], Config],
+        launcher: Launcher,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd
         self._registry = registry
-        self._client = client
-        self._cache = cache
-        self._providers = providers
-        self._config = config
+        self._launcher = launcher
+        self._cache = launcher.cache
         self._clock = clock
         self._hostname = socket.gethostname()
-        self._election = Election(client, "stats", f"{self._hostname}-{os.getpid()}")
+        self._election = Election(launcher.zk.client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
         self._leading = False
-        self._limits_at = -math.inf
-        self._internals_at = -math.inf
+        self._group_at = {LIMITS: -math.inf, INTERNALS: -math.inf}
         self._election_at = -math.inf
         self._sent_at = -math.inf
 
@@ -211,19 +200,19 @@ class StatsWorker(PassThread):
         """
         now = self._clock()
         self._statsd.resolve()
-        # A mistake in one group of gauges must not end the others.
-        if now >= self._limits_at + LIMITS_SECONDS:
-            self._limits_at = now
-            with Guard(self.log, "Gauges of limits could not be sent"):
-                self._registry.replace(LIMITS, self._limits())
-        if now >= self._internals_at + INTERNALS_SECONDS:
-            self._internals_at = now
-            with Guard(self.log, "Gauges of the launcher could not be sent"):
-                self._registry.replace(INTERNALS, self._internals())
+        for group, seconds, make in (
+            (LIMITS, LIMITS_SECONDS, self._limits),
+            (INTERNALS, INTERNALS_SECONDS, self._internals),
+        ):
+            if now >= self._group_at[group] + seconds:
+                self._group_at[group] = now
+                # A mistake in one group of gauges must not end the others.
+                with Guard(self.log, "Gauges of %s could not be sent", group):
+                    self._registry.replace(group, make())
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now
-        return max(0.0, self._limits_at + LIMITS_SECONDS - now)
+        return max(0.0, self._group_at[LIMITS] + LIMITS_SECONDS - now)
 
     def emit_once(self) -> None:
         """Send all node and request gauges now, whoever leads."""
@@ -236,7 +225,7 @@ class StatsWorker(PassThread):
 
     def _limits(self) -> reports.Gauges:
         """Of this launcher."""
-        config = self._config()
+        config = self._launcher.config()
         max_servers = {
             name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
             for name, provider in config.providers.items()
@@ -245,12 +234,12 @@ class StatsWorker(PassThread):
 
     def _internals(self) -> reports.Gauges:
         """Of this launcher: its connection to ZooKeeper, its caches and providers (reference/metrics 5)."""
-        running = self._providers.running
+        running = self._launcher.providers.running
         is_open = {name: gateway.paused_reason(provider) is not None for name, provider in running.items()}
         # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
         reads = {"node": self._cache.nodes.pending_reads, "request": self._cache.requests.pending_reads, "image": 0}
         caches = {name: (count, 0) for name, count in reads.items()}
-        queued = reports.internal_gauges(self._hostname, self._client.queued_calls, caches)
+        queued = reports.internal_gauges(self._hostname, self._launcher.zk.client.queued_calls, caches)
         return {**reports.circuit_gauges(self._hostname, is_open), **queued}
 
     def _lead(self, now: float) -> bool:

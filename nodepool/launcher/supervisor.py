@@ -21,7 +21,7 @@ from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
 from nodepool.launcher.events import EventRing, ImageEvents, LabelHints, MaintenanceEvents, NodeEvents, ReloadEvents
 from nodepool.launcher.min_ready_worker import MinReadyWorker
-from nodepool.launcher.pool.view import LauncherOfPools
+from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
@@ -103,23 +103,23 @@ class NodePool(ConnectedDaemon):
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)
-        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._for_pools, provider, pool))
+        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._shared, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
         self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers (Q-15).
         tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
-        self._for_pools = LauncherOfPools(
+        self._shared = Launcher(
             self.zk,
             self.cache,
+            self.providers,
             self.pools,
             self.free_counts,
             self.events,
             self.maintenance,
             config=self._config,
-            provider=self.providers.get,
             siblings=lambda: [worker.context for worker in self.pool_threads.current()],
-            pools_of=lambda provider: [worker.context for worker in self.pool_threads.of_provider(provider)],
+            all_pools=lambda: [worker.context for worker in self.pool_threads.all()],
             label_hint=LabelHints(self.pools.registered, lambda: self._config().labels).hint,
             known_tenant_use=lambda tenant_name: tally.used(tenant_name)[0],
             passed=lambda pool_id: self.status.current.changed(pool_id),
@@ -130,9 +130,6 @@ class NodePool(ConnectedDaemon):
 
     def _make_parts(self) -> None:
         """The table of threads beside those of the pools."""
-        zk, cache, providers, events = self.zk, self.cache, self.providers, self.events
-
-        held, in_progress = self.maintenance.holds, self.pool_threads.requests_in_progress
         start = LauncherStatus(
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -141,25 +138,21 @@ class NodePool(ConnectedDaemon):
             since=wall_time(),
             servers=self.client.hosts,
         )
-        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
-        self.cleanup = Part(
-            "CleanupWorker", lambda: CleanupWorker(zk, cache, providers, self.pools, self._config, in_progress)
-        )
-        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config, held))
+        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self._shared))
+        self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self._shared))
+        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self._shared))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part(
             "StatusWorker",
-            lambda: StatusWorker(self.pool_threads.all, lambda: self._status(start), self._status_writer, events),
+            lambda: StatusWorker(self.pool_threads.all, lambda: self._status(start), self._status_writer, self.events),
         )
-        events.on_event = lambda: self.status.current.changed()
+        self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", lambda: CallWatch(REGISTRY)), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
         table += [make(self, self._config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
-            self.stats = Part(
-                "StatsWorker", lambda: StatsWorker(client, REGISTRY, self.client, cache, providers, self._config)
-            )
+            self.stats = Part("StatsWorker", lambda: StatsWorker(client, REGISTRY, self._shared))
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
 
@@ -471,10 +464,6 @@ class PoolThreads:
     def of_provider(self, provider_name: str) -> list[PoolWorker]:
         """The workers of a provider's pools, also those that retire."""
         return [worker for worker in self.all() if worker.provider_name == provider_name]
-
-    def requests_in_progress(self) -> set[str]:
-        """Requests that this launcher holds."""
-        return {handler.request.key for worker in self.all() for handler in list(worker.handlers)}
 
     # -- the main thread --
 

@@ -381,42 +381,35 @@ _ABSENT_CODES: Final = frozenset(
 _DULL: Final = (ReasonCode.DECLINED_BEFORE.value, ReasonCode.LABEL_UNKNOWN.value)
 
 
-class RequestsAhead:
-    """How many requests come before one, in any pool."""
+def _count_ahead(request: NodeRequest, others: Iterable[NodeRequest]) -> Callable[[PoolFacts], int]:
+    """How many requests come before one, in any pool: that is counted for many pools in one look at the requests."""
+    before = [other for other in others if other.order_key < request.order_key]
+    pending = {other.key for other in before if other.state == states.PENDING}
+    open_ones = (other for other in before if other.state == states.REQUESTED)
+    waiting = Counter((frozenset(other.node_types), frozenset(other.declined_by)) for other in open_ones)
 
-    def __init__(self, request: NodeRequest, others: Iterable[NodeRequest]) -> None:
-        key = request.order_key
-        before = [other for other in others if other.order_key < key]
-        self._pending = {other.key for other in before if other.state == states.PENDING}
-        self._waiting = Counter(
-            (frozenset(other.node_types), frozenset(other.declined_by))
-            for other in before
-            if other.state == states.REQUESTED
-        )
-
-    def count(self, pool: PoolFacts) -> int:
+    def count(pool: PoolFacts) -> int:
         """In a pool: those that it could serve, and those that it has locked and that wait for room."""
-        found = sum(
-            count
-            for (labels, declined_by), count in self._waiting.items()
-            if pool.id not in declined_by and pool.labels.issuperset(labels)
-        )
-        told = () if pool.status is None else pool.status.requests
-        return found + sum(one.stage == Stage.PAUSED.value and one.id in self._pending for one in told)
+        here = ((labels, number) for (labels, declined_by), number in waiting.items() if pool.id not in declined_by)
+        locked = () if pool.status is None else pool.status.requests
+        paused = sum(one.stage == Stage.PAUSED.value and one.id in pending for one in locked)
+        return paused + sum(number for labels, number in here if pool.labels.issuperset(labels))
+
+    return count
 
 
 def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
     """One for each pool that could serve a request, or has declined it; the most promising first."""
     kind = RequestKind.of(request)
     infos = [pool.info for pool in seen.pools.values() if pool.component is not None]
-    ahead = RequestsAhead(request, seen.requests.values())
+    count_ahead = _count_ahead(request, seen.requests.values())
     found: dict[str, list[PoolVerdict]] = {}
     # Pools that declined it may not be there any more.
     gone = [PoolFacts(pool_id, None, None) for pool_id in request.declined_by if pool_id not in seen.pools]
     for pool in (*seen.pools.values(), *gone):
         told = _of_pool(request, kind, pool, infos, seen)
         if told is not None:
-            count = ahead.count(pool) if told.verdict == WAITS else 0
+            count = count_ahead(pool) if told.verdict == WAITS else 0
             found.setdefault(pool.name, []).append(replace(told, ahead=count, since=in_its_life(request, told.since)))
     return sorted(map(_joined, found.values()), key=rank)
 

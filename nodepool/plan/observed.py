@@ -235,27 +235,21 @@ class Observed:
 # `NodeIndex`: what several tables and sentences ask of all nodes, found in one pass over them.
 
 #: States whose nodes are looked at one by one.
-SINGLED_OUT: Final = frozenset({states.DELETING, states.HOLD})
+SINGLED_OUT: Final = (states.DELETING, states.HOLD)
 
 
-class NodeIndex:
+class NodeIndex(NamedTuple):
     """Shared by all readers, and never changed.
 
     :param counts: (provider, pool, state) -> number of nodes.
-    :param singled_out: each of `SINGLED_OUT` -> its nodes.
+    :param deleting: nodes in this state. ``held``: nodes on hold.
     :param allocated: id of a request -> the nodes that are allocated to it, by id.
     """
 
-    def __init__(
-        self,
-        counts: Mapping[tuple[str | None, str | None, str], int],
-        singled_out: Mapping[str, Sequence[Node]],
-        allocated: Mapping[str, Mapping[str, Node]],
-    ) -> None:
-        self.counts = counts
-        self.deleting = singled_out[states.DELETING]
-        self.held = singled_out[states.HOLD]
-        self.allocated = allocated
+    counts: Mapping[tuple[str | None, str | None, str], int]
+    deleting: Sequence[Node]
+    held: Sequence[Node]
+    allocated: Mapping[str, Mapping[str, Node]]
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> NodeIndex:
@@ -270,7 +264,7 @@ class NodeIndex:
                 singled_out[state].append(node)
             if node.allocated_to:
                 allocated.setdefault(node.allocated_to, {})[node.key] = node
-        return cls(counts, singled_out, allocated)
+        return cls(counts, singled_out[states.DELETING], singled_out[states.HOLD], allocated)
 
     def allocated_to(self, requests: Iterable[str]) -> dict[str, Node]:
         """The nodes of some requests, by id.
@@ -351,10 +345,8 @@ class FollowedNodes:
                 self._allocated[facts.request] = left
 
     def _index(self) -> NodeIndex:
-        singled_out = {
-            state: [nodes[node_id] for node_id in sorted(nodes)] for state, nodes in self._singled_out.items()
-        }
-        return NodeIndex(self._counts.copy(), singled_out, self._allocated.copy())
+        deleting, held = ([nodes[node_id] for node_id in sorted(nodes)] for nodes in self._singled_out.values())
+        return NodeIndex(self._counts.copy(), deleting, held, self._allocated.copy())
 
 
 def _follow(before: dict[str, Node], new: Collection[str]) -> bool:

@@ -13,6 +13,7 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -49,26 +50,24 @@ STAGE_REASONS: Final = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Case:
     """What a pool does with one request.
 
     :param progress: that of the handler, where there is one.
     """
 
-    __slots__ = ("delay_seconds", "handler", "look_again_at", "others_turn", "pointless", "progress", "spans")
-
-    def __init__(self, progress: Progress, handler: NodeRequestHandler | None = None) -> None:
-        self.progress = progress
-        self.handler = handler
-        #: Deferred: when to look again (monotonic seconds), and how long that was from the deferral.
-        self.look_again_at = 0.0
-        self.delay_seconds = 0.0
-        #: Deferred: is another look worth nothing even then? Must not block.
-        self.pointless: Callable[[], bool] | None = None
-        #: Deferred for another pool: a change of the request is looked at all the same.
-        self.others_turn = False
-        #: Of the service, if traces are recorded.
-        self.spans: ServiceSpans | None = None
+    progress: Progress
+    handler: NodeRequestHandler | None = None
+    #: Deferred: when to look again (monotonic seconds), and how long that was from the deferral.
+    look_again_at: float = 0.0
+    delay_seconds: float = 0.0
+    #: Deferred: is another look worth nothing even then? Must not block.
+    pointless: Callable[[], bool] | None = None
+    #: Deferred for another pool: a change of the request is looked at all the same.
+    others_turn: bool = False
+    #: Of the service, if traces are recorded.
+    spans: ServiceSpans | None = None
 
     @property
     def stage(self) -> Stage:

@@ -359,17 +359,19 @@ class Batch:
 # versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Service:
-    """One request on its way."""
+    """One request on its way.
 
-    def __init__(self, handler: NodeRequestHandler, nodes: list[Node]) -> None:
-        self.handler = handler
-        self.nodes = nodes
-        self.checks: list[concurrent.futures.Future[bool]] = []
-        self.reply: Reply | None = None
-        self.lock_dir_exists = False
-        #: As it is being written.
-        self.request: NodeRequest | None = None
+    :param request: as it is being written.
+    """
+
+    handler: NodeRequestHandler
+    nodes: list[Node]
+    checks: list[concurrent.futures.Future[bool]] = dataclasses.field(default_factory=list)
+    reply: Reply | None = None
+    lock_dir_exists: bool = False
+    request: NodeRequest | None = None
 
     @property
     def checked(self) -> bool:

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
-    from nodepool.zk.cache import RecordCache
+    from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache
-    from nodepool.zk.nodes import NodeStore
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.
@@ -257,7 +256,7 @@ class Pool:
 
     def __init__(
         self,
-        launcher: LauncherOfPools,
+        launcher: Launcher,
         provider_name: str,
         pool_name: str,
         launcher_id: str,
@@ -278,8 +277,8 @@ class Pool:
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
         self.launch_log = LaunchLog()
-        self._place = (provider_name, pool_name)
-        self.free = FreeNodes(self._place, self.cache.nodes, self.zk.nodes, node_changed, log)
+        self.pool_key = (provider_name, pool_name)
+        self.free = FreeNodes(self, node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
         #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
@@ -302,7 +301,7 @@ class Pool:
         """Take the current configuration, provider and maintenance for a pass; False = this pool is about to stop."""
         maintenance = self.launcher.maintenance
         self.hold = maintenance.of_pool(self.provider_name, self.pool_name)
-        provider = self.launcher.provider(self.provider_name)
+        provider = self.launcher.providers.get(self.provider_name)
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
@@ -354,7 +353,7 @@ class Pool:
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
-        return self.launcher.provider(self.provider_name) is not self._provider
+        return self.launcher.providers.get(self.provider_name) is not self._provider
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.launcher.config().tenant_resource_limits
@@ -371,7 +370,8 @@ class Pool:
 
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""
-        return sum(pool.launches() for pool in self.launcher.pools_of(self.provider_name))
+        pools = self.launcher.all_pools()
+        return sum(pool.launches() for pool in pools if pool.provider_name == self.provider_name)
 
     def sibling_serves(self, request_id: str) -> bool:
         """Is another pool of this launcher about to fulfil a request with ready nodes?"""
@@ -408,17 +408,16 @@ class Pool:
     def take_interrupted(self) -> list[tuple[NodeRequest, list[Node]]]:
         """Open requests with launches that this pool can go on with, and what was made for each of them here."""
         interrupted, self.interrupted = self.interrupted, set()
-        nodes: dict[str | None, list[Node]] = {request_id: [] for request_id in interrupted}
-        for node in self.cache.nodes.values() if interrupted else ():
-            if node.allocated_to in nodes and (node.provider, node.pool) == self._place:
-                nodes[node.allocated_to].append(node)
+        theirs = (node for node in self.cache.nodes.values() if node.allocated_to in interrupted)
+        mine = (node for node in theirs if (node.provider, node.pool) == self.pool_key) if interrupted else ()
+        nodes = grouped(mine, lambda node: node.allocated_to)
         found: list[tuple[NodeRequest, list[Node]]] = []
         for request in map(self.cache.requests.get, interrupted):
             if request is None or request.state not in OPEN_REQUEST_STATES or self.launcher_id in request.declined_by:
                 continue
             if self.held(request.node_types) is not None or self.desk.serves(request.key):
                 continue
-            its_nodes = nodes[request.id]
+            its_nodes = nodes.get(request.id, [])
             resumed = [node for node in its_nodes if self._can_resume(node)]
             if resumed and (self.desk.keeps(request.key) or any(self._is_in_doubt(node) for node in its_nodes)):
                 self.interrupted.add(request.key)
@@ -467,7 +466,7 @@ class Pool:
         """For drivers written for 11.0.0."""
         from nodepool.compat.modules import LauncherView
 
-        return LauncherView(self.getZK(), self.launcher.provider)
+        return LauncherView(self.getZK(), self.launcher.providers.get)
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         label = node.type[0] if node.type else None
@@ -484,11 +483,12 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class LauncherOfPools:
-    """What pools use of their launcher, the same for all. Any thread may call what is in here."""
+class Launcher:
+    """What the threads of a launcher use of it. Any thread may call what is in here."""
 
     zk: ZooKeeper
     cache: NodepoolCache
+    providers: Providers
     #: The registered pools of all launchers.
     pools: PoolRegistry
     free_counts: FreeCounts
@@ -496,12 +496,10 @@ class LauncherOfPools:
     maintenance: MaintenanceState
     #: The configuration that is in effect.
     config: Callable[[], Config]
-    #: The running provider of a name; None = there is none now.
-    provider: Callable[[str], Provider | None]
     #: All configured pools of this launcher.
     siblings: Callable[[], Sequence[Pool]]
-    #: The pools of one provider, also those that retire.
-    pools_of: Callable[[str], Sequence[Pool]]
+    #: Also those that retire.
+    all_pools: Callable[[], Sequence[Pool]]
     #: What to do about labels that no pool has, as an addition to a sentence.
     label_hint: Callable[[Collection[str]], str]
     #: What the nodes of a tenant use, of all providers, without having anything read.
@@ -525,27 +523,13 @@ ELSEWHERE_SECONDS: Final = 10.0
 class FreeNodes:
     """Owned by the pool worker's thread.
 
-    :param place: provider and name of the pool.
-    :param nodes: the cache. ``store``: of nodes.
     :param changed: called with the id of a node that is to be looked at again.
-    :param clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        place: tuple[str, str],
-        nodes: RecordCache[Node],
-        store: NodeStore,
-        changed: Callable[[str], None],
-        log: logging.Logger,
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
-        self._place = place
-        self._nodes = nodes
-        self._store = store
+    def __init__(self, pool: Pool, changed: Callable[[str], None]) -> None:
+        self._pool = pool
+        self._nodes = pool.cache.nodes
         self._changed = changed
-        self.log = log
-        self._clock = clock
         self.ready = ReadyNodes()
         #: Nodes that the fast path hands out just now.
         self._reserved: set[str] = set()
@@ -564,7 +548,7 @@ class FreeNodes:
             self.ready.put(node)
 
     def _is_unused(self, node: Node) -> bool:
-        return is_free(node, *self._place) and not self._nodes.is_locked(node.key)
+        return is_free(node, *self._pool.pool_key) and not self._nodes.is_locked(node.key)
 
     def reserve(self, node_id: str) -> None:
         """A node is handed out just now."""
@@ -602,8 +586,12 @@ class FreeNodes:
 
     def node_seen(self, node: Node) -> None:
         """Note a node; only those of the pool that are being deleted count."""
-        if (node.provider, node.pool) == self._place and node.state == states.DELETING and node.state_time is not None:
-            self._evicted_at = max(self._evicted_at, min(node.state_time, self._clock()))
+        if (
+            (node.provider, node.pool) == self._pool.pool_key
+            and node.state == states.DELETING
+            and node.state_time is not None
+        ):
+            self._evicted_at = max(self._evicted_at, min(node.state_time, wall_time()))
 
     def evict(self, *, shared: bool = False) -> None:
         """Mark the oldest unused ready node of the pool `deleting`, unless one went lately.
@@ -611,7 +599,7 @@ class FreeNodes:
         :param shared: the room is missing that the pools of the provider share. If this pool has no such node, another
             pool's is deleted: no other launcher would ever make room for a request that waits here.
         """
-        if self._clock() - self._evicted_at < EVICTION_SECONDS:
+        if wall_time() - self._evicted_at < EVICTION_SECONDS:
             return
         oldest = self.oldest_unused() or (self._oldest_elsewhere() if shared else None)
         if oldest is None:
@@ -620,16 +608,16 @@ class FreeNodes:
         node.state = states.DELETING
         self.ready.discard(node.key)
         try:
-            self._store.save_unlocked(node)
+            self._pool.zk.nodes.save_unlocked(node)
         except ZKConflict as conflict:
-            self.log.debug("Ready node %s was not evicted: %s", node.id, conflict)
+            self._pool.log.debug("Ready node %s was not evicted: %s", node.id, conflict)
             return
-        self._evicted_at = self._clock()
-        self.log.info("Evicting unused ready node %s: a request waits for room", node.id)
+        self._evicted_at = wall_time()
+        self._pool.log.info("Evicting unused ready node %s: a request waits for room", node.id)
 
     def _oldest_elsewhere(self) -> Node | None:
         """The oldest unused ready node of the provider's other pools; None also if one of their nodes went lately."""
-        provider_name, now = self._place[0], self._clock()
+        provider_name, now = self._pool.pool_key[0], wall_time()
         if now < self._next_look_elsewhere:
             return None
         self._next_look_elsewhere = now + ELSEWHERE_SECONDS

@@ -34,7 +34,7 @@ from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import LauncherOfPools
+    from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -52,7 +52,7 @@ class PoolWorker(Worker):
     :param launcher: what it uses of its launcher.
     """
 
-    def __init__(self, launcher: LauncherOfPools, provider_name: str, pool_name: str) -> None:
+    def __init__(self, launcher: Launcher, provider_name: str, pool_name: str) -> None:
         self.provider_name = provider_name
         self.pool_name = pool_name
         log = logging.getLogger(log_names.pool_worker(provider_name, pool_name))
@@ -242,8 +242,9 @@ class PoolWorker(Worker):
             return
         before, self._launches = self._launches, self.context.launches()
         if self._launches < before:
-            for sibling in self._launcher.pools_of(self.provider_name):
-                sibling.wake()
+            for sibling in self._launcher.all_pools():
+                if sibling.provider_name == self.provider_name:
+                    sibling.wake()
 
     def on_stop(self) -> None:
         """Let others serve what is not finished, and unregister."""

@@ -107,8 +107,8 @@ def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     with StatsdServer() as server:
         client = get_client(server.environ)
         assert client is not None
-        none: Any = None
-        worker = StatsWorker(client, Registry(lambda: client), none, cache, none, none, clock)
+        launcher: Any = SimpleNamespace(cache=cache, zk=SimpleNamespace(client=None))
+        worker = StatsWorker(client, Registry(lambda: client), launcher, clock)
 
         def sent(seconds: float, *, more: int = 0) -> list[str]:
             for _ in range(more):
