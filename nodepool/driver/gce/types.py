@@ -181,9 +181,7 @@ READY: Final = "READY"
 DELETING: Final = "DELETING"
 #: Code of the warning that a list of all zones has for a zone that does not answer.
 UNREACHABLE: Final = "UNREACHABLE"
-#: States of an instance that comes up, in their order; then it is RUNNING.
-COMING: Final = frozenset({"PENDING", "PROVISIONING", "STAGING"})
-#: States of an instance that somebody stopped or that is being deleted.
+#: States of an instance that others stopped or that is being deleted.
 ENDING: Final = frozenset(
     {"PENDING_STOP", "STOPPING", "DEPROVISIONING", "TERMINATED", "STOPPED", "SUSPENDING", "SUSPENDED"}
 )

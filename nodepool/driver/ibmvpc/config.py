@@ -144,11 +144,6 @@ class IbmCloudImage(ImageSettings):
     )
     ssh_keys: list[str] = key(TEXTS, [], "Names of SSH keys in the region; the image's user accepts them.", name="keys")
 
-    @property
-    def must_be_found(self) -> bool:
-        """Is it named by something that another image may have later?"""
-        return not (self.image_id or self.image_href)
-
 
 class IbmDiskImage(UploadedImage):
     """An image that the builder uploads here."""

@@ -23,7 +23,6 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.cloud_errors import texts_of as texts_of
 from nodepool.driver.framework.http.rest_calls import CodedApi
-from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.instance import (
     BUILD_KEY,
     INSTALLATION_KEY,
@@ -372,7 +371,7 @@ def image_metadata(name: str, group: str) -> dict[str, str]:
     return {} if whose is None else {UPLOAD_KEY: image[1], BUILD_KEY: image[3], PROVIDER_KEY: owner[1], **whose}
 
 
-# `IbmResource`: what may be left over in a region (IV-3).
+# Types of what may be left over in a region (IV-3).
 
 INSTANCE: Final = "instance"
 FLOATING_IP: Final = "floatingip"
@@ -380,18 +379,3 @@ VOLUME: Final = "volume"
 IMAGE: Final = "image"
 OBJECT: Final = "object"
 PART: Final = "part"
-#: What uploads leave.
-OF_IMAGES: Final = (IMAGE, OBJECT, PART)
-
-
-class IbmResource(Resource):
-    """Something that says whose it is; ``id`` is what it is deleted by.
-
-    :param usable: False = of an upload that never ended.
-    """
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", usable: bool = True) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-        self.name = name
-        self.usable = usable
