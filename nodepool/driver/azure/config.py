@@ -28,7 +28,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -44,7 +43,6 @@ from nodepool.model.config_keys import (
     REQUIRED,
     TEXT,
     TEXTS,
-    WHOLE,
     From,
     MappingOf,
     Number,
@@ -253,9 +251,6 @@ class AzureLabel(ImageLabel):
 class AzurePool(DeclaredPool):
     """A slice of the location."""
 
-    max_servers: float = key(
-        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
-    )
     availability_zones: list[str] = key(
         TEXTS,
         [],

@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
@@ -191,9 +190,6 @@ class IbmPool(DeclaredPool):
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
 
-    max_servers: float = key(
-        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
-    )
     zones: list[str] = key(
         ONE_OR_MORE.or_null(),
         From("provider"),
