@@ -12,7 +12,6 @@ deleted is proved otherwise, see `nodepool.driver.statemachine.cloud.InstanceClo
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import weakref
@@ -75,7 +74,7 @@ class CloudRecord:
     updated: str = ""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return type(self) is type(other) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -84,8 +83,8 @@ class CloudRecord:
 
     def _replace(self, **changes: Any) -> Self:
         """The same with other fields."""
-        made = copy.copy(self)
-        vars(made).update(changes)
+        made = object.__new__(type(self))
+        made.__dict__ = self.__dict__ | changes
         return made
 
 
