@@ -51,11 +51,11 @@ def content(data: Any) -> bytes:
     return data if isinstance(data, bytes) else (data if isinstance(data, str) else json.dumps(data)).encode()
 
 
-def recorded(*answers: tuple[int, Any], zone: str | list[str] = ZONES[0]) -> tuple[ComputeEngine, list[Any]]:
-    """A client that gets these answers, and those that it has not asked for yet.
+def recorded(*answers: tuple[int, Any], zone: str | list[str] = ZONES[0]) -> tuple[ComputeEngine, RecordedHttp]:
+    """A client that gets these answers.
 
     :param answers: status, and a value that becomes JSON, or the content itself.
     """
     http = RecordedHttp(*answers)
     login: Any = SimpleNamespace(headers=dict, refused=lambda _headers: None)
-    return ComputeEngine(load(section(zone=zone)), http, login, LabelReader(PROVIDER, ["main"])), http.answers
+    return ComputeEngine(load(section(zone=zone)), http, login, LabelReader(PROVIDER, ["main"])), http
