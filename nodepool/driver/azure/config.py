@@ -91,7 +91,7 @@ def _provider_check(provider: Section) -> Iterator[Problem]:
 
 
 def _login_problems(image: Section) -> Iterator[Problem]:
-    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
+    """Azure makes no VM without a way to log in. A key may also come from the provider's ``zuul-public-key``."""
     if image.get("password") and image.get("generate-password"):
         yield ["generate-password"], "only one of password and generate-password can be given"
 

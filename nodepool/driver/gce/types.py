@@ -208,7 +208,7 @@ def name_of(link: str | None) -> str:
 class GceRecord(CloudRecord):
     """An instance as a list shows it: a record of the inventory (GC-5, GC-6). ``id`` has zone and name.
 
-    What is gone is in no list; what is stopped costs its disk.
+    What is deleted is in no list; what is stopped costs its disk.
     """
 
     def __init__(self, data: Mapping[str, Any], labels: LabelReader) -> None:

@@ -141,7 +141,7 @@ def passes(error: CloudRefused | CloudAway) -> bool:
         return error.maybe_done
     if isinstance(error, (CloudQuota, CloudNoCapacity)):
         return False
-    # Somebody has deleted the one that was chosen, has the name, or works on it.
+    # The one that was chosen is deleted, has another use, or is worked on by others.
     return isinstance(error, CloudNotFound) or exists(error) or busy(error)
 
 
@@ -170,7 +170,7 @@ def _id(data: Any) -> str:
 
 
 class IbmRecord(CloudRecord):
-    """An instance as a list shows it: a record of the inventory. What is gone is in no list.
+    """An instance as a list shows it: a record of the inventory. What is deleted is in no list.
 
     :param provider: whose instances are known by their names.
     :ivar id: its name if it is ours, which is known before it is made; else as ``instance_id``, what IBM calls it.

@@ -67,7 +67,7 @@ T = TypeVar("T")
 class CloudRecord:
     """Something as a cloud lists it: a value. The constructor of a subclass takes the fields out of the cloud's words.
 
-    Without other words of its own it is of a cloud that lists neither what is gone nor what changed.
+    Without other words of its own it is of a cloud that lists neither what is deleted nor what changed.
     """
 
     gone: bool = False
