@@ -131,7 +131,9 @@ class ConfigPool(ConfigValue, abc.ABC):
     ignore_equality: ClassVar[list[str]] = ["provider"]
 
     name: str = key(FILLED_TEXT, REQUIRED, "Unique in the provider.")
-    max_servers: float = key(WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.")
+    max_servers: float = key(
+        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
+    )
     node_attributes: dict[str, Any] | None = key(
         ANY_MAPPING.or_null(),
         None,

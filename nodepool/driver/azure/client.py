@@ -186,7 +186,7 @@ class ArmApi(CodedApi):
 
 def _walk(data: Any, depth: int) -> Iterator[CodedError]:
     """Not all services keep to the form: where a list belongs may be one error, and a list where one belongs. A message
-    that is JSON is told by what is in it.
+    that is JSON is shown by what is in it.
     """
     if isinstance(data, list):
         for entry in data:

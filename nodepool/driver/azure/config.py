@@ -28,7 +28,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -44,7 +43,6 @@ from nodepool.model.config_keys import (
     REQUIRED,
     TEXT,
     TEXTS,
-    WHOLE,
     From,
     MappingOf,
     Number,
@@ -93,7 +91,7 @@ def _provider_check(provider: Section) -> Iterator[Problem]:
 
 
 def _login_problems(image: Section) -> Iterator[Problem]:
-    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
+    """Azure makes no VM without a way to log in. A key may also come from the provider's ``zuul-public-key``."""
     if image.get("password") and image.get("generate-password"):
         yield ["generate-password"], "only one of password and generate-password can be given"
 
@@ -253,9 +251,6 @@ class AzureLabel(ImageLabel):
 class AzurePool(DeclaredPool):
     """A slice of the location."""
 
-    max_servers: float = key(
-        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
-    )
     availability_zones: list[str] = key(
         TEXTS,
         [],

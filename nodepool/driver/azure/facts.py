@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool.clock import monotonic
 from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
@@ -69,16 +68,15 @@ def places_of(label: AzureLabel) -> list[VmPlace]:
 class AzureFacts:
     """Of one provider. Thread-safe. What is not said to be pure, or not to block, may block."""
 
-    def __init__(self, config: AzureProviderConfig, client: Arm, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, config: AzureProviderConfig, client: Arm) -> None:
         self._config = config
         self._client = client
-        self._clock = clock
-        self._subnet: Fact[str] = Fact(self._ask_subnet, clock)
-        self._sizes: Fact[dict[str, VmSize]] = Fact(client.sizes, clock)
-        self._usages: Fact[list[Usage]] = Fact(client.usages, clock)
+        self._subnet: Fact[str] = Fact(self._ask_subnet)
+        self._sizes: Fact[dict[str, VmSize]] = Fact(client.sizes)
+        self._usages: Fact[list[Usage]] = Fact(client.usages)
         #: Ids of images. Replaced as a whole; what is added has one key.
         self._images: dict[str, Fact[str]] = {}
-        self._repeats = Repeats(_REMIND_SECONDS, clock)
+        self._repeats = Repeats(_REMIND_SECONDS)
 
     # -- what a VM is made of --
 
@@ -137,7 +135,7 @@ class AzureFacts:
         return max(found, key=lambda candidate: candidate.name)
 
     def _image_id(self, key: str, ask: Callable[[], str], max_age: float) -> str:
-        return self._images.setdefault(key, Fact(ask, self._clock)).get(max_age)
+        return self._images.setdefault(key, Fact(ask)).get(max_age)
 
     # -- sizes and quotas (AZ-9) --
 

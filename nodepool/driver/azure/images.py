@@ -104,11 +104,10 @@ class AzureImageCalls:
     :param http: for pages, which do not go to the Resource Manager.
     """
 
-    def __init__(self, arm: Arm, http: PlainHttp, location: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, arm: Arm, http: PlainHttp, location: str) -> None:
         self.arm = arm
         self._http = http
         self._location = location
-        self._clock = clock
 
     # -- images --
 
@@ -249,7 +248,7 @@ class AzureImageCalls:
                 raise ImageCreateException(f"{where} is {status} after its upload")
             return status == SUCCEEDED or None
 
-        ImageTime(where, OPERATION_SECONDS, self.arm.calls.stopped, self._clock, wanted).until(look, APPEARS_LOOKS)
+        ImageTime(where, OPERATION_SECONDS, self.arm.calls.stopped, wanted=wanted).until(look, APPEARS_LOOKS)
 
     # -- inside --
 
@@ -272,7 +271,7 @@ class AzureImageCalls:
         return sent_again(lambda: self.arm.request(method, kind, name, what, action, body))
 
     def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
-        return follow(self.arm, answer, what, self._clock, wanted)
+        return follow(self.arm, answer, what, wanted)
 
 
 # `follow`: a long operation is looked at until it ends (AZ-12).
@@ -291,7 +290,11 @@ _FAILED: Final = ("failed", "canceled", "cancelled")
 
 
 def follow(
-    arm: Arm, answer: RestAnswer, what: str, clock: Callable[[], float], wanted: Callable[[], None] = lambda: None
+    arm: Arm,
+    answer: RestAnswer,
+    what: str,
+    wanted: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = monotonic,
 ) -> Any:
     """Wait for the end of an operation; returns its output, or the answer if there is no operation. Blocks.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import urllib.parse
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import wall_time
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, json_of_file
 
@@ -33,10 +33,8 @@ class AzureLogin(TokenLogin):
     :param auth_path: file with the credentials; read again for each token, so that it may be replaced.
     """
 
-    def __init__(
-        self, provider: str, auth_path: str | None, http: PlainHttp, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__(provider, clock)
+    def __init__(self, provider: str, auth_path: str | None, http: PlainHttp) -> None:
+        super().__init__(provider)
         self._auth_path = auth_path
         self._http = http
         #: As read last; replaced as a whole.

@@ -196,11 +196,11 @@ class CodedErrors:
 
         text = f"{head}: {texts_of(errors) or f'status {status}'}"
         remedy = self.remedy_for(telling, status)
-        told = f"{text}; {remedy}" if remedy else text
+        remedied = f"{text}; {remedy}" if remedy else text
         code = first(lambda error: bool(error.code)) or str(status)
         busy = first(self.is_busy)
         if no_capacity := coded(self.capacity):
-            return CloudNoCapacity(told, code=no_capacity, status=status)
+            return CloudNoCapacity(remedied, code=no_capacity, status=status)
         if (status == 429 and not busy) or first(self.is_throttling):
             return CloudAway(text, maybe_done=False, code=coded(self.throttled_codes) or code)
         if quota := first(self.is_quota):
@@ -208,15 +208,15 @@ class CodedErrors:
         if status == 401 or coded(self.login):
             return LoginRefused(f"{text}; {self.check_login}", coded(self.login) or code)
         if status == 404:
-            return self.not_found(told, errors, code)
+            return self.not_found(remedied, errors, code)
         if busy:
-            return self.busy_error(told, code=busy, status=status)
+            return self.busy_error(remedied, code=busy, status=status)
         if status == 403 or coded(self.denied):
-            return CloudSetup(told, code=coded(self.denied) or code, status=status)
+            return CloudSetup(remedied, code=coded(self.denied) or code, status=status)
         if status >= 500 or status == 408 or coded(self.away):
-            return CloudAway(told, code=coded(self.away) or code)
+            return CloudAway(remedied, code=coded(self.away) or code)
         kind = CloudSetup if remedy and not coded(self.exists) else CloudRefused
-        return kind(told, code=code, status=status)
+        return kind(remedied, code=code, status=status)
 
 
 def mappings_in(data: Any) -> list[Mapping[str, Any]]:

@@ -214,7 +214,7 @@ class GceAdapter(CloudAdapter):
             try:
                 needs = self.limits.need_of(label).get_resources()
             except (LaunchError, RuntimeConfigurationException):
-                # What is wrong with it was told of the label.
+                # The result of the label says what is wrong with it.
                 continue
             for name, limit in limits.items():
                 need = needs.get(name, 0)

@@ -163,13 +163,13 @@ class ComputeEngine:
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
-        path = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
-        return self._get(path, "reading an image family", t.IMAGE_FIELDS, self._image)
+        link = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
+        return self.image_at(link, "reading an image family")
 
-    def image_at(self, link: str) -> t.GceImage:
+    def image_at(self, link: str, what: str = "reading an image") -> t.GceImage:
         """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
-        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self._get(path, what, t.IMAGE_FIELDS, self._image)
 
     def quotas(self) -> dict[str, float]:
         """Limits by name, of the project and of the region. What both have is that of the region."""
@@ -191,8 +191,7 @@ class ComputeEngine:
 
     def image_named(self, name: str) -> t.GceImage:
         """An image of the project; raises CloudNotFound."""
-        path = f"{self.project}/global/images/{quoted(name)}"
-        return self._get(path, "reading an image", t.IMAGE_FIELDS, self._image)
+        return self.image_at(f"global/images/{quoted(name)}")
 
     def images(self) -> Iterator[t.GceImage]:
         """Images of the project that this provider labelled; each page is a call."""

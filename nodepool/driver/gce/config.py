@@ -28,7 +28,6 @@ First checks of keys together, then images, then labels, pools and provider.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
@@ -220,9 +219,6 @@ class GcePool(DeclaredPool):
 
     provider: GceProviderConfig
 
-    max_servers: float = key(
-        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
-    )
     max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
     use_internal_ip: bool = key(FLAG, False, "Nodes are reached at their private addresses.")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import RuntimeConfigurationException
@@ -34,12 +33,9 @@ NO_TYPE_SECONDS: Final = 600.0
 class GceFacts:
     """Of one provider. Thread-safe: what changes a table is one operation."""
 
-    def __init__(
-        self, config: GceProviderConfig, client: ComputeEngine, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, config: GceProviderConfig, client: ComputeEngine) -> None:
         self._config = config
         self._client = client
-        self._clock = clock
         #: Links of images by the name of the cloud image.
         self._images: dict[str, Fact[str]] = {}
         #: By zone and name; None = the zone does not have it.
@@ -50,7 +46,7 @@ class GceFacts:
     def machine_type(self, zone: str, name: str) -> MachineType | None:
         """A machine type of a zone; None = it is not there. May block."""
         ask = partial(self._ask_type, zone, name)
-        fact = self._types.setdefault((zone, name), Fact(ask, self._clock))
+        fact = self._types.setdefault((zone, name), Fact(ask))
         found = fact.get(TYPE_SECONDS)
         return found if found is not None else fact.get(NO_TYPE_SECONDS)
 
@@ -92,7 +88,7 @@ class GceFacts:
         if image.image_id:
             return image.image_id
         ask = partial(self._newest, image.name, str(image.image_project), str(image.image_family))
-        return self._images.setdefault(image.name, Fact(ask, self._clock)).get(FAMILY_SECONDS)
+        return self._images.setdefault(image.name, Fact(ask)).get(FAMILY_SECONDS)
 
     def forget_images(self) -> None:
         """Google refused a creation: look up again what it was made of."""
@@ -141,13 +137,11 @@ _TOLD_SECONDS: Final = 3600.0
 class ProjectLimits:
     """Of one provider. Thread-safe. All but `use_of` may block."""
 
-    def __init__(
-        self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts) -> None:
         self._config = config
         self._facts = facts
-        self._quotas = Fact(client.quotas, clock)
-        self._repeats = Repeats(_TOLD_SECONDS, clock)
+        self._quotas = Fact(client.quotas)
+        self._repeats = Repeats(_TOLD_SECONDS)
         #: By name; those that are 0 are not for this project. Replaced as a whole.
         self._known: dict[str, float] = {}
 

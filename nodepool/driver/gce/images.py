@@ -20,7 +20,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
 from nodepool.driver.framework.http.rest_calls import same_server
@@ -210,13 +209,10 @@ class GceImageCalls:
     :param endpoint: address of Cloud Storage.
     """
 
-    def __init__(
-        self, client: ComputeEngine, bucket: str, endpoint: str, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, client: ComputeEngine, bucket: str, endpoint: str) -> None:
         self.client = client
         self.bucket = bucket
         self._endpoint = endpoint
-        self._clock = clock
 
     @property
     def stopped(self) -> threading.Event:
@@ -360,7 +356,7 @@ class GceImageCalls:
             return found if found.done else None
 
         try:
-            ended = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted).until(look)
+            ended = ImageTime(where, OPERATION_SECONDS, self.stopped, wanted=wanted).until(look)
         except CloudNotFound as error:
             # The image may be there all the same: that its operation is not yet there proves nothing.
             raise CloudAway(str(error)) from error

@@ -181,9 +181,7 @@ READY: Final = "READY"
 DELETING: Final = "DELETING"
 #: Code of the warning that a list of all zones has for a zone that does not answer.
 UNREACHABLE: Final = "UNREACHABLE"
-#: States of an instance that comes up, in their order; then it is RUNNING.
-COMING: Final = frozenset({"PENDING", "PROVISIONING", "STAGING"})
-#: States of an instance that somebody stopped or that is being deleted.
+#: States of an instance that others stopped or that is being deleted.
 ENDING: Final = frozenset(
     {"PENDING_STOP", "STOPPING", "DEPROVISIONING", "TERMINATED", "STOPPED", "SUSPENDING", "SUSPENDED"}
 )
@@ -210,7 +208,7 @@ def name_of(link: str | None) -> str:
 class GceRecord(CloudRecord):
     """An instance as a list shows it: a record of the inventory (GC-5, GC-6). ``id`` has zone and name.
 
-    What is gone is in no list; what is stopped costs its disk.
+    What is deleted is in no list; what is stopped costs its disk.
     """
 
     def __init__(self, data: Mapping[str, Any], labels: LabelReader) -> None:

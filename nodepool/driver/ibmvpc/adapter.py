@@ -21,6 +21,7 @@ from nodepool.driver.ibmvpc.machines import IbmCreation, IbmMachines
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     CloudAdapter,
+    CloudResource,
     ImageFile,
     Instance,
     ResourceKind,
@@ -94,7 +95,7 @@ class IbmAdapter(CloudAdapter):
     #
     # What is in a resource group of others is theirs.
 
-    def _kinds(self) -> Iterator[ResourceKind[t.IbmResource]]:
+    def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
         client, machines = self.client, self.machines
         yield ResourceKind(
             t.INSTANCE, self._found_instances, lambda found: machines.delete_instance(found.id), vital=True
@@ -107,12 +108,12 @@ class IbmAdapter(CloudAdapter):
             # The bucket has another service, and access policies of its own.
             yield ResourceKind(t.IMAGE, self.images.resources, self.images.discard, types=(t.OBJECT, t.PART))
 
-    def _found_instances(self) -> Iterator[t.IbmResource]:
+    def _found_instances(self) -> Iterator[CloudResource]:
         # Where volumes cannot be listed, no instance is known to be left over.
         installations = self._installations(self._volumes.get_new())
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             metadata = {**record.metadata, **installations.get(record.instance_id, {})}
-            yield t.IbmResource(metadata, t.INSTANCE, record.id)
+            yield CloudResource(metadata, t.INSTANCE, record.id)
 
     def _installations(self, volumes: Iterable[t.IbmVolume]) -> dict[str, dict[str, str]]:
         """Metadata that names the installation, by what IBM calls an instance: its boot volume is tagged (D-10)."""
@@ -124,16 +125,16 @@ class IbmAdapter(CloudAdapter):
                 found.update(dict.fromkeys(volume.instance_ids, named))
         return found
 
-    def _found_floating_ips(self) -> Iterator[t.IbmResource]:
+    def _found_floating_ips(self) -> Iterator[CloudResource]:
         for floating in self.floating.left_over():
-            yield t.IbmResource(floating.metadata, t.FLOATING_IP, floating.id, floating.name)
+            yield CloudResource(floating.metadata, t.FLOATING_IP, floating.id, floating.name)
 
-    def _found_volumes(self) -> Iterator[t.IbmResource]:
+    def _found_volumes(self) -> Iterator[CloudResource]:
         # Listed just now, with the instances.
         for volume in self._volumes.get(SWEEP_LIST_SECONDS):
             if not volume.used:
                 tagged = t.metadata_of_tags(volume, self.config.name)
-                yield t.IbmResource(tagged or t.node_metadata(volume.name, volume.group), t.VOLUME, volume.id)
+                yield CloudResource(tagged or t.node_metadata(volume.name, volume.group), t.VOLUME, volume.id)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         if not isinstance(external_id, str):

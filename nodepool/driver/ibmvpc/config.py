@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
@@ -144,11 +143,6 @@ class IbmCloudImage(ImageSettings):
     )
     ssh_keys: list[str] = key(TEXTS, [], "Names of SSH keys in the region; the image's user accepts them.", name="keys")
 
-    @property
-    def must_be_found(self) -> bool:
-        """Is it named by something that another image may have later?"""
-        return not (self.image_id or self.image_href)
-
 
 class IbmDiskImage(UploadedImage):
     """An image that the builder uploads here."""
@@ -196,9 +190,6 @@ class IbmPool(DeclaredPool):
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
 
-    max_servers: float = key(
-        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
-    )
     zones: list[str] = key(
         ONE_OR_MORE.or_null(),
         From("provider"),

@@ -33,7 +33,7 @@ from nodepool.driver.framework.uploads import (
 )
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.types import VpcApi, exists
-from nodepool.driver.statemachine.instance import BUILD_KEY
+from nodepool.driver.statemachine.instance import BUILD_KEY, CloudResource
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
@@ -101,7 +101,7 @@ class IbmImages:
             for key in list(self.bucket.keys(f"{self.prefix}{image.name}.")):
                 self.bucket.delete(key)
 
-    def discard(self, resource: t.IbmResource) -> None:
+    def discard(self, resource: CloudResource) -> None:
         """Delete what an upload left, or an image."""
         if resource.type == t.IMAGE:
             self.delete(resource.id)
@@ -121,7 +121,7 @@ class IbmImages:
             name = found.name
             yield ListedImage(found.id if found.type == t.IMAGE else found, name, found.metadata, usable=found.usable)
 
-    def resources(self) -> Iterator[t.IbmResource]:
+    def resources(self) -> Iterator[CloudResource]:
         """The same as resources (IV-10). What does not say of which build it is belongs to nobody here.
 
         An image whose object is there is of an upload that never ended. The object goes after it: IBM does not delete
@@ -138,15 +138,15 @@ class IbmImages:
             ended = image.group != self.group or metadata[BUILD_KEY] not in builds
             if not ended:
                 imported.add(metadata[BUILD_KEY])
-            yield t.IbmResource(metadata, t.IMAGE, image.id, image.name, usable=image.status != t.FAILED and ended)
+            yield CloudResource(metadata, t.IMAGE, image.id, image.name, usable=image.status != t.FAILED and ended)
         if self.bucket is None:
             return
         for key, metadata in objects.items():
             if metadata.get(BUILD_KEY) not in imported:
-                yield t.IbmResource(metadata, t.OBJECT, key, key, usable=False)
+                yield CloudResource(metadata, t.OBJECT, key, key, usable=False)
         for found in self.bucket.open_uploads(self.prefix):
             identity = f"{found.key}{_BETWEEN}{found.upload_id}"
-            yield t.IbmResource(self._metadata_of(found.key), t.PART, identity, found.key, usable=False)
+            yield CloudResource(self._metadata_of(found.key), t.PART, identity, found.key, usable=False)
 
     def _metadata_of(self, key: str) -> dict[str, str]:
         """Of which upload an object is."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudNotFound,
@@ -64,16 +63,8 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
 
-    def __init__(
-        self,
-        config: IbmProviderConfig,
-        client: IbmVpc,
-        facts: IbmFacts,
-        floating: IbmFloatingIps,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, floating: IbmFloatingIps) -> None:
         super().__init__(config.name)
-        self.clock = clock
         self.config = config
         self.client = client
         self.facts = facts

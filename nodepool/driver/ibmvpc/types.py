@@ -23,7 +23,6 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.cloud_errors import texts_of as texts_of
 from nodepool.driver.framework.http.rest_calls import CodedApi
-from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.instance import (
     BUILD_KEY,
     INSTALLATION_KEY,
@@ -142,7 +141,7 @@ def passes(error: CloudRefused | CloudAway) -> bool:
         return error.maybe_done
     if isinstance(error, (CloudQuota, CloudNoCapacity)):
         return False
-    # Somebody has deleted the one that was chosen, has the name, or works on it.
+    # The one that was chosen is deleted, has another use, or is worked on by others.
     return isinstance(error, CloudNotFound) or exists(error) or busy(error)
 
 
@@ -171,7 +170,7 @@ def _id(data: Any) -> str:
 
 
 class IbmRecord(CloudRecord):
-    """An instance as a list shows it: a record of the inventory. What is gone is in no list.
+    """An instance as a list shows it: a record of the inventory. What is deleted is in no list.
 
     :param provider: whose instances are known by their names.
     :ivar id: its name if it is ours, which is known before it is made; else as ``instance_id``, what IBM calls it.
@@ -372,7 +371,7 @@ def image_metadata(name: str, group: str) -> dict[str, str]:
     return {} if whose is None else {UPLOAD_KEY: image[1], BUILD_KEY: image[3], PROVIDER_KEY: owner[1], **whose}
 
 
-# `IbmResource`: what may be left over in a region (IV-3).
+# Types of what may be left over in a region (IV-3).
 
 INSTANCE: Final = "instance"
 FLOATING_IP: Final = "floatingip"
@@ -380,18 +379,3 @@ VOLUME: Final = "volume"
 IMAGE: Final = "image"
 OBJECT: Final = "object"
 PART: Final = "part"
-#: What uploads leave.
-OF_IMAGES: Final = (IMAGE, OBJECT, PART)
-
-
-class IbmResource(Resource):
-    """Something that says whose it is; ``id`` is what it is deleted by.
-
-    :param usable: False = of an upload that never ended.
-    """
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", usable: bool = True) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-        self.name = name
-        self.usable = usable

@@ -12,7 +12,6 @@ deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.In
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import weakref
@@ -68,14 +67,14 @@ T = TypeVar("T")
 class CloudRecord:
     """Something as a cloud lists it: a value. The constructor of a subclass takes the fields out of the cloud's words.
 
-    Without other words of its own it is of a cloud that lists neither what is gone nor what changed.
+    Without other words of its own it is of a cloud that lists neither what is deleted nor what changed.
     """
 
     gone: bool = False
     updated: str = ""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return type(self) is type(other) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -84,8 +83,8 @@ class CloudRecord:
 
     def _replace(self, **changes: Any) -> Self:
         """The same with other fields."""
-        made = copy.copy(self)
-        vars(made).update(changes)
+        made = object.__new__(type(self))
+        made.__dict__ = self.__dict__ | changes
         return made
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from tests.support.tables import driver_table
 from tests.unit.driver.azure import support as azure
 from tests.unit.driver.gce import support as gce
 from tests.unit.driver.ibmvpc import support as ibmvpc
@@ -21,6 +22,7 @@ PLACES: dict[str, tuple[Any, Callable[..., dict[str, Any]], str]] = {
     "gce": (gce.at_simulator, gce.section, "instances.insert"),
     "ibmvpc": (ibmvpc.at_simulator, ibmvpc.in_region, "vpc.create_instance"),
 }
+SECTIONS: dict[str, Any] = {"azure": azure, "gce": gce, "ibmvpc": ibmvpc}
 FILTER: list[Any] = [{"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}]
 
 
@@ -65,3 +67,21 @@ def test_instance_of_others(tmp_path: Path, driver: str, add: Callable[[Any], ob
             # The others send a deletion by the name only when a list has shown whose it is.
             here.delete(HOST)
         assert {kind: here.contents().get(kind) for kind in before} == before
+
+
+@pytest.mark.parametrize(
+    ("driver", "data", "settings", "subject", "words"),
+    [(driver, *row) for driver in PLACES for row in driver_table(driver, "check_finds")],
+)
+def test_check_finds(
+    tmp_path: Path, driver: str, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str
+) -> None:
+    """reference/commands: what is missing, and what to do."""
+    at_simulator, section, _ = PLACES[driver]
+    # Azure's file of credentials is written before its secret is another one.
+    changes = settings if driver == "azure" else {}
+    with at_simulator(tmp_path, SECTIONS[driver].changed(data, section), **({} if changes else settings)) as here:
+        here.simulator.change(**changes)
+        found = [one for one in here.adapter.preflight() if one.subject == subject and one.remedy]
+        assert {one.status for one in found} == {"warning" if subject == "quota" else "failed"}
+        assert any(words in f"{one.text}; {one.remedy}" for one in found), found

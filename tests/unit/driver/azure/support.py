@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any, TypeAlias
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.adapter import AzureAdapter
 from nodepool.driver.azure.client import Arm
-from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import DriverSections
+from tests.unit.driver.recorded_http import RecordedHttp
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -41,27 +40,9 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
             yield made
 
 
-class Recorded(PlainHttp):
-    """Gives answers in turn, the last one again and again."""
-
-    def __init__(self, *answers: Recording) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    def send(self, method: str, url: str, *_: Any) -> HttpAnswer:
-        self.asked.append(f"{method} {url}")
-        status, data, *headers = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
-        content = data if isinstance(data, bytes) else (data if isinstance(data, str) else json.dumps(data)).encode()
-        kind = "text/html" if content[:1] == b"<" else "application/json; charset=utf-8"
-        return HttpAnswer(status, {"Content-Type": kind, **(headers[0] if headers else {})}, content)
-
-    def close(self) -> None:
-        pass
-
-
-def arm(*answers: Recording) -> tuple[Arm, Recorded]:
+def arm(*answers: Recording) -> tuple[Arm, RecordedHttp]:
     """A client that gets these answers."""
     account = SimpleNamespace(arm_url="https://management.azure.com", subscription_id="s")
     login: Any = SimpleNamespace(account=account, headers=dict, refused=lambda _headers: None)
-    http = Recorded(*answers)
+    http = RecordedHttp(*answers, again=True)
     return Arm(load(section(resource_group="g", location="North Europe")), http, login), http

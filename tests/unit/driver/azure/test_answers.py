@@ -217,11 +217,11 @@ def test_operation(
         clock.pass_seconds(seconds)
 
     if not words:
-        assert follow(client, RestAnswer(202, "at once", headers), "x", clock, wanted=wanted) == output
+        assert follow(client, RestAnswer(202, "at once", headers), "x", wanted, clock) == output
         assert len(http.asked) == len(answers)
         return
     with pytest.raises(output, match=words):
-        follow(client, RestAnswer(202, None, headers), "x", clock, wanted=wanted)
+        follow(client, RestAnswer(202, None, headers), "x", wanted, clock)
 
 
 # -- is a VM absent? --

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure.config import MIB
-from nodepool.driver.azure.images import follow
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
 from nodepool.exceptions import ImageCreateException
@@ -31,9 +30,7 @@ METADATA = {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    # A constant of the module.
-    monkeypatch.setitem(follow.__globals__, "POLL_SECONDS", 0.2)
+def here(tmp_path: Path) -> Iterator[Here]:
     data = section(diskimages=[{"name": "fedora", "tags": {"release": 40}}])
     with at_simulator(tmp_path, data, boot_seconds=(0, 0)) as made:
         yield made

@@ -8,7 +8,6 @@ import datetime
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import jwt
 import pytest
@@ -18,27 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodepool.driver.azure.login import AzureLogin, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
-from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from tests.support.tables import driver_table
+from tests.unit.driver.recorded_http import RecordedHttp
 
 ACCOUNT = {"subscriptionId": "sub", "tenantId": "tenant", "clientId": "client", "clientSecret": "swordfish"}
 PUBLIC = "https://login.microsoftonline.com/tenant/oauth2/v2.0/token"
 TOKEN = json.dumps({"access_token": "one", "expires_in": 3600})
-
-
-class Http:
-    """Gives the same answer to each call; status 0 = none."""
-
-    def __init__(self, status: int = 200, content: str = TOKEN) -> None:
-        self.answer = HttpAnswer(status, {}, content.encode())
-        self.sent: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
-
-    def send(self, method: str, url: str, headers: Any, body: bytes = b"", query: Any = None) -> HttpAnswer:
-        form = {name: values[0] for name, values in parse_qs((body or b"").decode()).items()}
-        self.sent.append((method, url, dict(headers), form or dict(query or {})))
-        if self.answer.status == 0:
-            raise NoAnswer("no answer", maybe_done=True)
-        return self.answer
 
 
 def write(directory: Path, **changes: Any) -> str:
@@ -58,9 +42,9 @@ def test_ways(
 ) -> None:
     """AZ-1: one call for a token, at the endpoints of the public cloud, unless the file names others."""
     (tmp_path / "token").write_text("a.b.c\n")
-    http = Http()
+    http = RecordedHttp((200, TOKEN), again=True)
     assert login(tmp_path, http, **changes).headers() == {"Authorization": "Bearer one"}
-    ((asked, at, given, sent),) = http.sent
+    ((asked, at, given, *_),), (sent,) = http.sent, http.forms
     assert (asked, at) == (method, url)
     assert given.items() >= headers.items()
     assert sent.items() >= form.items()
@@ -69,14 +53,14 @@ def test_ways(
 
 def test_new_secret(tmp_path: Path) -> None:
     """AZ-1: the file is read again for each token, so a secret may be replaced, and a token ends."""
-    http = Http()
+    http = RecordedHttp((200, TOKEN), again=True)
     made = login(tmp_path, http)
     present = made.headers()
     write(tmp_path, clientSecret="new")
     made.headers()
     made.refused(present)
     made.headers()
-    assert [sent["client_secret"] for _, _, _, sent in http.sent] == ["swordfish", "new"]
+    assert [sent["client_secret"] for sent in http.forms] == ["swordfish", "new"]
     assert "new" not in repr(read_auth_file(write(tmp_path, clientSecret="new")))
 
 
@@ -86,7 +70,7 @@ def test_logins_that_fail(
 ) -> None:
     """AZ-1, O-17: with the words of Azure, without the secret; what only time mends is not called a refusal."""
     with pytest.raises(kind, match=words) as caught:
-        login(tmp_path, Http(status, content), **changes).headers()
+        login(tmp_path, RecordedHttp((status, content)), **changes).headers()
     assert (type(caught.value), caught.value.maybe_done) == (kind, False)
     assert "swordfish" not in str(caught.value)
 
@@ -105,9 +89,9 @@ def test_certificate(tmp_path: Path) -> None:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     pem = made.public_bytes(encoding) + key.private_bytes(encoding, form, serialization.NoEncryption())
     (tmp_path / "client.pem").write_bytes(pem)
-    http = Http()
+    http = RecordedHttp((200, TOKEN), again=True)
     login(tmp_path, http, clientSecret=None, clientCertificate="client.pem").headers()
-    assertion = http.sent[0][3]["client_assertion"]
+    assertion = http.forms[0]["client_assertion"]
     print_of = base64.urlsafe_b64encode(made.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
     assert jwt.get_unverified_header(assertion) == {"alg": "PS256", "typ": "JWT", "x5t#S256": print_of}
     claims = jwt.decode(assertion, key.public_key(), ["PS256"], audience=PUBLIC, issuer="client", subject="client")
@@ -118,12 +102,12 @@ def test_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("content", "problem"), driver_table("azure", "bad_file"))
 def test_bad_file(tmp_path: Path, content: dict[str, Any] | str | None, problem: str) -> None:
     """AZ-1: the error names the file and what is missing, and nothing is sent."""
-    path, http = tmp_path / "auth.json", Http()
+    path, http = tmp_path / "auth.json", RecordedHttp()
     if isinstance(content, dict):
         write(tmp_path, **content)
     elif content is not None:
         path.write_text(content)
     for name, words in ((str(path), problem), (None, "add auth-path")):
         with pytest.raises(LoginRefused, match=words):
-            AzureLogin("north", name, http).headers()  # type: ignore[arg-type]
+            AzureLogin("north", name, http).headers()
     assert not http.sent

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from simulators.azure import ArmErrorRule, VmBootRule
 from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
 from tests.support.vhd import fixed_footer
-from tests.unit.driver.azure.support import Here, at_simulator, changed, section
+from tests.unit.driver.azure.support import Here, at_simulator, section
 from tests.unit.driver.simulated_adapter import HOST, drive
 
 # -- launches --
@@ -99,24 +98,6 @@ def test_limits_that_are_not_known(here: Here) -> None:
     here.simulator.change(denied=["usages.*"])
     assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
     assert here.adapter.getQuotaLimits().default == math.inf
-
-
-# -- nodepool check --
-
-LABEL = "label small of pool main"
-
-
-def check(here: Here) -> dict[str, tuple[str, str]]:
-    return {found.subject: (found.status, f"{found.text}; {found.remedy}") for found in here.adapter.preflight()}
-
-
-@pytest.mark.parametrize(("data", "settings", "subject", "words"), driver_table("azure", "check_finds"))
-def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
-    """reference/commands: what is missing, and what to do."""
-    with at_simulator(tmp_path, changed(data)) as here:
-        here.simulator.change(**settings)
-        status, text = check(here)[subject]
-        assert (status, words in text) == ("failed", True)
 
 
 # -- doc/source/drivers/azure --

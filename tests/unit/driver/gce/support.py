@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.adapter import GceAdapter
 from nodepool.driver.gce.client import ComputeEngine
@@ -19,6 +18,7 @@ from nodepool.driver.statemachine import instance
 from simulators.gce import GceSettings, GceSimulator
 from simulators.gce.cloud import BUCKET
 from tests.support.provider_sections import DriverSections
+from tests.unit.driver.recorded_http import RecordedHttp
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -51,12 +51,11 @@ def content(data: Any) -> bytes:
     return data if isinstance(data, bytes) else (data if isinstance(data, str) else json.dumps(data)).encode()
 
 
-def recorded(*answers: tuple[int, Any], zone: str | list[str] = ZONES[0]) -> tuple[ComputeEngine, list[HttpAnswer]]:
-    """A client that gets these answers, and those that it has not asked for yet.
+def recorded(*answers: tuple[int, Any], zone: str | list[str] = ZONES[0]) -> tuple[ComputeEngine, RecordedHttp]:
+    """A client that gets these answers.
 
     :param answers: status, and a value that becomes JSON, or the content itself.
     """
-    left = [HttpAnswer(s, {}, content(data)) for s, data in answers]
-    http: Any = SimpleNamespace(send=lambda *_, **__: left.pop(0), close=lambda: None)
+    http = RecordedHttp(*answers)
     login: Any = SimpleNamespace(headers=dict, refused=lambda _headers: None)
-    return ComputeEngine(load(section(zone=zone)), http, login, LabelReader(PROVIDER, ["main"])), left
+    return ComputeEngine(load(section(zone=zone)), http, login, LabelReader(PROVIDER, ["main"])), http

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,8 +23,7 @@ from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationExcep
 from nodepool.plan.retries import Backoff
 from simulators.gce import GceErrorRule, ZoneCapacity
 from tests.support.provider_sections import label_of
-from tests.support.tables import driver_table
-from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, section
+from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, section
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
 
 TWO_ZONES = section(zone=ZONES)
@@ -150,22 +148,6 @@ def test_instance_of_the_released_nodepool(here: Here) -> None:
         assert (ours.metadata, theirs.metadata) == (METADATA, {})
     assert here.calls("instances.get") == 1
     here.delete(HOST)
-
-
-# -- nodepool check --
-
-
-def check(here: Here) -> dict[str, str]:
-    return {result.subject: f"{result.status}: {result.text}; {result.remedy}" for result in here.adapter.preflight()}
-
-
-@pytest.mark.parametrize(("data", "settings", "subject", "words"), driver_table("gce", "check_finds"))
-def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
-    """reference/commands: what is missing, and what to do."""
-    with at_simulator(tmp_path, changed(data), **settings) as here:
-        found = check(here)[subject]
-        assert found.startswith("warning" if subject == "quota" else "failed")
-        assert words in found
 
 
 # -- doc/source/drivers/gce --

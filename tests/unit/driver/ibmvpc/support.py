@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from nodepool.driver.framework.cloud_errors import CodedError
-from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.types import IbmFloatingIp, meaning
@@ -23,7 +21,6 @@ from simulators.ibmvpc import (
     VpcBootRule,
     VpcErrorRule,
 )
-from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import DriverSections
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
@@ -91,32 +88,3 @@ def floating(
             **({"target": {"id": target}} if target else {}),
         }
     )
-
-
-class Http:
-    """Answers with what the test wrote, and keeps what was sent: method, address, headers, body, query."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.answers: list[HttpAnswer | NoAnswer] = []
-        self.sent: list[tuple[str, str, dict[str, str], str, dict[str, str]]] = []
-
-    def answer(self, data: Any = None, status: int = 200) -> None:
-        """:param data: becomes JSON, unless it is the content itself."""
-        content = data.encode() if isinstance(data, str) else json.dumps(data).encode()
-        self.answers.append(HttpAnswer(status, {}, content))
-
-    def token(self, token: str, seconds: float = 3600) -> None:
-        self.answer({"access_token": token, "expires_in": seconds})
-
-    def send(
-        self, method: str, url: str, headers: Any, body: Any = None, query: Any = None, seconds: float = 0.0
-    ) -> HttpAnswer:
-        self.sent.append((method, url, dict(headers), (body or b"").decode(), dict(query or {})))
-        answer = self.answers.pop(0)
-        if isinstance(answer, NoAnswer):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """Nothing is open."""

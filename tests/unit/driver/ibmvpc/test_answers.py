@@ -22,7 +22,8 @@ from nodepool.driver.ibmvpc.types import PREEMPTED, IbmProfile, IbmRecord, busy,
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table
-from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, load, section
+from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, load, section
+from tests.unit.driver.recorded_http import RecordedHttp
 from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
@@ -31,25 +32,25 @@ INSTANCE: dict[str, Any] = driver_table("ibmvpc", "instance")
 
 
 @pytest.fixture
-def http() -> Http:
-    return Http()
+def http() -> RecordedHttp:
+    return RecordedHttp()
 
 
 @pytest.fixture
-def client(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch) -> IbmVpc:
+def client(tmp_path: Path, http: RecordedHttp, monkeypatch: pytest.MonkeyPatch) -> IbmVpc:
     # Constants of the modules: calls that only read are made again at once, and so are lists that lack a name.
     monkeypatch.setitem(RestCalls.call.__globals__, "READ_AGAIN", Backoff(0.0, 0.0))
     monkeypatch.setitem(IbmVpc.groups.__globals__, "MISSING_SECONDS", 0.0)
     file = tmp_path / "ibm.env"
     urls = "RESOURCE_MANAGER_URL=http://groups\nRESOURCE_CONTROLLER_URL=http://resources\n"
     file.write_text(f"VPC_AUTH_TYPE=noAuth\n{urls}", encoding="utf-8")
-    return IbmVpc(load(section()), http, IbmLogin(PROVIDER, str(file), http))  # type: ignore[arg-type]
+    return IbmVpc(load(section()), http, IbmLogin(PROVIDER, str(file), http))
 
 
 # -- calls --
 
 
-def test_pages(client: IbmVpc, http: Http) -> None:
+def test_pages(client: IbmVpc, http: RecordedHttp) -> None:
     """CM-4, CM-8: pages of 100; the next one is asked for at the same place, wherever the answer leads. Names are
     unique in the region.
     """
@@ -66,7 +67,7 @@ def test_pages(client: IbmVpc, http: Http) -> None:
     ]
 
 
-def test_groups(client: IbmVpc, http: Http) -> None:
+def test_groups(client: IbmVpc, http: RecordedHttp) -> None:
     """IV-2: those of the account; deleted ones do not count."""
     http.answer(
         {"resources": [{"name": name, "id": name, "state": state} for name, state in (("a", "ACTIVE"), ("b", "X"))]}
@@ -81,7 +82,7 @@ def test_groups(client: IbmVpc, http: Http) -> None:
     assert json.loads(http.sent[1][3])["name"] == "np_south_main"
 
 
-def test_group_without_a_name(client: IbmVpc, http: Http) -> None:
+def test_group_without_a_name(client: IbmVpc, http: RecordedHttp) -> None:
     """IV-3: lists of images leave the name out (found with Nodepool 11.0.0 at IBM, against IBM's documentation).
 
     The id says which group it is, whatever was listed or answered. A name that is there costs no call.
@@ -117,7 +118,13 @@ def test_rates() -> None:
 
 @pytest.mark.parametrize(("method", "given", "what", "answers", "expected"), driver_table("ibmvpc", "answers"))
 def test_answers(
-    client: IbmVpc, http: Http, method: str, given: list[Any], what: str | None, answers: list[Any], expected: Any
+    client: IbmVpc,
+    http: RecordedHttp,
+    method: str,
+    given: list[Any],
+    what: str | None,
+    answers: list[Any],
+    expected: Any,
 ) -> None:
     """CM-4: each is understood, or an error of the cloud."""
 
@@ -140,7 +147,7 @@ def test_answers(
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), driver_table("ibmvpc", "errors"))
-def test_errors(client: IbmVpc, http: Http, status: int, body: Any, kind: type[Exception], words: str) -> None:
+def test_errors(client: IbmVpc, http: RecordedHttp, status: int, body: Any, kind: type[Exception], words: str) -> None:
     """CM-7: a page is no proof that something is absent, and no reason to correct anything."""
     for _ in range(2):
         http.answer(body, status)

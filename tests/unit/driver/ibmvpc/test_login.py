@@ -18,7 +18,7 @@ from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
 from nodepool.driver.ibmvpc.login import IbmLogin, authenticator_of, read_credentials
 from tests.support.tables import driver_table
-from tests.unit.driver.ibmvpc.support import Http
+from tests.unit.driver.recorded_http import RecordedHttp
 
 FILES = ("home", "here", "else")
 
@@ -111,15 +111,15 @@ ONE, TWO = (
 IDENTITY = "http://169.254.169.254/instance_identity/v1"
 
 
-def login(directory: Path, http: Http, *lines: str) -> IbmLogin:
-    return IbmLogin("south", write(directory, *lines), http, http.clock)  # type: ignore[arg-type]
+def login(directory: Path, http: RecordedHttp, *lines: str) -> IbmLogin:
+    return IbmLogin("south", write(directory, *lines), http, http.clock)
 
 
 @pytest.mark.parametrize(("lines", "sent"), driver_table("ibmvpc", "ways"))
 def test_ways(tmp_path: Path, lines: str, sent: list[tuple[str, str, dict[str, str], Any]]) -> None:
     """IV-1: what each kind asks for; the last token counts."""
     Path("token").write_text("a.b.c", encoding="utf-8")
-    http = Http()
+    http = RecordedHttp()
     for token in (ONE, TWO)[: len(sent)]:
         http.token(token)
     found = login(tmp_path, http, *lines.split())
@@ -136,7 +136,7 @@ def test_ways(tmp_path: Path, lines: str, sent: list[tuple[str, str, dict[str, s
 @pytest.mark.parametrize(("lines", "status", "data", "kind", "words"), driver_table("ibmvpc", "refused"))
 def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind: type[Exception], words: str) -> None:
     """IV-1: with the words of IBM, without the key."""
-    http = Http()
+    http = RecordedHttp()
     if status:
         http.answer(data, status)
     elif status is not None:

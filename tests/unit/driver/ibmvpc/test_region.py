@@ -220,14 +220,3 @@ def test_resources(tmp_path: Path) -> None:
         # The boot volume goes with its instance; its floating IP is free from now on.
         left = {**before, "instances": 2, "floating_ips": 3, "volumes": before["volumes"] - 2}
         wait_for("they are deleted", lambda: here.contents() == left)
-
-
-# -- nodepool check --
-
-
-@pytest.mark.parametrize(("data", "words"), driver_table("ibmvpc", "check_finds"))
-def test_check_finds(tmp_path: Path, data: dict[str, Any], words: str) -> None:
-    """reference/commands: one line each with cause and remedy."""
-    with at_simulator(tmp_path, changed(data, in_region)) as here:
-        bad = [result for result in here.adapter.preflight() if not result.ok]
-        assert any(words in result.text and result.remedy for result in bad), bad
