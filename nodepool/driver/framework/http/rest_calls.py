@@ -584,7 +584,6 @@ class TokenLogin(abc.ABC):
         :param call: of `HttpCalls.send`.
         :param metadata: a metadata service answers it.
         """
-        from nodepool.driver.framework.http.plain_http import NoAnswer
 
         head = f"Provider {self.provider}: login failed"
         try:
