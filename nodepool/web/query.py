@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -218,11 +219,10 @@ class Order(Generic[T]):
     def ranked(self, records: Iterable[T]) -> list[tuple[_Rank, T]]:
         """Records with their places, sorted."""
         ranked = [(self.rank(record), record) for record in records]
-        ranked.sort(key=lambda entry: entry[0][1])
-        ranked.sort(key=lambda entry: entry[0][0], reverse=self.descending)
+        ranked.sort(key=itemgetter(0))
         if self.descending:
-            # Those without a value were the first ones.
-            ranked.sort(key=lambda entry: entry[0][0][0])
+            # Those with the same value stay in the order of their identities, those without one come last.
+            ranked.sort(key=lambda entry: (not entry[0][0][0], entry[0][0]), reverse=True)
         return ranked
 
     def is_behind(self, rank: _Rank, begin: _Rank) -> bool:

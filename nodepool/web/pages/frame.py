@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,7 +37,7 @@ from nodepool.listing.table import (
 )
 from nodepool.web.answers import KeptAnswers, WebProblem, place_of, quoted, root_of
 from nodepool.web.logins import user_of
-from nodepool.web.query import LABEL, OLDER_THAN, PROVIDER, Order, Parameter, Query, parse
+from nodepool.web.query import LABEL, OLDER_THAN, PROVIDER, Parameter, Query, parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -531,8 +532,9 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
     if not wanted.everything:
         found = [record for record in found if kind.wanted(wanted, record, seen.now)]
     if key != "id":
-        order = Order(kind.orders[key], lambda record: str(record.key), descending)
-        found = [record for _, record in order.ranked(found)]
+        pairs = [(kind.orders[key](record), record) for record in found]
+        there = sorted((pair for pair in pairs if pair[0] is not None), key=itemgetter(0), reverse=descending)
+        found = [record for _, record in (*there, *(pair for pair in pairs if pair[0] is None))]
     elif descending:
         found.reverse()
     state = query.text("state")
@@ -548,9 +550,7 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
     def table(first: int, end: int) -> Table:
         return kind.table(found[first:end], seen)
 
-    def link(value: Any) -> str | None:
-        return kind.link(links, value)
-
+    link = partial(kind.link, links)
     return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
 
 

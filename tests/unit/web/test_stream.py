@@ -153,6 +153,13 @@ def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reader.next() == ("reset", {"seq": 3})
 
 
+def test_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-60: comments keep the connection alive."""
+    set_constants(monkeypatch, EventHub, PING_SECONDS=0.1)
+    with serving() as server, viewing(server) as reader:
+        assert (reader.next(), reader.fields()) == (HELLO, {"": "ping"})
+
+
 def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
     """WP-65: in order, so that the browser comes back and has to log in."""
     # Accepted by the skew of clocks; the login of its stream ends after a second.
