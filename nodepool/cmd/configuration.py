@@ -20,10 +20,10 @@ from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, listed
 from nodepool.cmd.session import connect, open_zookeeper, quiet, say_what_is_waited_for, show
+from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.marks import read
 from nodepool.config.objects import Config
-from nodepool.config.validator import validate, validate_here
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
