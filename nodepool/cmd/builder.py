@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from nodepool.cmd.stop_signals import exit_at_once
+from nodepool.cmd import exit_at_once
 
 if TYPE_CHECKING:
     import argparse

@@ -15,15 +15,16 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, listed
 from nodepool.cmd.session import connect, open_zookeeper, quiet, say_what_is_waited_for, show
+from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.marks import read
 from nodepool.config.objects import Config
-from nodepool.config.validator import validate, validate_here
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
@@ -32,8 +33,9 @@ from nodepool.plan.attention import Registered
 from nodepool.plan.config_diff import Effect, ServedConfig, reload_effects, served_configs
 from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
-from nodepool.zk import components, status
-from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from nodepool.zk.zookeeper import ZooKeeper
 
 Results = dict[str, list[CheckResult]]
 
@@ -104,6 +106,8 @@ def do_config_diff(options: argparse.Namespace) -> int:
 
 def _show_served(options: argparse.Namespace) -> int:
     """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
+    from nodepool.zk import components, status
+
     with open_zookeeper(options) as zk:
         digest = read(options.config).digest
         registered = [Registered(entry.hostname, entry.version) for entry in components.read_launchers(zk.client)]
@@ -191,6 +195,8 @@ def _configuration(options: argparse.Namespace) -> list[CheckResult]:
 
 def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
     """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
+    from nodepool.zk import components
+
     if any(isinstance(one, UnavailableProviderConfig) for one in config.providers.values()):
         # What is wrong with its section is the cause.
         return []
@@ -227,6 +233,8 @@ def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None
 
 def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
     """D-10: what running launchers saw in the clouds of providers; this command lists instances only."""
+    from nodepool.zk import status
+
     return {
         name: [
             CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))

@@ -30,9 +30,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from nodepool import log_names, logconfig
 from nodepool.clock import monotonic, monotonic_microseconds, sleep
-from nodepool.cmd import app
+from nodepool.cmd import STOP_SIGNALS, app, stop_handler
 from nodepool.cmd.app import CommandError, Stopped, look_less_often
-from nodepool.cmd.stop_signals import STOP_SIGNALS, stop_handler
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from nodepool.cmd.stop_signals import exit_at_once
+from nodepool.cmd import exit_at_once
 
 if TYPE_CHECKING:
     import argparse

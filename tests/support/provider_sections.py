@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from nodepool.config.assembly import validate
 from nodepool.config.objects import Config, DiskImage, Label
-from nodepool.config.validator import validate
 from nodepool.driver.interface import Driver
 from tests.support.tables import driver_table
 

@@ -18,8 +18,8 @@ from nodepool.cmd.cli import make_parser as cli_parser
 from nodepool.cmd.launcher import make_parser as launcher_parser
 from nodepool.cmd.tls import make_parser as tls_parser
 from nodepool.cmd.web import make_parser as web_parser
+from nodepool.config.assembly import validate
 from nodepool.config.loader import load_config
-from nodepool.config.validator import validate
 
 ROOT: Final = Path(__file__).parents[2]
 KUBERNETES: Final = ROOT / "etc" / "kubernetes"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nodepool.config.assembly import validate
 from nodepool.config.loader import load_config
-from nodepool.config.validator import validate
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"

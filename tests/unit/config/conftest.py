@@ -10,10 +10,10 @@ from typing import Final, Protocol
 
 import pytest
 
+from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problem, Severity
-from nodepool.config.validator import validate, validate_here
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConfigError
 from tests.support.odd_driver import write_odd_driver

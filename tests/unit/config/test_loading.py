@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodepool.cmd.cli import main
+from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import ConfigSource, load_config, load_zookeeper
 from nodepool.config.marks import MAX_BYTES, UnreadableError
 from nodepool.config.problems import Problem
-from nodepool.config.validator import validate, validate_here
 from nodepool.exceptions import ConfigError
 from tests.support.tables import rows
 from tests.unit.config.conftest import HEAD, Files, OddDriver

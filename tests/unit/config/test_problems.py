@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
+from nodepool.config.assembly import validate_here
 from nodepool.config.loader import load_config, load_zookeeper
 from nodepool.config.problems import MAX_REPORTED, Problem, key_text, show
-from nodepool.config.validator import validate_here
 from nodepool.config.zookeeper import ZooKeeperSettings, refuse_bad_tls_files
 from nodepool.exceptions import ConfigError
 from nodepool.version import how_to_install

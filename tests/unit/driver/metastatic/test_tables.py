@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nodepool.config.assembly import validate
 from nodepool.config.objects import Config, Label
-from nodepool.config.validator import validate
 from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.metastatic.slots import BackingData, driver_data, owner_of, place_of
 from nodepool.exceptions import ConfigError
