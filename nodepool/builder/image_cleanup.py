@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder.image_files import BuildFile
-from nodepool.builder.progress import Shared
+from nodepool.builder.progress import Shared, UploadKey
 from nodepool.builder.uploads import is_of_upload, tell_error
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
@@ -212,10 +212,10 @@ class ImageCleanupWorker(Worker):
         self._recorded, self._orphan_since = recorded, orphan_since
 
 
-def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
-    """Image, build, provider and number of all uploads."""
+def _upload_keys(view: ImagesView) -> set[UploadKey]:
+    """Of all uploads."""
     return {
-        (image.name, build.id, provider, upload.id)
+        UploadKey(image.name, build.id, provider, upload.id)
         for image in view.images.values()
         for build in image.builds.values()
         for provider, uploads in build.uploads.items()
@@ -236,9 +236,6 @@ def _changed(file: BuildFile) -> float:
 #: After deletions of one upload that failed in a row. An image may be in use for long.
 BACKOFF: Final = Backoff(1.0, 60.0)
 
-#: Image, build, provider, number.
-_Key = tuple[str, str, str, str]
-
 
 class CloudDeletions:
     """Any thread; nothing blocks. ``_lock`` guards the tables and is not held over I/O.
@@ -251,9 +248,9 @@ class CloudDeletions:
         self.log, self._shared, self._on_end = worker.log, worker.shared, worker.wake
         self._threads = threads
         self._lock = threading.Lock()
-        self._running: set[_Key] = set()
+        self._running: set[UploadKey] = set()
         #: Deletions that come later: how many failed in a row, and not before when.
-        self._later: dict[_Key, tuple[int, float]] = {}
+        self._later: dict[UploadKey, tuple[int, float]] = {}
 
     @property
     def running(self) -> int:
@@ -280,12 +277,12 @@ class CloudDeletions:
                 self._running.discard(key)
         return None
 
-    def keep(self, uploads: Collection[_Key]) -> None:
+    def keep(self, uploads: Collection[UploadKey]) -> None:
         """Forget what was to come of uploads that are gone.
 
         One that somebody else has locked for a moment stays: builders would otherwise take turns without a pause.
 
-        :param uploads: image, build, provider and number of all that are there.
+        :param uploads: all that are there.
         """
         with self._lock:
             self._later = {key: value for key, value in self._later.items() if key in uploads or key in self._running}
@@ -299,7 +296,7 @@ class CloudDeletions:
         error = ended.exception()
         stays_seconds = 0.0 if error is not None else ended.result()
         if error is not None and not self._threads.closed:
-            # It is tried again, and keeps no other. At the end of the builder it is left to whoever comes next.
+            # It is tried again, and keeps no other. At the end of the builder it is left to the next one.
             tell_error(self.log, error, "%s stays for now", _shown(verdict))
         with self._lock:
             self._running.discard(key)
@@ -324,7 +321,7 @@ class CloudDeletions:
 
         :return: seconds for which the record stays; 0 = it is gone.
         """
-        place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
+        place = _key(verdict)
         with self._shared.store.upload_id_lock(*place) as lock:
             record = None if verdict.record is None else verdict.record.copy()
             if record is not None and not self._shared.store.upload_has_data(*place):
@@ -361,8 +358,8 @@ class CloudDeletions:
                 reports.report_leaks(verdict.provider, "images")
 
 
-def _key(verdict: DeleteUpload) -> _Key:
-    return verdict.image, verdict.build_id, verdict.provider, verdict.upload_id
+def _key(verdict: DeleteUpload) -> UploadKey:
+    return UploadKey(verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
 
 
 def _shown(verdict: DeleteUpload) -> str:

@@ -80,7 +80,7 @@ class BuildKey(NamedTuple):
 
 
 class UploadKey(NamedTuple):
-    """One upload that runs, e.g. in status records ``fedora/<build id>/cloud/0000000001``."""
+    """One upload, e.g. in status records ``fedora/<build id>/cloud/0000000001``."""
 
     image: str
     build_id: str

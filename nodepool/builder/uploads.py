@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder.progress import Meter, Shared, UploadKey
@@ -101,17 +101,6 @@ class UploadWorker(Worker):
 PUT_OFF_SECONDS: Final = 2.0
 
 
-class Taken(NamedTuple):
-    """What a worker does next.
-
-    :param job: None = nothing now.
-    :param wait_seconds: until there may be something, without a change; None = only a change brings something.
-    """
-
-    job: UploadJob | None
-    wait_seconds: float | None = None
-
-
 class UploadQueue:
     """Shared by the workers of a builder. Nothing is stored: each look decides anew what is due.
 
@@ -132,11 +121,15 @@ class UploadQueue:
         with self._lock:
             return frozenset(self._running)
 
-    def take(self) -> Taken:
-        """The next upload for a free worker, which calls `ended` after it. Looks at the disk; else does not block."""
+    def take(self) -> tuple[UploadJob | None, float | None]:
+        """The next upload for a free worker, which calls `ended` after it. Looks at the disk; else does not block.
+
+        :return: None = nothing now; and seconds until there may be something, without a change (None = only a change
+            brings something).
+        """
         view, now = self._shared.images(), wall_time()
         if view is None:
-            return Taken(None)
+            return None, None
         wanted = self._served(wanted_images(self._shared.config()))
         formats = self._shared.files.formats_of_builds()
         with self._lock:
@@ -148,9 +141,9 @@ class UploadQueue:
             job = next_upload(jobs, self._running, workers, len(wanted.providers))
             if job is not None:
                 self._running.add(job)
-                return Taken(job)
+                return job, None
             later = [until for until in (due.look_again_at, *self._put_off.values()) if until is not None]
-        return Taken(None, max(0.0, min(later) - now) if later else None)
+        return None, max(0.0, min(later) - now) if later else None
 
     def ended(self, job: UploadJob, outcome: Outcome, upload_id: str | None) -> None:
         """An upload of `take` has ended.

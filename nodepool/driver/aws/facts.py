@@ -17,7 +17,7 @@ from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.places import RequestZones, RestingPlaces
+from nodepool.driver.framework.places import ZonePlaces
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[LaunchPlace]:
     return [LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
 
 
-class Places(RestingPlaces[LaunchPlace]):
-    """Which of them had no room a while ago, and where the nodes of each request are.
+class Places(ZonePlaces[LaunchPlace]):
+    """The same for AWS, which may have to be asked for the zone of a subnet: all but `rests` may block.
 
     :param facts: knows the zones of subnets.
     """
@@ -170,54 +170,35 @@ class Places(RestingPlaces[LaunchPlace]):
     def __init__(self, facts: AwsFacts) -> None:
         super().__init__()
         self._facts = facts
-        self._requests = RequestZones()
 
-    def to_try(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
-        """The places of a label in order, but for those that rest. If all rest, the one that has rested longest.
+    def of_label(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
+        """The places of a label; see `to_try`."""
+        if not label.fleet_types and (az is not None or self._requests.concerns(request)):
+            try:
+                return self.to_try(places_of(label, self._zones(label, request)), request, az)
+            except LaunchError as error:
+                log.warning("Label %s: the zones of a request are not known: %s", label.name, error)
+        return self.awake(places_of(label))
 
-        What is in the zone of the other nodes of the request comes first (N-7). Then it may block.
+    def _zones(self, label: AwsLabel, request: NodeRequest | None) -> list[str]:
+        """For a pool that names neither subnets nor zones; another one first for each request."""
+        zones = [] if label.pool.subnet_ids or label.pool.availability_zones else self._facts.default_zones()
+        first = zlib.crc32(request.key.encode()) % len(zones) if zones and request is not None else 0
+        return zones[first:] + zones[:first]
 
-        :param az: the zone of a node that the request has already.
-        """
-        if label.fleet_types or (az is None and not self._requests.concerns(request)):
-            return self.awake(places_of(label))
-        try:
-            return self._in_one_zone(label, request, az)
-        except LaunchError as error:
-            log.warning("Label %s: the zones of a request are not known: %s", label.name, error)
-            return self.awake(places_of(label))
-
-    def _in_one_zone(self, label: AwsLabel, request: NodeRequest | None, az: str | None) -> list[LaunchPlace]:
-        pool = label.pool
-        zones = [] if pool.subnet_ids or pool.availability_zones else self._facts.default_zones()
-        if zones and request is not None:
-            # Another one first for each request.
-            first = zlib.crc32(request.key.encode()) % len(zones)
-            zones = zones[first:] + zones[:first]
-        found = self.awake(places_of(label, zones))
-        wanted = az or self._requests.choose(request.key if request else "", self._zone_of(found[0]))
-        return sorted(found, key=lambda place: self._zone_of(place) != wanted)
-
-    def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        """A node of a request was made there. May block."""
-        self._note(self._requests.made, place, request)
-
-    def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        """AWS ended a node of a request that was made there. May block."""
-        self._note(self._requests.lost, place, request)
-
-    def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        """AWS said so, when it was to make a node of a request. May block."""
-        self.no_room(place)
-        self._note(self._requests.no_room, place, request)
-
-    def _note(self, note: Callable[[str, str], None], place: LaunchPlace, request: NodeRequest | None) -> None:
-        if self._requests.concerns(request):
-            with contextlib.suppress(LaunchError):
-                note(request.key, self._zone_of(place))
-
-    def _zone_of(self, place: LaunchPlace) -> str:
-        """ "" = AWS chooses."""
+    def zone_of(self, place: LaunchPlace) -> str:
         if place.subnet_id is not None and place.zone is None:
             return self._facts.zone_of_subnet(place.subnet_id)
-        return place.zone or ""
+        return super().zone_of(place)
+
+    def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
+        with contextlib.suppress(LaunchError):
+            super().made(place, request)
+
+    def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
+        with contextlib.suppress(LaunchError):
+            super().lost(place, request)
+
+    def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
+        with contextlib.suppress(LaunchError):
+            super().no_room_for(place, request)

@@ -275,7 +275,7 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
         return machine(cloud, order)
 
     def find_places(self) -> list[LaunchPlace]:
-        return self.cloud.places.to_try(self.label, self.order.request, self.order.az)
+        return self.cloud.places.of_label(self.label, self.order.request, self.order.az)
 
     def image(self) -> AwsImage:
         """What it is made of; may block."""

@@ -178,11 +178,8 @@ class AccountLimits:
 
 def _use(found: InstanceType, code: str | None, more: Mapping[str, float], host: bool) -> QuotaInformation:
     """:param host: it has a dedicated host, and that counts in place of the instance."""
-    if host:
-        return QuotaInformation(instances=1, **{**more, **({code: 1} if code else {})})
-    return QuotaInformation(
-        instances=1, cores=found.cores, ram=found.ram_mib, **{**more, **({code: found.vcpus} if code else {})}
-    )
+    own = {code: 1} if host else {"cores": found.cores, "ram": found.ram_mib, code: found.vcpus}
+    return QuotaInformation(instances=1, **more, **{name: value for name, value in own.items() if name})
 
 
 def _volume_use(kind: str, size_gib: float, iops: float) -> dict[str, float]:

@@ -112,19 +112,28 @@ class ZonePlaces(RestingPlaces[Z]):
         found = self.awake(places)
         wanted = az or None
         if wanted is None and self._requests.concerns(request):
-            wanted = self._requests.choose(request.key, found[0].zone or "")
-        return sorted(found, key=lambda place: wanted not in (None, place.zone or ""))
+            wanted = self._requests.choose(request.key, self.zone_of(found[0]))
+        return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
+
+    def zone_of(self, place: Z) -> str:
+        """ "" = the cloud chooses."""
+        return place.zone or ""
 
     def made(self, place: Z, request: NodeRequest | None) -> None:
         """A node of a request is there."""
         if self._requests.concerns(request):
-            self._requests.made(request.key, place.zone or "")
+            self._requests.made(request.key, self.zone_of(place))
+
+    def lost(self, place: Z, request: NodeRequest | None) -> None:
+        """A node of a request that was made there came to nothing."""
+        if self._requests.concerns(request):
+            self._requests.lost(request.key, self.zone_of(place))
 
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request."""
         self.no_room(place)
         if self._requests.concerns(request):
-            self._requests.no_room(request.key, place.zone or "")
+            self._requests.no_room(request.key, self.zone_of(place))
 
 
 # `RequestZones`: where the nodes of each request are made, for drivers that choose among several zones (N-7).

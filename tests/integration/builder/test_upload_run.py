@@ -153,12 +153,12 @@ def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch)
     """U-2: the lock of build and provider decides; who did not get it looks again a little later."""
     monkeypatch.setattr(builder_uploads, "PUT_OFF_SECONDS", 1000.0)
     build = site.build()
-    taken = site.queue.take()
-    assert taken.job is not None
+    job, _ = site.queue.take()
+    assert job is not None
     with site.store.upload_lock(IMAGE, build.key, "cloud"):
-        outcome = run_of(site, taken.job).run()
+        outcome = run_of(site, job).run()
     assert outcome is builder_uploads.Outcome.NOT_DUE
-    site.queue.ended(taken.job, outcome, None)
+    site.queue.ended(job, outcome, None)
     assert site.states(build) == []
     wait_seconds = site.pass_once()
     assert wait_seconds is not None
@@ -174,8 +174,8 @@ def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
     """U-2, U-7, U-13, P-2: what has changed since it was chosen counts; no record is made."""
     build = site.build()
     site.sync()
-    taken = site.queue.take()
-    assert taken.job is not None
+    job, _ = site.queue.take()
+    assert job is not None
     section: Any = site.config.providers["cloud"]
     if change == "uploaded":
         site.upload(build)
@@ -191,7 +191,7 @@ def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
     else:
         site.providers.clear()
     before = site.states(build)
-    assert run_of(site, taken.job).run() is builder_uploads.Outcome.NOT_DUE
+    assert run_of(site, job).run() is builder_uploads.Outcome.NOT_DUE
     assert site.states(build) == before
 
 

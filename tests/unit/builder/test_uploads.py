@@ -53,12 +53,12 @@ class Site:
 
     def take(self) -> tuple[str, str] | float | None:
         """Build and provider of the next job, or seconds to wait."""
-        taken = self.queue.take()
-        return taken.wait_seconds if taken.job is None else (taken.job.build_id, taken.job.provider)
+        job, wait_seconds = self.queue.take()
+        return wait_seconds if job is None else (job.build_id, job.provider)
 
     def ends(self, outcome: Outcome, upload_id: str | None = "0000000001") -> str:
         """The next job ends so; returns its build."""
-        job = self.queue.take().job
+        job, _ = self.queue.take()
         assert job is not None
         self.queue.ended(job, outcome, upload_id)
         return job.build_id

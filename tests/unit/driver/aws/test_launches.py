@@ -325,4 +325,4 @@ def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: 
     """The first type everywhere, then the next one; on demand only in the end. A fleet chooses itself (AW-8)."""
     rig = aws.Rig(aws.section(label, pool=pool))
     assert [str(place) for place in places_of(rig.label)] == expected
-    assert [str(place) for place in rig.cloud.places.to_try(rig.label)] == expected
+    assert [str(place) for place in rig.cloud.places.of_label(rig.label)] == expected
