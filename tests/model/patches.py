@@ -77,9 +77,9 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
 
 def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
     def wait_for_reply(reply: Reply, timeout: float | None = None) -> bool:
-        if reply._answered:
+        if reply.answered:
             return True
-        return world.baton.wait(lambda: reply._answered, None if timeout is None else world.now + timeout)
+        return world.baton.wait(lambda: reply.answered, None if timeout is None else world.now + timeout)
 
     def wait_for_answer(patience: Patience, condition: Any, until: Callable[[], bool]) -> None:
         condition.release()
