@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the simulated world takes the place of: clocks, random ids, names of hosts, threads, what waits for them."""
 
-# The model takes the place of the thread that answers.
-# ruff: noqa: SLF001
 from __future__ import annotations
 
 import logging
