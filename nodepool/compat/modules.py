@@ -25,6 +25,7 @@ from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConnectionTimeoutException
+from nodepool.metrics import reports
 from nodepool.version import DISTRIBUTION, release_string
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import MODEL_API as MODEL_API
@@ -408,3 +409,49 @@ class LauncherView:
         if found is None:
             raise KeyError(provider_name)
         return found
+
+
+# The module `nodepool.stats` of 11.0.0.
+
+
+class StatsReporter:
+    """Base of classes that launch nodes by themselves, and count it.
+
+    They have ``provider_config``, ``node`` and ``handler``. What the launcher counts itself is not counted again:
+    the other methods do nothing.
+
+    :param statsd_client: not used: the launcher has one of its own.
+    """
+
+    provider_config: Any
+    node: Any
+    handler: Any
+
+    def __init__(self, statsd_client: Any) -> None:
+        self._statsd = statsd_client
+
+    def recordLaunchStats(self, subkey: str, dt: float) -> None:
+        """Note the result of a launch.
+
+        :param subkey: ``ready`` or ``error.<class>``.
+        :param dt: milliseconds that it took.
+        """
+        reports.report_launch(
+            subkey,
+            dt,
+            provider=self.provider_config.name,
+            az=self.node.az,
+            requestor=self.handler.request.requestor,
+        )
+
+    def updateNodeRequestStats(self, zk_conn: Any) -> None:
+        """Nothing: the launcher counts requests."""
+
+    def updateNodeStats(self, zk_conn: Any) -> None:
+        """Nothing: the launcher counts nodes."""
+
+    def updateProviderLimits(self, provider: Any) -> None:
+        """Nothing: the launcher counts limits."""
+
+    def updateTenantLimits(self, tenant_limits: Any) -> None:
+        """Nothing: the launcher counts limits of tenants."""

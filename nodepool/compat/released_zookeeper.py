@@ -384,7 +384,7 @@ class ReleasedZooKeeper(ZooKeeper):
     def storeBuild(self, image: str, build_data: ImageBuild, build_id: str | None = None) -> str:
         """Write a build; without an id a new one, whose id is returned.
 
-        :raises ZKConflict: somebody else has written it since it was read, or it is gone.
+        :raises ZKConflict: another process has written it since it was read, or it was deleted.
         """
         build_data.image_name = image
         if build_id is None:
@@ -399,7 +399,7 @@ class ReleasedZooKeeper(ZooKeeper):
     ) -> str:
         """Write an upload; without a number a new one, whose number is returned.
 
-        :raises ZKConflict: there is no such build, or somebody else has written the upload since it was read.
+        :raises ZKConflict: there is no such build, or another process has written the upload since it was read.
         """
         image_data.image_name, image_data.build_id, image_data.provider_name = image, build_id, provider
         if upload_number is None:
@@ -419,7 +419,7 @@ class ReleasedZooKeeper(ZooKeeper):
             record.version = stored.version
 
     def deleteUpload(self, image: str, build_id: str, provider: str, upload_number: str) -> None:
-        """Remove the record of an upload; one that is gone is fine."""
+        """Remove the record of an upload; one that does not exist is fine."""
         self.images.delete_upload(image, build_id, provider, upload_number)
 
     def deleteBuild(self, image: str, build_id: str) -> bool:
@@ -442,11 +442,11 @@ class ReleasedZooKeeper(ZooKeeper):
         self.images.request_build(image)
 
     def hasBuildRequest(self, image: str) -> bool:
-        """Did somebody ask for a build?"""
+        """Is a build asked for?"""
         return self.images.build_request(image) is not None
 
     def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
-        """Who asked for a build, and is it still to be begun? None = nobody."""
+        """The request for a build, and is it still to be begun? None = there is none."""
         return self.images.build_request(image)
 
     def removeBuildRequest(self, image: str) -> None:
@@ -482,18 +482,18 @@ class ReleasedZooKeeper(ZooKeeper):
     def imageBuildIdLock(
         self, image: str, build_id: str, blocking: bool = True, timeout: float | None = None
     ) -> AbstractContextManager[ZkLock]:
-        """Only one deletes a build at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        """Only one deletes a build at a time. Raises ZKLockException, and ZKConflict: it does not exist."""
         return self.images.build_id_lock(image, build_id, blocking=blocking, timeout=timeout)
 
     def imageUploadLock(
         self, image: str, build_id: str, provider: str, blocking: bool = True, timeout: float | None = None
     ) -> AbstractContextManager[ZkLock]:
-        """Only one uploads a build to a provider at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        """Only one uploads a build to a provider at a time. Raises ZKLockException, and ZKConflict: there is none."""
         return self.images.upload_lock(image, build_id, provider, blocking=blocking, timeout=timeout)
 
     def imageUploadNumberLock(
         self, image_upload: ImageUpload, blocking: bool = True, timeout: float | None = None
     ) -> AbstractContextManager[ZkLock]:
-        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: it does not exist."""
         names = (image_upload.image_name, image_upload.build_id, image_upload.provider_name, image_upload.key)
         return self.images.upload_id_lock(*names, blocking=blocking, timeout=timeout)

@@ -98,16 +98,8 @@ class NodeRequest(Record):
 
     def getSafeAttributes(self) -> SimpleNamespace:
         """What texts of users may say of a request, such as dynamic tags. For drivers written for 11.0.0."""
-        return SimpleNamespace(
-            id=self.id,
-            labels=self.node_types,
-            requestor=self.requestor,
-            requestor_data=self.requestor_data,
-            relative_priority=self.relative_priority,
-            event_id=self.event_id,
-            created_time=self.created_time,
-            tenant_name=self.tenant_name,
-        )
+        names = ("id", "requestor", "requestor_data", "relative_priority", "event_id", "created_time", "tenant_name")
+        return SimpleNamespace(labels=self.node_types, **{name: getattr(self, name) for name in names})
 
     def load(self, data: dict[str, Any]) -> None:
         """Overwrite this record's fields in place. Raises InvalidRecord."""

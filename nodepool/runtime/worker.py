@@ -166,13 +166,9 @@ class Part(Generic[P]):
 
     def __init__(self, name: str, make: Callable[[], P]) -> None:
         self.name = name
-        self._make = make
+        self.make = make
         #: Replaced by the main thread only; any thread may read it.
         self.current: P = make()
-
-    def renew(self) -> None:
-        """Put another thread in place of `current`, which has ended; it is not started."""
-        self.current = self._make()
 
 
 class Parts:
@@ -199,7 +195,7 @@ class Parts:
         for part in self._table:
             if not part.current.is_alive():
                 self.log.error("Thread %s died, starting another", part.name)
-                part.renew()
+                part.current = part.make()
                 part.current.start()
 
 

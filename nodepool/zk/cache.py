@@ -176,7 +176,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         self._to_sync = 0
         self._lock_dirs: set[str] = set()
         self._contenders: dict[str, set[str]] = {}
-        #: What events said of contenders since everything is being read anew: it is newer than what was read.
+        #: What events reported of contenders since everything is being read anew: it is newer than what was read.
         self._appeared: dict[str, set[str]] = {}
         self._vanished: dict[str, set[str]] = {}
         self.start()
@@ -274,7 +274,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
     def contenders(self, record_id: str) -> list[str]:
         """Names of the contenders' znodes, the holder first.
 
-        What else somebody has put there comes last: nobody has the lock by it.
+        What else was put there comes last: no process has the lock by it.
         """
         names = {name: paths.contender_sequence(name) for name in self._contenders.get(record_id, ())}
         return sorted(names, key=lambda name: (names[name] is None, names[name] or name))

@@ -38,7 +38,8 @@ class ConnectStep(enum.Enum):
 class Cause(enum.Enum):
     """Why an attempt failed: what an operator is shown of it behind the server's name, and what to do.
 
-    ``text`` is what was said, ``place`` the entry of ``zookeeper-servers``; the others are files of ``zookeeper-tls``.
+    ``text`` is what the system, OpenSSL or Kazoo reports, ``place`` the entry of ``zookeeper-servers``; the others are
+    files of ``zookeeper-tls``.
     """
 
     UNKNOWN_NAME = "the name cannot be resolved ({text}); correct {place}.host, or the name service"

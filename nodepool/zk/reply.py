@@ -27,23 +27,24 @@ class Reply:
         block and must not wait for another reply.
     """
 
-    __slots__ = ("_answered", "_done", "_error", "_on_done", "_result")
+    __slots__ = ("_done", "_on_done", "_result", "answered", "error")
 
     def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
         # A lock that is released once is the cheapest thing to wait for.
         self._done = threading.Lock()
         self._done.acquire()
         self._on_done = on_done
-        self._answered = False
+        self.answered = False
+        #: What came instead of an answer.
+        self.error: BaseException | None = None
         self._result: Any = None
-        self._error: BaseException | None = None
 
     def _finish(self, result: Any, error: BaseException | None) -> None:
         # Kazoo may report an error twice (queue and socket): the first answer counts.
-        if self._answered:
+        if self.answered:
             return
-        self._answered = True
-        self._result, self._error = result, error
+        self.answered = True
+        self._result, self.error = result, error
         try:
             if self._on_done is not None:
                 self._on_done(result, error)
@@ -62,15 +63,6 @@ class Reply:
     def set_exception(self, error: BaseException) -> None:
         self._finish(None, error)
 
-    @property
-    def answered(self) -> bool:
-        return self._answered
-
-    @property
-    def error(self) -> BaseException | None:
-        """What came instead of an answer."""
-        return self._error
-
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
         if not self._done.acquire(timeout=-1 if timeout is None else timeout):
@@ -85,8 +77,8 @@ class Reply:
         """
         if not self.wait(timeout):
             raise TimeoutError("no answer from ZooKeeper")
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._result
 
 

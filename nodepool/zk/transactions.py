@@ -331,18 +331,18 @@ def was_created(client: ZooKeeperClient, parent: str, record: Record, data: byte
     :param record: gets the id, and the version that was made: a write over a later change is refused.
     :param since: ZooKeeper's number of a change before that.
     """
-    kazoo = client.kazoo
-    with translated(), contextlib.suppress(NoNodeError):
-        kazoo.retry(kazoo.sync, parent)
-        names = [name for name in kazoo.retry(kazoo.get_children, parent) if name[-10:].isdecimal()]
-        for name in sorted(names, key=lambda name: name[-10:], reverse=True):
-            with contextlib.suppress(NoNodeError):
-                found, stat = kazoo.retry(kazoo.get, f"{parent}/{name}")
-                if stat.czxid <= since:
-                    break
-                if found == data or (stat.version and _lasting(found) == _lasting(data)):
-                    record.id, record.version, record.mzxid = name, 0, stat.czxid
-                    return True
+    sync(client, parent)
+    names = [name for name in children(client, parent) if name[-10:].isdecimal()]
+    for name in sorted(names, key=lambda name: name[-10:], reverse=True):
+        answer = read_one(client, f"{parent}/{name}")
+        if answer is None:
+            continue
+        found, stat = answer
+        if stat.czxid <= since:
+            break
+        if found == data or (stat.version and _lasting(found) == _lasting(data)):
+            record.id, record.version, record.mzxid = name, 0, stat.czxid
+            return True
     return False
 
 

@@ -80,6 +80,13 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         #: Replaced under the lock and not changed: the connection thread walks through it.
         self._recursive: dict[str, WatchFunction] = {}
         self._watching = threading.Lock()
+        #: Until when it is certain that the session lives, in monotonic seconds; and how long an answer of the leader
+        #: makes it so. Counted from when something was sent that has been answered, and not from the answer: a process
+        #: that was stopped for a while finds old answers when it goes on. Only what the leader had to see counts,
+        #: because it is the leader that ends sessions, and a server that has lost it answers reads and pings for a
+        #: while.
+        self.lease_until = -math.inf
+        self.lease_seconds = 0.0
         #: Of what the leader answers since this client was made: writes, and a question with each ping.
         self.latency = Latency()
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
@@ -92,21 +99,10 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         self._renewal = Reply()
         self._renewal.set()
 
-    @property
-    def lease_until(self) -> float:
-        """Until when it is certain that the session lives, in monotonic seconds.
-
-        Counted from when something was sent that has been answered, and not from the answer: a process that was
-        stopped for a while finds old answers when it goes on. Only what the leader had to see counts, because it is the
-        leader that ends sessions, and a server that has lost it answers reads and pings for a while.
-        """
-        until: float = self._connection.lease_until
-        return until
-
     def is_leased(self) -> bool:
         """Is it certain that the session lives? Does not block; asks the leader when it will not be for much longer."""
         left = self.lease_until - monotonic()
-        if left < self._connection.lease_seconds / 2 and self.state == KazooState.CONNECTED and self._renewal.answered:
+        if left < self.lease_seconds / 2 and self.state == KazooState.CONNECTED and self._renewal.answered:
             self._renewal = Reply()
             self.call(Sync(self.chroot or "/"), self._renewal)
         return left > 0
@@ -114,7 +110,8 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
     @property
     def has_died(self) -> bool:
         """Has the connection thread ended although the client was not stopped? ``start_async`` makes another one."""
-        return self._connection.has_died
+        thread = self._connection._connection_routine
+        return thread is not None and not thread.is_alive() and not self._stopped.is_set()
 
     @property
     def servers(self) -> list[ServerPlace]:
@@ -238,9 +235,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        #: Monotonic seconds.
-        self.lease_until = -math.inf
-        self.lease_seconds = 0.0
         #: Number and time of each request without an answer that the leader had to see. Answers keep their order.
         self._sent: deque[tuple[int, float]] = deque()
         #: Calls that callbacks made while the connection broke.
@@ -265,12 +259,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             self.client._call(request, reply)
         else:
             self._late_calls.append(reply)
-
-    @property
-    def has_died(self) -> bool:
-        """Has the thread ended although the client was not stopped?"""
-        thread = self._connection_routine
-        return thread is not None and not thread.is_alive() and not self.client._stopped.is_set()
 
     def _connect_loop(self, retry: Any) -> Any:
         """A round through all servers."""
@@ -332,8 +320,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
         timeouts: tuple[int, int] = super()._connect(*arguments)
         self._sent.clear()
-        self.lease_seconds = timeouts[0] / 1000
-        self.lease_until = begun + self.lease_seconds
+        self.client.lease_seconds = timeouts[0] / 1000
+        self.client.lease_until = begun + self.client.lease_seconds
         return timeouts
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -393,7 +381,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if self._sent and self._sent[0][0] == header.xid:
             _, sent = self._sent.popleft()
             self.client.latency.add(monotonic() - sent)
-            self.lease_until = max(self.lease_until, sent + self.lease_seconds)
+            self.client.lease_until = max(self.client.lease_until, sent + self.client.lease_seconds)
         pending = self.client._pending
         answering = pending[0][1] if pending else None
         try:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the simulated world takes the place of: clocks, random ids, names of hosts, threads, what waits for them."""
 
-# The model takes the place of the thread that answers.
-# ruff: noqa: SLF001
 from __future__ import annotations
 
 import logging
@@ -77,9 +75,9 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
 
 def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
     def wait_for_reply(reply: Reply, timeout: float | None = None) -> bool:
-        if reply._answered:
+        if reply.answered:
             return True
-        return world.baton.wait(lambda: reply._answered, None if timeout is None else world.now + timeout)
+        return world.baton.wait(lambda: reply.answered, None if timeout is None else world.now + timeout)
 
     def wait_for_answer(patience: Patience, condition: Any, until: Callable[[], bool]) -> None:
         condition.release()

@@ -35,7 +35,6 @@ from nodepool.compat.modules import (
     version_info,
 )
 from nodepool.compat.state_machine_tasks import NodescanRequest, NodescanWorker
-from nodepool.compat.stats_reporter import StatsReporter, normalize_statsd_name
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
@@ -43,6 +42,7 @@ from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanExcepti
 from nodepool.metrics.catalog import LAUNCH
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.node import Node
+from nodepool.stats import StatsReporter, normalize_statsd_name
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.version import release_string
 from tests.support.wait import wait_for

@@ -359,8 +359,8 @@ def test_life(still: Still, file: Path, caplog: pytest.LogCaptureFixture) -> Non
     file.write_text(f"{HEAD}labels: [{{name: small}}]\n")
     still.configuration.follow()
     assert still.calls == ["build", "begin", "end", "apply"]
-    said = [record.getMessage() for record in (*caplog.get_records("setup"), *caplog.records)]
-    lines = [line for line in said if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
+    logged = [record.getMessage() for record in (*caplog.get_records("setup"), *caplog.records)]
+    lines = [line for line in logged if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
     place = f"Configuration: {file}; ZooKeeper: localhost:2281"
     assert lines[:2] == [f"Nodepool daemon {release_string()} starting", place]
     assert lines[-1] == "Serving no provider. no label. 1 label without a pool: small"
