@@ -26,7 +26,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLo
 from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.model import states
-from nodepool.model.event import What
+from nodepool.model.event import What, grouped
 from nodepool.plan import nodes as plan
 from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
@@ -532,27 +532,23 @@ class CleanupWorker(Worker):
         own = {handler.request.key for pool in self._launcher.all_pools() for handler in pool.desk.handlers()}
         requests = self._cache.requests.values()
         lost = {one.id: one for one in requests if one.state == states.PENDING and one.id not in own}
-        nodes: dict[str | None, list[Node]] = {}
-        #: Request -> has the launcher of its launches ended?
-        launching: dict[str | None, bool] = {}
+        nodes, is_locked = self._cache.nodes.values() if lost else (), self._cache.nodes.is_locked
+        theirs = grouped((node for node in nodes if node.allocated_to in lost), lambda node: node.allocated_to)
         registered = {pool.id for pool in self._pools.registered()} if lost else set()
-        for node in self._cache.nodes.values() if lost else ():
-            if node.allocated_to not in lost:
-                continue
-            locked = self._cache.nodes.is_locked(node.key)
-            if not locked and node.state != states.BUILDING:
-                nodes.setdefault(node.allocated_to, []).append(node.copy())
-            if node.state == states.BUILDING and self._is_resumed(node):
-                ended = not locked or node.launcher not in registered
-                launching[node.allocated_to] = ended or launching.get(node.allocated_to, False)
-        self._interrupted = {
-            request_id: self._interrupted.get(request_id, now) for request_id, ended in launching.items() if ended
-        }
+        before, self._interrupted = self._interrupted, {}
         for request in lost.values():
-            if now - self._interrupted.get(request.id, -math.inf) < RESUME_SECONDS:
-                self._lost_due = min(self._lost_due, now + SOON_SECONDS)
-            elif launching.get(request.id, True):
-                self._reset(request.copy(), nodes.get(request.id, []))
+            mine = theirs.get(request.id, [])
+            launched = [node for node in mine if node.state == states.BUILDING and self._is_resumed(node)]
+            if launched and all(is_locked(node.key) and node.launcher in registered for node in launched):
+                # Their launcher works on them.
+                continue
+            if launched:
+                since = self._interrupted[request.id] = before.get(request.id, now)
+                if now - since < RESUME_SECONDS:
+                    self._lost_due = min(self._lost_due, now + SOON_SECONDS)
+                    continue
+            free = [node.copy() for node in mine if node.state != states.BUILDING and not is_locked(node.key)]
+            self._reset(request.copy(), free)
 
     def _is_resumed(self, node: Node) -> bool:
         """Is there a pool that goes on with the launch of a node whose launcher ended, as far as known?"""

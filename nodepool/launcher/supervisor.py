@@ -326,17 +326,14 @@ class Router:
         return node.version is None or node.version != before
 
     def _allocated(self, node_id: str, request_id: str | None) -> None:
-        old = self._request_of.get(node_id)
-        if old == request_id:
+        if self._request_of.get(node_id) == request_id:
             return
+        old = self._request_of.pop(node_id, None)
         if old is not None:
-            nodes = self._nodes_of[old]
-            nodes.discard(node_id)
-            if not nodes:
+            self._nodes_of[old].discard(node_id)
+            if not self._nodes_of[old]:
                 del self._nodes_of[old]
-        if request_id is None:
-            self._request_of.pop(node_id, None)
-        else:
+        if request_id is not None:
             self._request_of[node_id] = request_id
             self._nodes_of.setdefault(request_id, set()).add(node_id)
 

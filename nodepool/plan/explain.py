@@ -43,12 +43,8 @@ def kind_of(name: str, seen: Observed) -> str | None:
         return "request"
     if name in seen.nodes:
         return "node"
-    if (
-        name in seen.providers
-        or name in seen.absent_providers
-        or any(pool.name == name for pool in seen.pools.values())
-        or of_provider(name, seen) is not None
-    ):
+    configured = {*seen.providers, *seen.absent_providers, *seen.pool_names}
+    if name in configured or of_provider(name, seen) is not None:
         return "provider"
     if name in seen.labels or any(name in request.node_types for request in seen.requests.values()):
         return "label"
@@ -70,10 +66,8 @@ def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
 
 def similar(name: str, seen: Observed) -> str:
     """What may be meant by a name that stands for nothing; empty = nothing is near."""
-    pools = {pool.name for pool in seen.pools.values()}
-    return did_you_mean(
-        name, {*seen.labels, *seen.providers, *seen.absent_providers, *pools, *seen.requests, *seen.nodes}
-    )
+    configured = {*seen.labels, *seen.providers, *seen.absent_providers, *seen.pool_names}
+    return did_you_mean(name, {*configured, *seen.requests, *seen.nodes})
 
 
 def explain_request(request: NodeRequest, seen: Observed) -> explained.ExplainedRequest:

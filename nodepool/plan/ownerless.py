@@ -226,9 +226,8 @@ def subject_is_served(record: Maintenance, seen: Observed) -> bool:
         case "label":
             return record.name in seen.labels
         case "launcher":
-            return any(pool.host == record.name for pool in seen.pools.values()) or any(
-                launcher.host == record.name for launcher in seen.launchers
-            )
+            launchers = [pool.host for pool in seen.pools.values()] + [launcher.host for launcher in seen.launchers]
+            return record.name in launchers
     if record.kind != "host" or any(status.omitted for status in seen.statuses):
         return True
     hosts = {host.name for status in seen.statuses for host in status.hosts}

@@ -147,26 +147,34 @@ def decide(
         if spec is not None and not knows_slot(spec, node):
             slotless.append(node)
             continue
-        free = is_free(node) and not is_locked(node)
-        if spec is None or slot.slot >= spec.slots:
-            if free or _may_go(node, is_locked):
-                plan.deregister.append((node, "it is not configured any more"))
-            continue
-        if slot in taken:
-            if free or _may_go(node, is_locked):
-                plan.deregister.append((node, f"node {taken[slot].id} has the same slot"))
+        locked = is_locked(node)
+        free, parked = is_free(node) and not locked, is_parked(node) and not locked
+        unwanted = "it is not configured any more" if spec is None or slot.slot >= spec.slots else ""
+        if spec is not None and slot in taken:
+            unwanted = unwanted or f"node {taken[slot].id} has the same slot"
+        if spec is None or unwanted:
+            if free or parked:
+                plan.deregister.append((node, unwanted))
             continue
         # It has its slot until it is gone, also if it is about to go.
         taken[slot] = node
-        if slot.host not in quarantined and _may_go(node, is_locked):
+        if slot.host not in quarantined and parked:
             plan.release.append(node)
         elif free and slot.host in quarantined:
             plan.hold.append((node, QUARANTINED + quarantined[slot.host]))
         elif free:
             _compare(plan, spec, node)
     for node in slotless:
-        free = is_free(node) and not is_locked(node)
-        _place(plan, node, free, [SlotId(slot_of(node).host, n) for n in range(hosts[slot_of(node).host].slots)], taken)
+        host, free = slot_of(node).host, is_free(node) and not is_locked(node)
+        # A node that does not tell its slot takes the first one that no other node has.
+        places = (SlotId(host, number) for number in range(hosts[host].slots))
+        place = next((place for place in places if place not in taken), None)
+        if place is not None:
+            taken[place] = node
+        if free and place is not None:
+            plan.update.append((node, {"slot": place.slot}))
+        elif free:
+            plan.deregister.append((node, "other nodes have all slots of its host"))
     for host, spec in hosts.items():
         empty = [number for number in range(spec.slots) if SlotId(host, number) not in taken]
         if empty and host not in quarantined:
@@ -174,24 +182,9 @@ def decide(
     return plan
 
 
-def _may_go(node: Node, is_locked: Callable[[Node], bool]) -> bool:
-    return is_parked(node) and not is_locked(node)
-
-
 def by_claim(nodes: Iterable[Node], is_locked: Callable[[Node], bool]) -> list[Node]:
     """Nodes in use first, then older ones: of two nodes in one slot the first one stays (S-10)."""
     return sorted(nodes, key=lambda node: (is_free(node) and not is_locked(node), node.key))
-
-
-def _place(plan: StaticPlan, node: Node, free: bool, places: Iterable[SlotId], taken: dict[SlotId, Node]) -> None:
-    """A node that does not tell its slot takes the first of ``places`` that no other node has."""
-    place = next((place for place in places if place not in taken), None)
-    if place is not None:
-        taken[place] = node
-        if free:
-            plan.update.append((node, {"slot": place.slot}))
-    elif free:
-        plan.deregister.append((node, "other nodes have all slots of its host"))
 
 
 def _compare(plan: StaticPlan, spec: HostSpec, node: Node) -> None:

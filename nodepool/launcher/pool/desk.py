@@ -462,7 +462,7 @@ class LaunchLog:
             return self._errors.get(node_id, "")
 
     def status(self, running: int) -> LaunchesStatus:
-        """What is counted now; the last error is told as long as it is counted.
+        """What is counted now; the last error is shown as long as it is counted.
 
         :param running: launches in progress.
         """

@@ -177,8 +177,9 @@ class RequestView:
         self.launches_running = pool.launches_running() if limit > 0 else 0
         #: Does a request of this pool wait for room?
         self.paused = view.desk.paused
-        #: Why the provider launches nothing now; None = it does.
-        self.provider_paused = gateway.paused_reason(pool.provider) if view.launches else None
+        #: Why the provider launches nothing now; None = it does. While the pool is paused that does not matter.
+        launches_now = view.launches and not self.paused
+        self.provider_paused = gateway.paused_reason(pool.provider) if launches_now else None
         #: Has the tenant of the request any limits?
         self.tenant_limited = view.tenants.limits(kind)
 

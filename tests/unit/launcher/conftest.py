@@ -14,7 +14,9 @@ import pytest
 from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.runtime.worker import Worker
 from tests.support.local_launcher import fake_provider, launcher_settings
+from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.zookeeper import ZooKeeperServer
@@ -27,6 +29,20 @@ Log = pytest.LogCaptureFixture
 def home(of: Any) -> ModuleType:
     """The module of a class or function, where its constants are."""
     return sys.modules[of.__module__]
+
+
+class Passes:
+    """A worker of a launcher, whose passes the test makes, and its clock."""
+
+    def __init__(self, launcher: StillLauncher, znodes: PoolZnodes, worker: Worker, clock: ManualClock) -> None:
+        self.launcher, self.znodes, self.clock = launcher, znodes, clock
+        self.pass_once = worker.run_once
+
+    def run(self, later: float = 0.0) -> float:
+        """Makes a pass, a while later; the seconds until the next one."""
+        self.clock.pass_seconds(later)
+        self.launcher.settle()
+        return self.pass_once() or 0.0
 
 
 @contextmanager

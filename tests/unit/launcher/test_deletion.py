@@ -20,7 +20,7 @@ from tests.support.manual_clock import monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
-from tests.unit.launcher.conftest import home, raising
+from tests.unit.launcher.conftest import Passes, home, raising
 
 
 class Task:
@@ -40,14 +40,13 @@ class Task:
         """It does not end for that."""
 
 
-class Deletion:
+class Deletion(Passes):
     """The worker of a launcher with a provider ``one``, whose deletions may be replaced."""
 
     def __init__(
         self, launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, patch: pytest.MonkeyPatch
     ) -> None:
-        self.launcher, self.znodes, self.cloud, self.patch = launcher, znodes, cloud, patch
-        self.worker = launcher.nodepool.deletion.current
+        self.cloud, self.patch, self.worker = cloud, patch, launcher.nodepool.deletion.current
         self.begun: list[str] = []
         self.plain: Callable[..., Any] = FakeProvider.startNodeCleanup
         self.begin: Callable[..., Any] = self.plain
@@ -57,17 +56,13 @@ class Deletion:
             return self.begin(provider, node)
 
         patch.setattr(FakeProvider, "startNodeCleanup", begin)
-        self.clock = monotonic_clock(patch, home(DeletedNodeWorker), now=time.monotonic())
+        clock = monotonic_clock(patch, home(DeletedNodeWorker), now=time.monotonic())
+        super().__init__(launcher, znodes, self.worker, clock)
 
     def used(self, count: int = 1) -> list[str]:
         """Nodes that are not needed any more, with instances."""
         made = [self.cloud.create("np", metadata={}, resources={}) for _ in range(count)]
         return [self.znodes.add_node("used", external_id=instance.id) for instance in made]
-
-    def run(self, later: float = 0.0) -> float | None:
-        self.clock.pass_seconds(later)
-        self.launcher.settle()
-        return self.worker.run_once()
 
     def until(self, what: str, look: Callable[[], Any]) -> None:
         wait_for(what, lambda: (self.run(CHECK_SECONDS), look())[1])
@@ -100,7 +95,7 @@ def test_driver_that_raises(deletion: Deletion, caplog: pytest.LogCaptureFixture
         assert not deletion.is_locked(node_id)
         node = deletion.znodes.node(node_id) or {}
         assert (node["state"], node["state_time"]) == ("deleting", 1000.0)
-        assert 0 < (deletion.run() or 0) <= RETRY.pause(attempt)
+        assert 0 < deletion.run() <= RETRY.pause(attempt)
         assert len(deletion.begun) == attempt, "not at once"
         deletion.clock.pass_seconds(RETRY.pause(attempt))
     assert "no way" in caplog.text

@@ -16,22 +16,20 @@ from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.still_launcher import StillLauncher
-from tests.unit.launcher.conftest import Still, home, raising
+from tests.unit.launcher.conftest import Passes, Still, home, raising
 
 
-class Kept:
+class Kept(Passes):
     """A launcher that keeps two nodes of the label ``small``, and none of two others."""
 
     def __init__(self, launcher: StillLauncher, znodes: PoolZnodes, clock: ManualClock) -> None:
-        self.launcher, self.znodes, self.clock = launcher, znodes, clock
         self.worker = launcher.nodepool.min_ready.current
+        super().__init__(launcher, znodes, self.worker, clock)
 
-    def run(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[dict[str, Any]]:
         """The requests after a change and a pass."""
-        self.clock.pass_seconds(PACE_SECONDS)
         self.worker.changed()
-        self.launcher.settle()
-        self.worker.run_once()
+        self.run(PACE_SECONDS)
         return [self.znodes.request(request_id) or {} for request_id in self.ids()]
 
     def ids(self) -> list[str]:
@@ -55,7 +53,7 @@ def test_requests(kept: Kept) -> None:
         for pool in provider.provider.pools.values():
             del pool.provider  # M-3: drivers of other people need not have it
     for _ in range(3):
-        found = kept.run()
+        found = kept.requests()
         facts = [(request["node_types"], request["reuse"], request["requestor"]) for request in found]
         assert facts == [(["small"], False, "NodePool:min-ready")] * 2
     assert all(request["event_id"] for request in found)
@@ -77,7 +75,7 @@ def test_nothing_that_cannot_be_built(kept: Kept, name: str, answer: Callable[..
     """M-3, MT-7, MT-11: only when a pool could launch it now; an error of a driver is a no."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeProvider, name, answer)
-        assert kept.run() == []
+        assert kept.requests() == []
         patch.setattr(FakeProvider, "heldLabels", lambda *_: {"a": Reason(ReasonCode.BACKING_HELD, "another one")})
         patch.setattr(FakeProvider, "labelReady", lambda *_: True)
-        assert len(kept.run()) == 2
+        assert len(kept.requests()) == 2

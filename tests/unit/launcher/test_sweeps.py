@@ -20,22 +20,16 @@ from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
-from tests.unit.launcher.conftest import Still, home, locked, raising
+from tests.unit.launcher.conftest import Passes, Still, home, locked, raising
 
 
-class Sweeps:
-    """The worker of a launcher with the providers ``one`` to ``three``, and its clock."""
+class Sweeps(Passes):
+    """The worker of a launcher with the providers ``one`` to ``three``."""
 
     def __init__(self, launcher: StillLauncher, znodes: PoolZnodes, clock: ManualClock) -> None:
-        self.launcher, self.znodes, self.clock = launcher, znodes, clock
         self.worker = launcher.nodepool.cleanup.current
         self.providers = launcher.nodepool.providers.running
-
-    def run(self, later: float = 0.0) -> float:
-        """Makes a pass; the seconds until the next one."""
-        self.clock.pass_seconds(later)
-        self.launcher.settle()
-        return self.worker.run_once() or 0.0
+        super().__init__(launcher, znodes, self.worker, clock)
 
     def state(self, request_id: str) -> str | None:
         return self.znodes.request_state(request_id)
