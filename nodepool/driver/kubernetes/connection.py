@@ -211,8 +211,8 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
 # `ClusterAccess`: what a kubeconfig says of a cluster, and the connections that are made by it.
 
 
-#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time, which
-#: takes 50 us.
+#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time, in
+#: 50 us.
 IDENTITY_SECONDS: Final = 1.0
 
 
