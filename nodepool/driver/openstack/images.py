@@ -216,9 +216,8 @@ class OpenStackImages:
             marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
             if marked and image.id not in seen:
                 seen.add(image.id)
-                yield ListedImage(
-                    image.id, image.name, {key: text for key, text in told.items() if isinstance(text, str)}
-                )
+                texts = {key: text for key, text in told.items() if isinstance(text, str)}
+                yield ListedImage(image.id, image.name, texts, usable=image.status not in ("queued", "saving"))
 
     def _all(self) -> Iterator[Image]:
         """Visible images; one may come twice."""
