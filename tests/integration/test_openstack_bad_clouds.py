@@ -15,6 +15,7 @@ from nodepool.plan.retries import Backoff
 from nodepool.runtime import providers
 from simulators.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 
 
@@ -44,18 +45,7 @@ def change(place: Place, **settings: Any) -> None:
     place.write_clouds(simulator=entry)
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (None, "there is no clouds.yaml with the cloud 'simulator': none of these files can be used"),
-        ("clouds: [", "clouds.yaml cannot be read: "),
-        ("clouds: {other: {}}", "has no cloud 'simulator' (it has: other); add it there"),
-        ({"password": None}, "auth has no password; add it"),
-        ({"project_name": None}, "auth has no project_name; add it"),
-        ({"auth_url": "example.org"}, "auth_url must begin with http:// or https://"),
-    ],
-    ids=["missing", "no YAML", "other cloud", "no password", "no project", "no URL"],
-)
+@rows(__file__, "clouds_yaml_at_the_start")
 def test_clouds_yaml_at_the_start(
     place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture, content: Any, text: str
 ) -> None:
@@ -112,20 +102,7 @@ def test_clouds_yaml_breaks_while_it_is_used(
     assert no_traceback(caplog)
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"region_name": "Nowhere"}, "check region-name, and auth_url, project, region_name and"),
-        ({"interface": "admin"}, "check region-name, and auth_url, project, region_name and"),
-        ({"auth": {"auth_url": "http://127.0.0.1:1"}}, "connection refused; check auth_url"),
-        (
-            {"auth": {"password": "changed"}},
-            "refuses the login: The request you have made requires authentication. (HTTP 401); check auth_url, user, "
-            "password (is it expired?) and project of the cloud in clouds.yaml",
-        ),
-    ],
-    ids=["region", "interface", "address", "password"],
-)
+@rows(__file__, "wrong_places")
 def test_wrong_place(
     place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture, settings: Any, text: str
 ) -> None:

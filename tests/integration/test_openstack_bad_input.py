@@ -12,52 +12,24 @@ from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.driver.openstack import create
 from nodepool.driver.statemachine import cloud_quota, provider
 from tests.support.openstack_place import Place
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 
 MANY = "x" * 70_000
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"flavor-name": "nope", "min-ram": None}, "the cloud has no flavor named 'nope'; correct flavor-name"),
-        ({"min-ram": 10**6}, "the cloud has no flavor with at least 1000000 MiB; correct flavor-name or min-ram"),
-        ({"networks": ["nope"]}, "the cloud has no network 'nope'; correct networks"),
-        ({"networks": ["public"]}, "interface on external network {}; correct networks ['public']"),
-        ({"networks": []}, "Multiple possible networks found, use a Network ID to be more specific.; correct networks"),
-        ({"key-name": "nope"}, "400 Invalid key_name provided.; correct key-name ('nope') of the label, or make"),
-        ({"cloud-image": "gone"}, "the cloud has no usable image 'gone'; correct cloud-image, or upload the image"),
-        ({"cloud-image": "gone-id"}, "400 Can not find requested image; correct the image 'gone-id' of the label"),
-        ({"userdata": MANY}, "user_data. (The value is not shown.); correct userdata of the label"),
-        (
-            {"instance-properties": {"k": "v" * 300}},
-            "field/attribute k. Value: vvv{}; correct instance-properties of the label",
-        ),
-        ({"diskimage": "built", "cloud-image": None}, "there is no ready upload of image built"),
-    ],
-    ids=["flavor", "ram", "network", "external", "ambiguous", "key", "image", "id", "userdata", "properties", "upload"],
-)
+@rows(__file__, "bad_labels")
 def test_bad_label(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
     """The request fails soon, the other label of the pool is served, nothing is left."""
     place.section["cloud-images"] += [{"name": "gone"}, {"name": "gone-id", "image-id": "0000"}]
     place.pool["labels"].append({**place.label, "name": "good"})
-    place.label.update(change)
+    place.label.update({key: MANY if value == "many" else value for key, value in change.items()})
     for key in [key for key, value in change.items() if value is None]:
         del place.label[key]
     check(place, caplog, text)
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (
-            {"availability-zones": ["nope"]},
-            "is not available; correct availability-zones of pool main: 'nope' was asked",
-        ),
-        ({"security-groups": ["nope"]}, "correct security-groups ['nope'] of pool main"),
-    ],
-    ids=["zone", "group"],
-)
+@rows(__file__, "bad_pools")
 def test_bad_pool(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
     """The same of what a pool has for all of its labels; another pool of the provider serves."""
     good = {"name": "second", "networks": ["provider"], "labels": [{**place.label, "name": "good"}]}
@@ -115,17 +87,7 @@ def serves(place: Place, label: str) -> bool:
     return state == "fulfilled"
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("no-address", "is active, but has no address; check the networks"),
-        (
-            "no-valid-host",
-            "No valid host was found. There are not enough hosts available.; the cloud has no host with room",
-        ),
-        ("stuck", "no instance within launch-timeout of 1 s, it got as far as 'building'"),
-    ],
-)
+@rows(__file__, "servers_that_do_not_come_up")
 def test_server_that_does_not_come_up(
     place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, text: str
 ) -> None:

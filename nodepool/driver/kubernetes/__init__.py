@@ -29,9 +29,6 @@ class KubernetesDriver(StateMachineDriver):
         return KubernetesProviderConfig(provider)
 
     def getAdapter(self, provider_config: Any) -> Any:
-        # Only here: the package "kubernetes" is needed by providers of this kind alone.
-        import kubernetes  # noqa: F401
-
         from nodepool.driver.kubernetes.adapter import KubernetesAdapter
 
         return KubernetesAdapter(provider_config)

@@ -45,6 +45,9 @@ class KubernetesAdapter(CloudAdapter):
     creation_class: ClassVar[type[NamespaceCreation]] = NamespaceCreation
 
     def __init__(self, provider_config: Any, client: KubeClient | None = None) -> None:
+        # Only here: it is needed by providers of this kind alone.
+        import kubernetes  # noqa: F401
+
         super().__init__(provider_config)
         self.config = provider_config
         self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))

@@ -214,7 +214,9 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
 
 # `ClusterAccess`: what a kubeconfig says of a cluster, and the connections that are made by it.
 
-#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time.
+
+#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time, in
+#: 50 us.
 IDENTITY_SECONDS: Final = 1.0
 
 
@@ -250,11 +252,8 @@ class ClusterAccess:
         return self._identity.get(IDENTITY_SECONDS)
 
     def _ask_who_we_are(self) -> dict[str, str]:
-        found = {}
-        for setting in self.settings.auth_settings().values():
-            if setting.get("in") == "header" and setting.get("value"):
-                found[str(setting["key"])] = str(setting["value"])
-        return found
+        settings = (one for one in self.settings.auth_settings().values() if one.get("in") == "header")
+        return {str(one["key"]): str(one["value"]) for one in settings if one.get("value")}
 
     def bearer_token(self) -> str | None:
         """The token, without the word before it; None = who we are is said by a certificate."""

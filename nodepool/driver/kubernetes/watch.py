@@ -79,9 +79,8 @@ class Watch:
         #: Where to resume; "" = nowhere.
         self._version = ""
         self._refused = False
-        self._failures = 0
-        #: Turns in a row in which the watch told nothing, and ended at once or with a version that is too old.
-        self._fruitless = 0
+        #: Turns in a row in which the watch told nothing, and failed, ended at once, or with a version that is too old.
+        self._vain = 0
         #: Has the watch told something in this turn?
         self._told = False
 
@@ -125,22 +124,19 @@ class Watch:
         except LaunchError as error:
             if self._stopped.is_set():
                 return 0.0
-            self._failures += 1
-            pause = RETRY.pause(self._failures)
-            if self._failures == 1:
-                log.debug("%s; watched again in %g s", error, pause)
-            else:
-                log.warning("%s; watched again in %g s", error, pause)
+            pause = self._in_vain(0)
+            level = logging.DEBUG if self._vain == 1 else logging.WARNING
+            log.log(level, "%s; watched again in %g s", error, pause)
             return pause
-        return self._pause_after(monotonic() - begun >= SHORT_SECONDS)
+        if monotonic() - begun < SHORT_SECONDS and not self._told:
+            return self._in_vain(1)
+        self._vain = 0
+        return 0.0
 
-    def _pause_after(self, usual: bool) -> float:
-        """Seconds until the next turn: none after the first that was in vain.
-
-        :param usual: the watch was long enough, whether it told something or not.
-        """
-        self._fruitless = 0 if usual or self._told else self._fruitless + 1
-        return 0.0 if self._fruitless <= 1 else RETRY.pause(self._fruitless - 1)
+    def _in_vain(self, free: int) -> float:
+        """Seconds until the next turn. :param free: so many turns in a row are in vain without a pause."""
+        self._vain = 1 if self._told else self._vain + 1
+        return RETRY.pause(self._vain - free) if self._vain > free else 0.0
 
     def _list(self) -> None:
         started = monotonic()
@@ -159,7 +155,8 @@ class Watch:
         kind, found = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             head = f"Provider {self._client.provider}: WATCH {self._path}"
-            status = _code(found.get("code"))
+            # client-go takes one without a status for 500, too.
+            status = int(found["code"]) if str(found.get("code")).isdecimal() else 500
             raise refusal(head, status, str(found.get("reason") or ""), str(found.get("message") or ""))
         version = (found.get("metadata") or {}).get("resourceVersion")
         if kind == "BOOKMARK":
@@ -171,7 +168,6 @@ class Watch:
         self._told = True
 
     def _worked(self) -> None:
-        self._failures = 0
         if self._refused:
             self._refused = False
             self._listener.refused(self._kind, None)
@@ -180,13 +176,8 @@ class Watch:
         self._version = ""
         if error.status == EXPIRED:
             log.info("Provider %s: %s is listed again: %s", self._client.provider, self._path, error.said)
-            return self._pause_after(usual=False)
+            return self._in_vain(1)
         if not self._refused:
             self._refused = True
             self._listener.refused(self._kind, error)
         return REFUSED_SECONDS
-
-
-def _code(value: Any) -> int:
-    """The status in an event that is an error; client-go takes one without for 500, too."""
-    return int(value) if str(value).isdecimal() else 500

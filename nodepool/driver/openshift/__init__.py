@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.openshift.config import OpenShiftProviderConfig
+from nodepool.driver.openshift.adapter import OpenShiftAdapter, OpenShiftProviderConfig
 from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
@@ -19,9 +19,4 @@ class OpenShiftDriver(StateMachineDriver):
         return OpenShiftProviderConfig(provider)
 
     def getAdapter(self, provider_config: Any) -> Any:
-        # Only here: the package "kubernetes" is needed by providers of this kind alone.
-        import kubernetes  # noqa: F401
-
-        from nodepool.driver.openshift.adapter import OpenShiftAdapter
-
         return OpenShiftAdapter(provider_config)

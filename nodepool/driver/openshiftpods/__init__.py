@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.openshiftpods.adapter import OpenShiftPodsProviderConfig
+from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, OpenShiftPodsProviderConfig
 from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
@@ -19,9 +19,4 @@ class OpenShiftPodsDriver(StateMachineDriver):
         return OpenShiftPodsProviderConfig(provider)
 
     def getAdapter(self, provider_config: Any) -> Any:
-        # Only here: the package "kubernetes" is needed by providers of this kind alone.
-        import kubernetes  # noqa: F401
-
-        from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter
-
         return OpenShiftPodsAdapter(provider_config)

@@ -65,7 +65,7 @@ class Api:
             data = self._call(COMPUTE, "POST", path, "reading a console", body=body)
         except CloudRefused:
             return None
-        return _text(_mapping(data).get("output"), "")
+        return text_of(_mapping(data).get("output"), "")
 
     def flavors(self) -> list[Flavor]:
         """All flavors that the project can use."""
@@ -110,28 +110,23 @@ class Api:
 
     def networks(self) -> list[Network] | None:
         """All visible networks; None when there is no network service."""
-        query = {"fields": NETWORK_FIELDS}
-        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/networks", "networks", Network.of, query))
+        return self._of_neutron("networks", Network.of, NETWORK_FIELDS)
 
     def security_groups(self) -> set[str] | None:
         """Names and ids of all visible security groups; None when there is no network service."""
-        query = {"fields": ("id", "name")}
-        groups = self._if_there(NETWORK, lambda: self._all(NETWORK, "/security-groups", "security_groups", dict, query))
+        groups = self._of_neutron("security_groups", dict, ("id", "name"), path="/security-groups")
         if groups is None:
             return None
         return {str(group[field]) for group in groups for field in ("id", "name") if group.get(field)}
 
     def networks_with_gateway(self) -> frozenset[str]:
         """Ids of networks of which a subnet has a gateway."""
-        query = {"fields": SUBNET_FIELDS}
-        found = self._if_there(NETWORK, lambda: self._all(NETWORK, "/subnets", "subnets", dict, query))
-        return frozenset(str(subnet.get("network_id")) for subnet in found or () if subnet.get("gateway_ip"))
+        found = self._of_neutron("subnets", dict, SUBNET_FIELDS) or ()
+        return frozenset(str(subnet.get("network_id")) for subnet in found if subnet.get("gateway_ip"))
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""
-        more = {"device_id": device, "status": status}
-        query = {"fields": PORT_FIELDS, **{key: value for key, value in more.items() if value}}
-        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/ports", "ports", Port.of, query)) or []
+        return self._of_neutron("ports", Port.of, PORT_FIELDS, device_id=device, status=status) or []
 
     def delete_port(self, port_id: str) -> None:
         """Raises CloudNotFound."""
@@ -139,9 +134,8 @@ class Api:
 
     def floating_ips(self) -> list[FloatingIp]:
         """All of the project; [] when the cloud has no floating IPs."""
-        query, path = {"fields": FLOATING_IP_FIELDS}, "/floatingips"
         try:
-            return self._if_there(NETWORK, lambda: self._all(NETWORK, path, "floatingips", FloatingIp.of, query)) or []
+            return self._of_neutron("floatingips", FloatingIp.of, FLOATING_IP_FIELDS) or []
         except CloudNotFound:
             return []
 
@@ -251,6 +245,18 @@ class Api:
             return ask() if self.transport.has(service) else None
         except ServiceAbsent:
             return None
+
+    def _of_neutron(
+        self,
+        key: str,
+        parse: Callable[[Mapping[str, Any]], T],
+        fields: Sequence[str],
+        path: str = "",
+        **filters: str | None,
+    ) -> list[T] | None:
+        """A list of the network service; None = there is no such service."""
+        query = {"fields": fields, **{name: value for name, value in filters.items() if value}}
+        return self._if_there(NETWORK, lambda: self._all(NETWORK, path or f"/{key}", key, parse, query))
 
     def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._call(service, "GET", path, f"reading {what}", query=query)
@@ -404,8 +410,8 @@ class Server(NamedTuple):
             addresses=tuple(_addresses(_mapping(data.get("addresses")))),
             access_ipv4=_ip(data.get("accessIPv4")),
             access_ipv6=_ip(data.get("accessIPv6")),
-            az=_text(data.get("OS-EXT-AZ:availability_zone")),
-            host_id=_text(data.get("hostId")),
+            az=text_of(data.get("OS-EXT-AZ:availability_zone")),
+            host_id=text_of(data.get("hostId")),
             flavor_id=str(flavor.get("id") or ""),
             cores=_whole(flavor.get("vcpus")),
             ram=_whole(flavor.get("ram")),
@@ -534,7 +540,7 @@ def limit(value: Any) -> float:
     return value
 
 
-def _text(value: Any, *more: str) -> str | None:
+def text_of(value: Any, *more: str) -> str | None:
     """What goes into a node's record, where only a text or null may stand. :param more: texts that are taken, too."""
     return value if isinstance(value, str) and (value or value in more) else None
 

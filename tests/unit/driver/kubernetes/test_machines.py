@@ -223,18 +223,6 @@ def test_whatever_is_told_first(client: StandIn) -> None:
 # -- what is made --
 
 
-def creation(cloud: KubeCloud, **keys: Any) -> NamespaceCreation:
-    machine = NamespaceCreation(cloud, Order("np7", label_of(**keys), None, METADATA, None, None, LOG))
-    machine.wake = lambda: None
-    return machine
-
-
-def share(cloud: KubeCloud, client: StandIn) -> None:
-    """As the adapter does if ``shared-roles`` is not in the configuration."""
-    cloud.shared_roles = SharedRoles(client, required=False)
-    cloud.shares_accounts = True
-
-
 @pytest.fixture
 def accounts() -> Iterator[DefaultAccounts]:
     """Without a thread: tests tell what the watch would tell."""
