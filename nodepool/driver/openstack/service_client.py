@@ -22,8 +22,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import without_login
-from nodepool.driver.framework.http.connections import BoundedAdapter
-from nodepool.driver.framework.http.plain_http import HttpAnswer, exchange
+from nodepool.driver.framework.http.plain_http import BoundedAdapter, HttpAnswer, exchange
 from nodepool.driver.framework.rate import RateLimiter, held_up
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH
 

@@ -352,13 +352,13 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
 
 def _session_of(region: CloudRegion) -> Any:
     """keystoneauth's session of a region, with our limits and without what slows calls down."""
-    from nodepool.driver.framework.http import connections
+    from nodepool.driver.framework.http import plain_http
     from nodepool.driver.openstack.service_client import TLS_SETTINGS, KeystoneAdapter
 
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
-    connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
+    plain_http.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
 
 
