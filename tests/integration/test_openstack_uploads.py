@@ -322,7 +322,7 @@ def test_deletion_of_a_protected_one(uploads: Uploads) -> None:
 
 
 def test_list(uploads: Uploads) -> None:
-    """D-1: what a builder that died has left is found by its ids, and can be deleted. Others are not shown."""
+    """D-1, D-3: what a builder that died has left is found by its ids, and can be deleted. Others are not shown."""
     client = SimulatorClient(uploads.simulator.url)
     uploads.simulator.change(image_page_limit=2)
     left = [
@@ -334,6 +334,7 @@ def test_list(uploads: Uploads) -> None:
     found = list(uploads.adapter.listImages())
     assert {image.id for image in found} == set(left)
     assert {image.name: image.metadata["nodepool_upload_id"] for image in found}["left-saving"] == "saving"
+    assert {image.name for image in found if not image.usable} == {"left-queued", "left-saving"}
     for image in found:
         uploads.adapter.deleteImage(image.id)
     assert [image["name"] for image in client.images()] == ["cloud-image", "somebody's"]

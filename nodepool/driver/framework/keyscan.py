@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
 #: Longest time for one connect attempt (K-3).
 CONNECT_SECONDS: Final = 10.0
+#: For the first key exchange with a host; twice as long for each further one.
+EXCHANGE_SECONDS: Final = 10.0
 #: From an attempt to connect that failed to the next one, which costs next to nothing; and from a key exchange.
 CONNECT_AGAIN: Final = Backoff(0.1, 0.5)
 EXCHANGE_AGAIN: Final = Backoff(0.2, 2.0)
@@ -145,6 +147,8 @@ class _Attempt:
     def __init__(self, host: str, port: int, deadline: float) -> None:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._deadline = deadline
+        #: For a key exchange: the one who stops the scan does not wait for a host that says nothing.
+        self._patience = EXCHANGE_SECONDS
         self._keys: dict[str, str] = {}
 
     def run(self, addresses: ResolvedName, gather_keys: bool) -> tuple[str, ...]:
@@ -187,7 +191,8 @@ class _Attempt:
         try:
             transport = _make_transport(sock, algorithms)
             known = transport.get_security_options().key_types
-            left = max(self._deadline - monotonic(), 0.1)
+            left = max(min(self._deadline - monotonic(), self._patience), 0.1)
+            self._patience *= 2
             transport.banner_timeout = left
             transport.start_client(timeout=left)
             if not transport.initial_kex_done:

@@ -88,7 +88,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     #: Where namespaces are listed and deleted.
     places_path: ClassVar[str] = kubernetes_client.NAMESPACES
     #: Paths of kinds that are watched.
-    watched: ClassVar[dict[str, str]] = WATCHED
+    watched: Mapping[str, str] = WATCHED
 
     def __init__(self, provider: str, client: KubeClient) -> None:
         super().__init__(provider)

@@ -230,7 +230,7 @@ class ClusterAccess:
     def __init__(self, settings: Any, files: tuple[str, ...]) -> None:
         from kubernetes import client
 
-        from nodepool.driver.framework.http.connections import POOLS
+        from nodepool.driver.framework.http.plain_http import POOLS
 
         self.settings = settings
         self.files = files

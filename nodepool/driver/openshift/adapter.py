@@ -40,9 +40,9 @@ class ProjectCloud(KubeCloud):
     """
 
     places_path: ClassVar[str] = kubernetes_client.PROJECTS
-    watched: ClassVar[dict[str, str]] = {kind: path for kind, path in WATCHED.items() if kind != PLACE}
 
     def __init__(self, provider: str, client: KubeClient) -> None:
+        self.watched = {kind: path for kind, path in WATCHED.items() if kind != PLACE}
         super().__init__(provider, client)
         # Projects do not have our labels.
         self.selector_of_places = ""

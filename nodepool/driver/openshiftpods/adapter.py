@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
@@ -28,7 +29,6 @@ from nodepool.driver.kubernetes.records import (
     pod_view,
     told_after,
 )
-from nodepool.driver.kubernetes.watch import Watch
 from nodepool.driver.openshift.adapter import AnyOpenShiftProvider, PullingLabel
 from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
@@ -136,26 +136,20 @@ class PodCloud(KubeCloud):
     :param projects: their names.
     """
 
-    watched = {}  # noqa: RUF012 - none in the whole cluster
-
     def __init__(self, provider: str, client: KubeClient, projects: Iterable[str]) -> None:
-        super().__init__(provider, client)
         self._projects = sorted(projects, key=len, reverse=True)
         # Kinds of the watches are the projects: each is told of, and refused, by itself.
-        held = (self.inventory.held,)
-        self._watches = [
-            Watch(client, project, kubernetes_client.core("pods", project), self.selector, self, held=held)
-            for project in self._projects
-        ]
+        self.watched = {project: kubernetes_client.core("pods", project) for project in self._projects}
+        super().__init__(provider, client)
         self._asked = set()
-        #: Projects whose pods could not be listed, and that was told. Of the thread that lists.
-        self._unlisted: set[str] = set()
         self.inventory.lists = False
+        #: Of projects whose pods could not be listed.
+        self._repeats = Repeats()
 
     # -- watches --
 
     def listed(self, kind: str, found: list[Object], started: float) -> None:
-        there = {record.id: record for item in found if (record := self._record(item)) is not None}
+        there = {record.id: record for record in map(self._record, found)}
         for record in there.values():
             self.inventory.put(record)
         for record in self.inventory.known():
@@ -164,12 +158,10 @@ class PodCloud(KubeCloud):
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
         record = self._record(found)
-        if record is None:
-            return
-        if not gone:
+        if gone:
+            self._end(record.id, record.uid)
+        else:
             self.inventory.put(record)
-            return
-        self._end(record.id, record.uid)
 
     def heard(self, kind: str) -> None:
         self.inventory.heard()
@@ -177,7 +169,7 @@ class PodCloud(KubeCloud):
     def refused(self, kind: str, error: LaunchError | None) -> None:
         super().refused(f"{POD} of project {kind}", error)
 
-    def _record(self, found: Object) -> KubeRecord | None:
+    def _record(self, found: Object) -> KubeRecord:
         record = pod_record(pod_view(found))
         known = self.inventory.get(record.id)
         return record if known is None or record.pod is None else pod_record(told_after(known.pod, record.pod))
@@ -194,13 +186,12 @@ class PodCloud(KubeCloud):
                 # One that is missing, or forbidden, must not keep the pods of the others from being seen. What it has
                 # is asked for by its name, and that it is in no list proves nothing.
                 errors.append(error)
-                if project not in self._unlisted:
-                    self._unlisted.add(project)
+                if self._repeats.worth_saying(project):
                     text = "Provider %s: pods of project %s cannot be listed: %s"
                     cloud_log.warning(text, self.provider, project, error)
                 continue
-            self._unlisted.discard(project)
-            found += [record for item in items if (record := self._record(item)) is not None]
+            self._repeats.over(project)
+            found += map(self._record, items)
         if errors and len(errors) == len(self._projects):
             raise errors[0]
         return found

@@ -163,14 +163,13 @@ class OpenStackAdapter(CloudAdapter):
 
 # What can be left over in the cloud (rules D).
 #
-# Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs carry
-# none: those that nothing uses are deleted here, when they were seen so twice.
+# Servers and volumes carry our metadata and are left to the framework. Ports and floating IPs carry none: those that
+# nothing uses are deleted here, when they were seen so twice. Images are the matter of builders.
 
 leaks_log = logging.getLogger("nodepool.driver.openstack.adapter")
 
 INSTANCE: Final = "instance"
 VOLUME_KIND: Final = "volume"
-IMAGE_KIND: Final = "image"
 _OURS: Final = "nodepool_provider_name"
 #: Seconds between two looks for volumes where no label needs any: earlier ones may have left some.
 OLD_VOLUMES_SECONDS: Final = 600.0
@@ -194,8 +193,6 @@ class Leaks:
         yield ResourceKind(INSTANCE, self._servers, self._delete_server, vital=True)
         idle_seconds = 0.0 if self._config.uses_volumes else OLD_VOLUMES_SECONDS
         yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id), idle_seconds)
-        if self._config.diskimages:
-            yield ResourceKind(IMAGE_KIND, self._unfinished_images, lambda found: api.delete_image(found.id))
         yield ResourceKind("port", self._clean_ports, lambda _: None)
         yield ResourceKind("floating IP", self._clean_floating_ips, lambda _: None)
 
@@ -238,14 +235,6 @@ class Leaks:
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
         self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)
         return volumes
-
-    def _unfinished_images(self) -> Iterator[CloudResource]:
-        """Uploads that a builder began and never ended. Images that can be used are the builder's business."""
-        for status in ("queued", "saving"):
-            for image in self._cloud.api.images(status=status, visibility="private"):
-                if _OURS in image.properties:
-                    properties = {key: str(value) for key, value in image.properties.items()}
-                    yield CloudResource(properties, IMAGE_KIND, image.id, usable=False)
 
     # -- what says nothing: nothing of it is left to the framework --
 

@@ -65,7 +65,7 @@ class Api:
             data = self._call(COMPUTE, "POST", path, "reading a console", body=body)
         except CloudRefused:
             return None
-        return _text(_mapping(data).get("output"), "")
+        return text_of(_mapping(data).get("output"), "")
 
     def flavors(self) -> list[Flavor]:
         """All flavors that the project can use."""
@@ -410,8 +410,8 @@ class Server(NamedTuple):
             addresses=tuple(_addresses(_mapping(data.get("addresses")))),
             access_ipv4=_ip(data.get("accessIPv4")),
             access_ipv6=_ip(data.get("accessIPv6")),
-            az=_text(data.get("OS-EXT-AZ:availability_zone")),
-            host_id=_text(data.get("hostId")),
+            az=text_of(data.get("OS-EXT-AZ:availability_zone")),
+            host_id=text_of(data.get("hostId")),
             flavor_id=str(flavor.get("id") or ""),
             cores=_whole(flavor.get("vcpus")),
             ram=_whole(flavor.get("ram")),
@@ -540,7 +540,7 @@ def limit(value: Any) -> float:
     return value
 
 
-def _text(value: Any, *more: str) -> str | None:
+def text_of(value: Any, *more: str) -> str | None:
     """What goes into a node's record, where only a text or null may stand. :param more: texts that are taken, too."""
     return value if isinstance(value, str) and (value or value in more) else None
 

@@ -25,7 +25,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.uploads import ImageContent, difference
-from nodepool.driver.openstack.api import Image
+from nodepool.driver.openstack.api import Image, text_of
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
@@ -216,9 +216,8 @@ class OpenStackImages:
             marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
             if marked and image.id not in seen:
                 seen.add(image.id)
-                yield ListedImage(
-                    image.id, image.name, {key: text for key, text in told.items() if isinstance(text, str)}
-                )
+                texts = {key: text for key, text in told.items() if isinstance(text, str)}
+                yield ListedImage(image.id, image.name, texts, usable=image.status not in ("queued", "saving"))
 
     def _all(self) -> Iterator[Image]:
         """Visible images; one may come twice."""
@@ -431,9 +430,9 @@ def stored_content(image: Image) -> ImageContent:
     """What Glance says of the bytes of an image."""
     told = image.properties
     size, algorithm = told.get("size"), told.get("os_hash_algo")
-    checksums = {"md5": _text(told.get("checksum"))}
+    checksums = {"md5": text_of(told.get("checksum"))}
     if isinstance(algorithm, str):
-        checksums[algorithm.lower().replace("-", "")] = _text(told.get("os_hash_value"))
+        checksums[algorithm.lower().replace("-", "")] = text_of(told.get("os_hash_value"))
     return ImageContent.of(size if isinstance(size, int) and not isinstance(size, bool) else None, **checksums)
 
 
@@ -448,7 +447,7 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
     :raises OSError: the file cannot be read.
     """
     stored = stored_content(image)
-    made = _text(image.properties.get("disk_format"))
+    made = text_of(image.properties.get("disk_format"))
     if made not in (None, image_format):
         # A conversion has other bytes.
         text = f"the cloud says that it has made an image of format {made} of it, but one without content"
@@ -463,17 +462,11 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
     return difference(sent, stored)
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 # What is sent of an image: the bytes of its file, and its properties (rules U-4, U-5).
 
 #: What is read and sent at a time. It stays in the processor's cache from the one to the other: with pieces of 1 MiB an
 #: upload over a fast link reaches 60% of the rate.
 CHUNK_BYTES: Final = 256 * 1024
-#: So often the builder is told how far it is.
-REPORT_BYTES: Final = 1024 * 1024
 #: Properties that say of which upload an image is (D-1).
 UPLOAD_KEYS: Final = ("nodepool_provider_name", "nodepool_build_id", "nodepool_upload_id")
 #: Attributes of the image itself that are no texts in the API.
@@ -506,7 +499,7 @@ class Content:
 
     def __iter__(self) -> Iterator[bytes]:
         """:raises ImageCreateException: the file cannot be read, or another length was told."""
-        sent = told = 0
+        sent = 0
         self.complete = False
         try:
             for chunk in self._chunks():
@@ -515,9 +508,7 @@ class Content:
                     break
                 yield chunk
                 self.complete = sent == self.size
-                if self.complete or sent - told >= REPORT_BYTES:
-                    told = sent
-                    self._report(sent, self.size)
+                self._report(sent, self.size)
         except OSError as error:
             # For libraries it would be one of the connection.
             raise ImageCreateException(f"the image file cannot be read: {error}") from error

@@ -12,7 +12,7 @@ import threading
 import urllib.parse
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from keystoneauth1 import adapter, exceptions
 from keystoneauth1.discover import get_version_data
@@ -22,8 +22,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import without_login
-from nodepool.driver.framework.http.connections import BoundedAdapter
-from nodepool.driver.framework.http.plain_http import HttpAnswer, exchange
+from nodepool.driver.framework.http.plain_http import BoundedAdapter, HttpAnswer, exchange
 from nodepool.driver.framework.rate import RateLimiter, held_up
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH
 
@@ -97,27 +96,26 @@ class _LastCall(NamedTuple):
 
 
 class ServiceClient(adapter.Adapter):
-    """A keystoneauth adapter, to be made by openstacksdk. See `client_class`.
+    """A keystoneauth adapter, to be made by openstacksdk.
 
     A usual call is made with what the last successful one of keystoneauth had, over a connection that is kept, with the
     token that keystoneauth has by now. What is not as usual takes the way of keystoneauth, which also logs in anew,
     follows redirections and repeats.
 
+    :param service: for which it is, in the words of `nodepool.driver.openstack.api`.
     :param session: of keystoneauth.
     :param given: what openstacksdk wants of it.
     """
 
-    #: For which it is, in the words of `nodepool.driver.openstack.api`.
-    service: ClassVar[str]
-
-    def __init__(self, session: Any, **given: Any) -> None:
+    def __init__(self, service: str, *, session: Any, **given: Any) -> None:
         kept = {key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))}
         #: Where calls are counted, as openstacksdk counts them; None = nowhere.
         self._statsd, self._prefix = given.get("statsd_client"), str(given.get("statsd_prefix"))
         # The SDK makes texts of numbers in clouds.yaml.
         rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
         super().__init__(session, **kept)
-        self._turns = ServiceLimits(self.service, rate, concurrency)
+        self.service = service
+        self._turns = ServiceLimits(service, rate, concurrency)
         #: Where the service was found last.
         self._endpoint: str | None = None
         #: For each wait.
@@ -242,11 +240,6 @@ class ServiceClient(adapter.Adapter):
                 get_version_data(self.session, str(found))
             raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
         return self._endpoint
-
-
-def client_class(service: str) -> Any:
-    """The class for a service: openstacksdk makes clients, and tells them no name of a service."""
-    return type("Client", (ServiceClient,), {"service": service})
 
 
 def _text(value: str | bytes) -> str:

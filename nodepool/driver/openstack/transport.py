@@ -13,6 +13,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import fast_json
@@ -327,7 +328,7 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
 
     Logs in. Raises ServiceAbsent, and what keystoneauth raises.
     """
-    from nodepool.driver.openstack.service_client import client_class
+    from nodepool.driver.openstack.service_client import ServiceClient
 
     # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
     chatter = logging.getLogger("keystoneauth.identity")
@@ -345,18 +346,19 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    return region.get_session_client(service, constructor=client_class(service))
+    make: Any = partial(ServiceClient, service)
+    return region.get_session_client(service, constructor=make)
 
 
 def _session_of(region: CloudRegion) -> Any:
     """keystoneauth's session of a region, with our limits and without what slows calls down."""
-    from nodepool.driver.framework.http import connections
+    from nodepool.driver.framework.http import plain_http
     from nodepool.driver.openstack.service_client import TLS_SETTINGS, KeystoneAdapter
 
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
-    connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
+    plain_http.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
 
 

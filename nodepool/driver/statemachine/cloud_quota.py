@@ -212,7 +212,7 @@ class StateMachineQuota(QuotaSupport):
             owner = self.provider.pools.get(creation.pool)
             if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
                 continue
-            if self._has_node(creation.key.node_id):
+            if self._node_exists(creation.key.node_id):
                 continue
             needed = self._needed(owner, [creation.label])
             if needed is not None:
@@ -223,12 +223,8 @@ class StateMachineQuota(QuotaSupport):
         """Ask the driver again."""
         self._unanswered.clear()
 
-    def _has_node(self, node_id: str) -> bool:
-        """Is there a node, which counts by itself?"""
-        cache = None if self.zk is None else self.zk.cache
-        return cache is None or cache.nodes.get(node_id) is not None
-
     def _node_exists(self, node_id: str) -> bool:
+        """Is there a node, which counts by itself?"""
         cache = None if self.zk is None else self.zk.cache
         return cache is not None and cache.nodes.get(node_id) is not None
 

@@ -748,13 +748,9 @@ class WatchedInventory(Inventory[R]):
 
     def listed(self, records: Iterable[R], started: float) -> None:
         """A watch began with all instances, at that time."""
-        news, wake = self._take(list(records), started, complete=True)
+        taken = self._take(list(records), started, complete=True)
         self.heard()
-        if news:
-            self.on_news(news)
-        for waiter in wake:
-            waiter.wake()
-        self.on_list()
+        self._tell(*taken)
 
     def remove(self, record_id: str, another: bool = False, since: float = float("inf")) -> None:
         """A watch told that an instance is gone, or lists it no more.

@@ -11,7 +11,7 @@ import abc
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.event import LostInstance
     from nodepool.model.image import ImageUpload
@@ -521,9 +520,17 @@ class StateMachineProvider(StateMachineQuota, Provider):
     # -- nodepool check --
 
     def preflight(self) -> Iterator[CheckResult]:
+        """What the adapter says, whether the images of labels are uploaded, whether another installation has instances
+        of the provider's name, and whether the instances of the nodes are there. Blocks as long as the adapter does.
+        """
         self._know_installation()
-        uploads = None if self.zk is None else self.newest_upload
-        return checks(self.provider, self.adapter, uploads, self.calls.list_instances, self.lost)
+        found = gateway.preflight_in_cloud(self.name, self.adapter)
+        yield from found
+        # Without ZooKeeper nothing else can be looked at; of a cloud in trouble the first errors say it all.
+        if self.zk is not None:
+            yield from _upload_checks(self)
+            if all(result.ok for result in found):
+                yield from _instance_checks(self)
 
     # -- leaks --
 
@@ -642,38 +649,15 @@ class CloudThreads:
             threads.close()
 
 
-# What ``nodepool check`` finds out about a provider with an adapter.
+# What ``nodepool check`` finds out beside the driver.
 
 
-def checks(
-    config: ProviderConfig,
-    adapter: Adapter,
-    newest_upload: Callable[[str], ImageUpload | None] | None,
-    instances: Callable[[], Iterable[Instance]],
-    lost: LostInstances,
-) -> Iterator[CheckResult]:
-    """What the adapter says, whether the images of labels are uploaded, whether another installation has instances
-    of the provider's name, and whether the instances of the nodes are there. Blocks as long as the adapter does.
-
-    :param newest_upload: of an image to the provider; None = ZooKeeper cannot be asked.
-    :param instances: lists those of the cloud.
-    """
-    found = gateway.preflight_in_cloud(config.name, adapter)
-    yield from found
-    if newest_upload is not None:
-        yield from _upload_checks(config, newest_upload)
-        # Of a cloud in trouble the first errors say it all.
-        if all(result.ok for result in found):
-            yield from _instance_checks(config.name, instances, lost)
-
-
-def _instance_checks(
-    name: str, instances: Callable[[], Iterable[Instance]], lost: LostInstances
-) -> Iterator[CheckResult]:
+def _instance_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
     """D-9, D-10. Other resources are not listed: some drivers clean up meanwhile."""
+    name, lost = provider.name, provider.lost
     alive = lost.alive()
     try:
-        listed = list(instances())
+        listed = provider.calls.list_instances()
     except (LaunchError, RuntimeConfigurationException) as error:
         yield failure(OTHERS, error)
         return
@@ -684,10 +668,10 @@ def _instance_checks(
         yield CheckResult("instances of nodes", True, of_missing(name, missing), look_at_place())
 
 
-def _upload_checks(config: ProviderConfig, newest_upload: Callable[[str], Any]) -> Iterator[CheckResult]:
+def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
     """One result for each image that labels of the provider use."""
     labels: dict[str, list[str]] = {}
-    for pool in config.pools.values():
+    for pool in provider.provider.pools.values():
         # Of a provider without labels of its own these are names.
         found = pool.labels.values() if isinstance(pool.labels, dict) else ()
         for label in found:
@@ -696,7 +680,7 @@ def _upload_checks(config: ProviderConfig, newest_upload: Callable[[str], Any]) 
                 labels.setdefault(str(image.name), []).append(label.name)
     for name, users in labels.items():
         subject = f"diskimage {name}"
-        upload = newest_upload(name)
+        upload = provider.newest_upload(name)
         if upload is None:
             text = f"there is no ready upload of it for the label(s) {', '.join(dict.fromkeys(users))}"
             yield CheckResult(

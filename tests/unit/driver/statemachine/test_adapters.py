@@ -13,7 +13,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
-from nodepool.driver.statemachine.provider import RunningTransfers, StateMachineProvider, checks
+from nodepool.driver.statemachine.provider import RunningTransfers, StateMachineProvider
 
 # -- both published signatures of getCreateStateMachine work (reference/driver 14)
 
@@ -140,8 +140,10 @@ def test_checks(adapter: Adapter, asked: bool, subjects: list[str]) -> None:
     }
     uploads: Any = {"debian": SimpleNamespace(build_id="0000000007")}
     lost: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: {"0000000001"})
-    section: Any = SimpleNamespace(name="cloud", pools=pools)
-    found = list(checks(section, adapter, uploads.get if asked else None, list, lost))
+    provider: Any = Transfers(adapter)
+    provider.provider, provider.zk = SimpleNamespace(pools=pools), SimpleNamespace() if asked else None
+    provider.lost, provider.calls, provider.newest_upload = lost, SimpleNamespace(list_instances=list), uploads.get
+    found = gateway.preflight("cloud", provider)
     assert [one.subject for one in found] == subjects
     by_subject = {one.subject: one for one in found}
     if asked:

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.framework.http.connections import BoundedAdapter, mount
-from nodepool.driver.framework.http.plain_http import NoAnswer, PlainHttp
+from nodepool.driver.framework.http.plain_http import BoundedAdapter, NoAnswer, PlainHttp, mount
 from nodepool.driver.framework.uploads import CountingFile
 from tests.support.ports import free_ports
 from tests.support.recording_server import OK, RecordingServer

@@ -14,7 +14,7 @@ import pytest
 from urllib3.exceptions import SSLError
 from urllib3.util.url import parse_url
 
-from nodepool.driver.framework.http.connections import TrustingConnection
+from nodepool.driver.framework.http.plain_http import TrustingConnection
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.slow_server import SlowServer
 
