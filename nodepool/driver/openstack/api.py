@@ -506,27 +506,22 @@ class FloatingIp(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """A volume; ``size`` in GB."""
+    """A volume; ``size`` in GB. :param deleting: the cloud has begun to delete it: some overwrite it, for long."""
 
     id: str
-    status: str
     size: int
     metadata: Mapping[str, str]
     attached: bool
-
-    @property
-    def deleting(self) -> bool:
-        """Has the cloud begun to delete it? That may take long: some overwrite it."""
-        return self.status == "deleting"
+    deleting: bool
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Volume:
         return cls(
             str(data["id"]),
-            str(data.get("status") or "").lower(),
             _whole(data.get("size")),
             {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
             bool(data.get("attachments")),
+            str(data.get("status")).lower() == "deleting",
         )
 
 
