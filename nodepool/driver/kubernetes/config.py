@@ -276,7 +276,9 @@ class AnyPodPool(ConfigPool):
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         if pool_config.get("max-servers") is None:
-            self.max_servers = self.provider.default_max_servers
+            # The first two are of OpenShift.
+            names = (getattr(self.provider, name, None) for name in ("max_pods", "max_projects", "max_servers"))
+            self.max_servers = next(found for found in names if found is not None)
         self.max_resources = {**self.provider.max_resources, **self.max_resources}
         make_label = section_class(type(self), "labels")
         for data in pool_config.get("labels") or []:
@@ -316,11 +318,6 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
-
-    @property
-    def default_max_servers(self) -> float:
-        """``max-servers`` of pools without it."""
-        return self.max_servers
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:

@@ -269,10 +269,6 @@ class AnyOpenShiftProvider(AnyPodProvider[OpenShiftPoolT]):
         WHOLE, None, "Old name of ``max-servers``; it wins if both are given.", default_text="not given"
     )
 
-    @property
-    def default_max_servers(self) -> float:
-        return self.max_servers if self.max_projects is None else self.max_projects
-
 
 class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):
     """One ``providers[]`` section with ``driver: openshift``."""

@@ -234,7 +234,3 @@ class OpenShiftPodsProviderConfig(AnyOpenShiftProvider[OpenShiftPodsPool]):
         WHOLE, None, "Another name of ``max-servers``; it wins if both are given.", default_text="not given"
     )
     _pools: dict[str, OpenShiftPodsPool] = key(Sections(OpenShiftPodsPool), None, "Projects.", name="pools")
-
-    @property
-    def default_max_servers(self) -> float:
-        return super().default_max_servers if self.max_pods is None else self.max_pods
