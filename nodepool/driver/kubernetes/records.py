@@ -260,18 +260,9 @@ _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError
 _TROUBLE: Final = _FATAL | _FATAL_LATER | _PULL
 #: What a registry says when trying again does not help.
 _NO_IMAGE: Final = (
-    "not found",
-    "manifest unknown",
-    "does not exist",
-    "unauthorized",
-    "access denied",
-    "access forbidden",
-    "authentication required",
-    "authorization failed",
-    "no basic auth credentials",
-    "invalid reference format",
-    "no match for platform",
-    "no matching manifest",
+    *("not found", "manifest unknown", "does not exist", "unauthorized", "access denied", "access forbidden"),
+    *("authentication required", "authorization failed", "no basic auth credentials", "invalid reference format"),
+    *("no match for platform", "no matching manifest"),
 )
 
 
