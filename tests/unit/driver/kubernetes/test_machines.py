@@ -320,7 +320,7 @@ def test_verdicts(status: Any, verdict: dict[str, Any] | str) -> None:
 
 
 def test_pod_of_a_launch() -> None:
-    """KU-9, KU-10: trouble that may mend itself has some seconds, which begin anew; what others delete ends the launch."""
+    """KU-9, KU-10: trouble that may mend itself has some seconds, which begin anew; what others delete is the end."""
 
     def view(terminating: bool = False, **verdict: Any) -> PodView:
         return PodView("p", "main-7", "u", {}, terminating, Verdict(**verdict))
