@@ -118,7 +118,7 @@ class Clouds:
 
     def _latest(self, cloud: str, region: str | None) -> tuple[CloudRegion | None, str]:
         """What could be used last; and why that is not what the file says now, "" = it is."""
-        # What is said of a cloud in another file is about another cloud.
+        # What another file says is about another cloud.
         key = os.environ.get("OS_CLIENT_CONFIG_FILE"), cloud, region
         problem = ""
         try:
