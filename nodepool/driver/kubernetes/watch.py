@@ -79,9 +79,9 @@ class Watch:
         #: Where to resume; "" = nowhere.
         self._version = ""
         self._refused = False
-        #: Turns in a row in which the watch showed nothing, and failed, ended at once, or with a version that is too old.
+        #: Turns in a row that showed nothing, and failed, ended at once, or with a version that is too old.
         self._vain = 0
-        #: Has the watch told something in this turn?
+        #: Has the watch shown something in this turn?
         self._told = False
 
     def start(self) -> None:
