@@ -17,7 +17,7 @@ from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, 
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
-from nodepool.driver.kubernetes.client import KubeClient, NotYet
+from nodepool.driver.kubernetes.client import KubeClient, NotYet, Object
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel, pods_only, usable_label
 from nodepool.driver.kubernetes.create import NamespaceCreation
@@ -191,8 +191,6 @@ PROJECT_RIGHTS: Final = [
 # the description.
 
 DESCRIPTION: Final = "openshift.io/description"
-
-Object = dict[str, Any]
 
 
 def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:

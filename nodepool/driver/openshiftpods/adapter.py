@@ -16,8 +16,8 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
-from nodepool.driver.kubernetes.client import KubeClient
-from nodepool.driver.kubernetes.cloud import KubeCloud, Object
+from nodepool.driver.kubernetes.client import KubeClient, Object
+from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import (
