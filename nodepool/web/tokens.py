@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ MOST_BYTES: Final = 16 * 1024
 THREADS: Final = 2
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
+#: Lines about refused tokens within a minute; more are not logged.
+MOST_REFUSALS: Final = 30
 #: Names in logs and records are cut.
 NAME_LENGTH: Final = 100
 REASON_LENGTH: Final = 300
@@ -144,6 +147,8 @@ class Tokens:
         self._threads = CapacityLimiter(THREADS)
         self._provider_threads = CapacityLimiter(THREADS)
         self.login_threads = CapacityLimiter(THREADS)
+        #: When the latest refusals were logged.
+        self._refusals: deque[float] = deque(maxlen=MOST_REFUSALS)
 
     async def checked(self, token: str) -> User:
         """`user` for an event loop, in threads of its own. A refusal is logged."""
@@ -151,8 +156,15 @@ class Tokens:
         try:
             return await run_sync(self.user, token, limiter=limiter)
         except BadTokenError as error:
-            log.info("Refused a token: %s", error)
+            self._log_refusal(error)
             raise
+
+    def _log_refusal(self, error: BadTokenError) -> None:
+        """Log it, unless there were many within a minute: any client can cause them."""
+        now = monotonic()
+        if len(self._refusals) < MOST_REFUSALS or now - self._refusals[0] >= 60.0:
+            self._refusals.append(now)
+            log.info("Refused a token: %s", error)
 
     def _may_ask_provider(self, token: str) -> bool:
         """Does a token say that an OpenID Connect provider made it? Does not block."""
