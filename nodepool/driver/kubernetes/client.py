@@ -77,6 +77,13 @@ class KubeClient(RestCalls):
         #: Open streams, to be broken off by `close`.
         self._streams: set[Any] = set()
 
+    def sleep(self, seconds: float) -> None:
+        """Wait; raises CloudAway when the provider is stopped."""
+        super()._sleep(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+
     def ask(
         self,
         method: str,
@@ -273,11 +280,7 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
 ALREADY_EXISTS: Final = "AlreadyExists"
 #: How the API says that a limit keeps an object out: of a ResourceQuota, of a LimitRange, of OpenShift's projects.
 _QUOTA_TEXTS: Final = (
-    "exceeded quota",
-    "failed quota",
-    "usage per container",
-    "usage per pod",
-    "to limit ratio",
+    *("exceeded quota", "failed quota", "usage per container", "usage per pod", "to limit ratio"),
     "cannot create more than",
 )
 #: What the API says of a path that it does not know, e.g. of a group that the cluster does not have.

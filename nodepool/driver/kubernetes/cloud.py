@@ -21,7 +21,7 @@ from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import KubeClient, OtherOfTheName, core
+from nodepool.driver.kubernetes.client import KubeClient, Object, OtherOfTheName, core
 from nodepool.driver.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.records import (
@@ -51,8 +51,6 @@ WATCHED: Final = {
     POD: kubernetes_client.core("pods"),
     SECRET: kubernetes_client.core("secrets"),
 }
-
-Object = dict[str, Any]
 
 
 #: From one look at a pod or secret that no watch reports to the next.

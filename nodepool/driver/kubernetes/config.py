@@ -102,10 +102,15 @@ def usable_pod(label: Section) -> Iterator[Problem]:
 
 @check_of
 def usable_pool(pool: Section) -> Iterator[Problem]:
-    """Namespaces can have its name. The API refuses a pod that asks for more than its limit."""
+    """Namespaces can have its name, and no label asks for more than its limit."""
     if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
         text = f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters"
         yield ["name"], text
+    yield from limit_problems(pool)
+
+
+def limit_problems(pool: Section) -> Iterator[Problem]:
+    """The API refuses a pod that asks for more than its limit."""
     for index, label in mappings(pool, "labels"):
         for resource in RESOURCES if label.get("image") and label.get("spec") is None else ():
             request = label.get(resource, pool.get(f"default-label-{resource}"))
@@ -276,7 +281,9 @@ class AnyPodPool(ConfigPool):
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         if pool_config.get("max-servers") is None:
-            self.max_servers = self.provider.default_max_servers
+            # The first two are of OpenShift.
+            names = (getattr(self.provider, name, None) for name in ("max_pods", "max_projects", "max_servers"))
+            self.max_servers = next(found for found in names if found is not None)
         self.max_resources = {**self.provider.max_resources, **self.max_resources}
         make_label = section_class(type(self), "labels")
         for data in pool_config.get("labels") or []:
@@ -317,15 +324,18 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
 
-    @property
-    def default_max_servers(self) -> float:
-        """``max-servers`` of pools without it."""
-        return self.max_servers
-
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Labels that the API refuses at each launch, each with its first problem."""
-        return labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
+        limits = [
+            (["pools", index, *path], f"{text}; a daemon does not offer the label here")
+            for index, pool in mappings(section, "pools")
+            for path, text in limit_problems(pool)
+        ]
+        others = labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
+        # A label is taken away with one problem, from the last one on.
+        found = {(path[1], path[3]): (path, text) for path, text in [*reversed(limits), *others]}
+        return (found[place] for place in sorted(found))
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):

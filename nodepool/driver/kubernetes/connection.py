@@ -104,7 +104,7 @@ class ClusterConnection(HttpCalls):
     # -- for `RestCalls`: the login, and calls --
 
     def headers(self) -> Mapping[str, str]:
-        """Who we are, if that is said by a header. May block. Raises LoginRefused."""
+        """Who we are, if a header says it. May block. Raises LoginRefused."""
         return self.access().headers()
 
     def refused(self, headers: Mapping[str, str]) -> None:
@@ -248,7 +248,7 @@ class ClusterAccess:
         return not self.settings.verify_ssl
 
     def headers(self) -> dict[str, str]:
-        """Who we are, if that is said by a header. A plugin may be run, which blocks."""
+        """Who we are, if a header says it. A plugin may be run, which blocks."""
         return self._identity.get(IDENTITY_SECONDS)
 
     def _ask_who_we_are(self) -> dict[str, str]:

@@ -247,14 +247,6 @@ def requests_of(pod: Object) -> dict[str, float]:
     return total
 
 
-def requests_of_all(pods: Iterable[Object]) -> dict[str, float]:
-    """What pods request together; those that have ended request nothing."""
-    total: dict[str, float] = {}
-    for pod in filter(is_counted, pods):
-        _add(total, requests_of(pod))
-    return total
-
-
 def is_counted(pod: Object) -> bool:
     """Does a pod use anything? One that has ended does not."""
     return (pod.get("status") or {}).get("phase") not in ENDED
@@ -305,7 +297,9 @@ def of_quotas(quotas: Iterable[Object], pods: Iterable[Object]) -> QuotaInformat
 
     :param pods: ours in the namespace: what they request is in what the quotas say is used.
     """
-    ours = requests_of_all(pods)
+    ours: dict[str, float] = {}
+    for pod in filter(is_counted, pods):
+        _add(ours, requests_of(pod))
     limits: dict[str, float] = {}
     for quota in quotas:
         spec, status = quota.get("spec") or {}, quota.get("status") or {}

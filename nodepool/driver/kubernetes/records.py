@@ -140,7 +140,7 @@ class NodeObjects:
         self._lock = threading.Lock()
         #: By kind, and by namespace.
         self._kept: dict[str, dict[str, Any]] = {PLACE: {}, POD: {}, SECRET: {}}
-        #: When each namespace was told, or the list began that had it.
+        #: When each namespace was shown, or the list began that had it.
         self._told: dict[str, float] = {}
 
     def put(self, kind: str, view: View) -> KubeRecord | None:
@@ -230,7 +230,7 @@ def _place_of(view: View) -> str:
 
 
 def told_after(before: Any, now: Any) -> Any:
-    """What is known of an object with what was told before. Only of a pod that matters.
+    """What is known of an object, with what was shown before. That matters for pods only.
 
     That it never will run stays true until it does. The kubelet says why an image cannot be had only for a moment
     (``ErrImagePull``), and then that it tries again (``ImagePullBackOff``). A launch may look after both.
@@ -260,18 +260,9 @@ _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError
 _TROUBLE: Final = _FATAL | _FATAL_LATER | _PULL
 #: What a registry says when trying again does not help.
 _NO_IMAGE: Final = (
-    "not found",
-    "manifest unknown",
-    "does not exist",
-    "unauthorized",
-    "access denied",
-    "access forbidden",
-    "authentication required",
-    "authorization failed",
-    "no basic auth credentials",
-    "invalid reference format",
-    "no match for platform",
-    "no matching manifest",
+    *("not found", "manifest unknown", "does not exist", "unauthorized", "access denied", "access forbidden"),
+    *("authentication required", "authorization failed", "no basic auth credentials", "invalid reference format"),
+    *("no match for platform", "no matching manifest"),
 )
 
 

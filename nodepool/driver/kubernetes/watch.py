@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, Final
+from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.rate import HeldTime, working_for
-from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, refusal
+from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, Object, refusal
 from nodepool.exceptions import LaunchError
 from nodepool.guard import Guard
 from nodepool.plan.retries import Backoff
@@ -23,8 +23,6 @@ RETRY: Final = Backoff(0.25, 15.0)
 REFUSED_SECONDS: Final = 120.0
 #: A watch that ends before this without having told anything is not usual: the next one waits.
 SHORT_SECONDS: Final = 1.0
-
-Object = dict[str, Any]
 
 
 class Listener:
@@ -79,9 +77,9 @@ class Watch:
         #: Where to resume; "" = nowhere.
         self._version = ""
         self._refused = False
-        #: Turns in a row in which the watch told nothing, and failed, ended at once, or with a version that is too old.
+        #: Turns in a row that showed nothing, and failed, ended at once, or with a version that is too old.
         self._vain = 0
-        #: Has the watch told something in this turn?
+        #: Has the watch shown something in this turn?
         self._told = False
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, 
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
-from nodepool.driver.kubernetes.client import KubeClient, NotYet
+from nodepool.driver.kubernetes.client import KubeClient, NotYet, Object
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel, pods_only, usable_label
 from nodepool.driver.kubernetes.create import NamespaceCreation
@@ -192,8 +192,6 @@ PROJECT_RIGHTS: Final = [
 
 DESCRIPTION: Final = "openshift.io/description"
 
-Object = dict[str, Any]
-
 
 def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
     """A request for a project."""
@@ -268,10 +266,6 @@ class AnyOpenShiftProvider(AnyPodProvider[OpenShiftPoolT]):
     max_projects: float | None = key(
         WHOLE, None, "Old name of ``max-servers``; it wins if both are given.", default_text="not given"
     )
-
-    @property
-    def default_max_servers(self) -> float:
-        return self.max_servers if self.max_projects is None else self.max_projects
 
 
 class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):

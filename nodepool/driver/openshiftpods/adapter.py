@@ -16,8 +16,8 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
-from nodepool.driver.kubernetes.client import KubeClient
-from nodepool.driver.kubernetes.cloud import KubeCloud, Object
+from nodepool.driver.kubernetes.client import KubeClient, Object
+from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import (
@@ -234,7 +234,3 @@ class OpenShiftPodsProviderConfig(AnyOpenShiftProvider[OpenShiftPodsPool]):
         WHOLE, None, "Another name of ``max-servers``; it wins if both are given.", default_text="not given"
     )
     _pools: dict[str, OpenShiftPodsPool] = key(Sections(OpenShiftPodsPool), None, "Projects.", name="pools")
-
-    @property
-    def default_max_servers(self) -> float:
-        return super().default_max_servers if self.max_pods is None else self.max_pods

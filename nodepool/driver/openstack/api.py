@@ -77,11 +77,8 @@ class Api:
 
     def zones(self) -> list[str]:
         """Names of the availability zones that take servers."""
-        try:
-            data = self._get(COMPUTE, "/os-availability-zone", "availability zones")
-        except CloudRefused:
-            return []
-        zones = [_mapping(zone) for zone in _list(_mapping(data).get("availabilityZoneInfo"))]
+        found = self._unless_refused(COMPUTE, "/os-availability-zone", "availability zones")
+        zones = [_mapping(zone) for zone in _list(found.get("availabilityZoneInfo"))]
         return [
             str(z["zoneName"]) for z in zones if z.get("zoneName") and _mapping(z.get("zoneState")).get("available")
         ]
@@ -198,11 +195,8 @@ class Api:
 
     def import_methods(self) -> list[str]:
         """Of the interoperable import; [] = the cloud has none."""
-        try:
-            data = self._get(IMAGE, "/info/import", "methods of import")
-        except CloudRefused:
-            return []
-        names = _list(_mapping(_mapping(data).get("import-methods")).get("value"))
+        found = self._unless_refused(IMAGE, "/info/import", "methods of import")
+        names = _list(_mapping(found.get("import-methods")).get("value"))
         return [name for name in names if isinstance(name, str)]
 
     def import_image(self, image_id: str, method: str) -> None:
@@ -212,11 +206,8 @@ class Api:
 
     def image_failures(self, image_id: str) -> str:
         """What the cloud says of imports of an image that failed; "" = nothing."""
-        try:
-            data = self._get(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
-        except CloudRefused:
-            return ""
-        tasks = [_mapping(task) for task in _list(_mapping(data).get("tasks"))]
+        found = self._unless_refused(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
+        tasks = [_mapping(task) for task in _list(found.get("tasks"))]
         return one_line("; ".join(str(task.get("message") or "") for task in tasks if task.get("status") == "failure"))
 
     def set_image_properties(self, image_id: str, properties: Mapping[str, Any], replace: bool = False) -> None:
@@ -260,6 +251,13 @@ class Api:
 
     def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._call(service, "GET", path, f"reading {what}", query=query)
+
+    def _unless_refused(self, service: str, path: str, what: str) -> Mapping[Any, Any]:
+        """The mapping that a service answers with; {} = it answers with something else, or refuses to."""
+        try:
+            return _mapping(self._get(service, path, what))
+        except CloudRefused:
+            return {}
 
     def _object(self, data: Any, key: str) -> Mapping[str, Any]:
         found = data.get(key) if isinstance(data, dict) else None
@@ -506,27 +504,22 @@ class FloatingIp(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """A volume; ``size`` in GB."""
+    """A volume; ``size`` in GB. :param deleting: the cloud has begun to delete it: some overwrite it, for long."""
 
     id: str
-    status: str
     size: int
     metadata: Mapping[str, str]
     attached: bool
-
-    @property
-    def deleting(self) -> bool:
-        """Has the cloud begun to delete it? That may take long: some overwrite it."""
-        return self.status == "deleting"
+    deleting: bool
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Volume:
         return cls(
             str(data["id"]),
-            str(data.get("status") or "").lower(),
             _whole(data.get("size")),
             {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
             bool(data.get("attachments")),
+            str(data.get("status")).lower() == "deleting",
         )
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -45,6 +46,7 @@ class CloudProblem(ConfigError):
     """A cloud cannot be used as clouds.yaml has it. The text says what to do about it."""
 
 
+@dataclass
 class CloudSettings:
     """What clouds.yaml says of a cloud, to be compared on a reload.
 
@@ -53,23 +55,14 @@ class CloudSettings:
     :param outdated: why these are the settings of an earlier file; "" = they are not.
     """
 
-    def __init__(self, values: Mapping[str, Any], problem: str = "", outdated: str = "") -> None:
-        self.values = values
-        self.problem = problem
-        self.outdated = outdated
+    values: Mapping[str, Any] = field(repr=False)
+    problem: str = ""
+    # Settings that are outdated are still the same settings.
+    outdated: str = field(default="", compare=False)
 
     @property
     def image_format(self) -> str:
         return str(self.values.get("image_format") or DEFAULT_IMAGE_FORMAT)
-
-    def __eq__(self, other: object) -> bool:
-        # Settings that are outdated are still the same settings.
-        return isinstance(other, CloudSettings) and (self.values, self.problem) == (other.values, other.problem)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<CloudSettings {self.problem or 'fine'}>"
 
 
 class Clouds:
@@ -125,7 +118,7 @@ class Clouds:
 
     def _latest(self, cloud: str, region: str | None) -> tuple[CloudRegion | None, str]:
         """What could be used last; and why that is not what the file says now, "" = it is."""
-        # What is said of a cloud in another file is about another cloud.
+        # What another file says is about another cloud.
         key = os.environ.get("OS_CLIENT_CONFIG_FILE"), cloud, region
         problem = ""
         try:

@@ -34,6 +34,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import BucketSize, RateClasses
+from nodepool.guard import OnError
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -103,12 +104,12 @@ class Transport:
 
     # -- services --
 
-    def _look_at_clouds_yaml(self) -> None:
+    def _look_at_clouds_yaml(self, error: BaseException) -> None:
         """The cloud cannot be used. If clouds.yaml says something else by now, the next call goes by that.
 
         So a provider that was replaced, because its password was changed, can finish what it began.
         """
-        region = self._renew(self.region)
+        region = self._renew(self.region) if isinstance(error, CloudAway) else None
         if region is None:
             return
         log.info("Provider %s: clouds.yaml has changed, trying the new settings", self.provider)
@@ -122,11 +123,8 @@ class Transport:
         """
         with self._lock:
             known = self._there.setdefault(service, Fact(lambda: self._is_there(service)))
-        try:
+        with OnError(self._look_at_clouds_yaml):
             return known.get(LOOK_AGAIN_SECONDS)
-        except CloudAway:
-            self._look_at_clouds_yaml()
-            raise
 
     def _is_there(self, service: str) -> bool:
         try:
@@ -176,11 +174,8 @@ class Transport:
             given["json"] = body
         if query:
             given["params"] = dict(query)
-        try:
+        with OnError(self._look_at_clouds_yaml):
             return self._call(service, method, path, what, given, permit)
-        except CloudAway:
-            self._look_at_clouds_yaml()
-            raise
 
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
