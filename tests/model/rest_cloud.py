@@ -75,5 +75,5 @@ class RestWorld(World):
             if self.baton.wait(calls.stopped.is_set, self.now + seconds):
                 raise CloudAway("the provider was stopped", maybe_done=False)
 
-        patch.setattr(RestCalls, "sleep", sleep)
+        patch.setattr(RestCalls, "_sleep", sleep)
         patch.setattr(plain_http, "PlainHttp", ModelHttp)

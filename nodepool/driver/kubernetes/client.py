@@ -77,6 +77,13 @@ class KubeClient(RestCalls):
         #: Open streams, to be broken off by `close`.
         self._streams: set[Any] = set()
 
+    def sleep(self, seconds: float) -> None:
+        """Wait; raises CloudAway when the provider is stopped."""
+        super()._sleep(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+
     def ask(
         self,
         method: str,

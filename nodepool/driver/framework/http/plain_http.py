@@ -95,8 +95,7 @@ def exchange(
     :param url: of a pool: path and query.
     :param seconds: for each wait.
     """
-    lines = u3.HTTPHeaderDict({"Accept-Encoding": "gzip"})
-    lines.update(headers)
+    lines = {"Accept-Encoding": "gzip", **headers}
     length = None if isinstance(body, bytes) else getattr(body, "__len__", None)
     if length is not None:
         lines["Content-Length"] = str(length())
@@ -134,8 +133,8 @@ class PlainHttp(HttpCalls):
         self._options: dict[str, Any] = {"socket_options": sockets, "cert_reqs": "CERT_REQUIRED", kind: trusted}
         self._adapter = BoundedAdapter(pool_connections=connections, pool_maxsize=connections)
         self._adapter.init_poolmanager(connections, connections, **self._options)
-        #: Scheme and host -> connections to it, maybe over a proxy.
-        self._managers: dict[tuple[str, str], Any] = {}
+        #: Scheme and host -> connections to it; or the manager of a proxy.
+        self._places: dict[tuple[str, str], Any] = {}
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -157,26 +156,32 @@ class PlainHttp(HttpCalls):
         """
         if query:
             url = f"{url}{'&' if '?' in url else '?'}{urllib.parse.urlencode(query)}"
-        lines = u3.HTTPHeaderDict(self._usual)
-        lines.update(headers)
+        lines = {**self._usual, **headers}
         with answered(url):
-            if any(login := get_auth_from_url(url)):
+            if "@" in url and any(login := get_auth_from_url(url)):
                 lines.update(u3.make_headers(basic_auth=":".join(login)))
-            return exchange(self._manager(url), method, url, lines, body, seconds)
+            return exchange(*self._way(url, method), lines, body, seconds)
 
-    def _manager(self, url: str) -> Any:
-        """What the environment says of a host is asked for at the first call to it."""
-        place = urllib.parse.urlsplit(url)[:2]
-        manager = self._managers.get(place)
-        if manager is None:
-            if not all(place):
+    def _way(self, url: str, method: str) -> tuple[Any, str, str]:
+        """The connections, the method, and how the URL is sent.
+
+        What the environment says of a host is asked for at the first call to it.
+        """
+        scheme, netloc, path, query, _ = urllib.parse.urlsplit(url)
+        connections = self._places.get((scheme, netloc))
+        if connections is None:
+            if not scheme or not netloc:
                 raise u.LocationValueError(f"{_place(url)} is no address of a server")
             proxy = select_proxy(url, get_environ_proxies(url))
-            manager = self._adapter.poolmanager
-            if proxy is not None:
-                manager = self._adapter.proxy_manager_for(prepend_scheme_if_needed(proxy, "http"), **self._options)
-            self._managers[place] = manager
-        return manager
+            if proxy is None:
+                connections = self._adapter.poolmanager.connection_from_url(url)
+            else:
+                proxy = prepend_scheme_if_needed(proxy, "http")
+                connections = self._adapter.proxy_manager_for(proxy, **self._options)
+            self._places[scheme, netloc] = connections
+        # A manager has to find the connections to a host behind its proxy.
+        to_host = isinstance(connections, HTTPConnectionPool)
+        return connections, method, urllib.parse.urlunsplit(("", "", path or "/", query, "")) if to_host else url
 
 
 def _place(url: str) -> str:

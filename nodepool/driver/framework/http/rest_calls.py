@@ -216,8 +216,8 @@ class RestCalls:
         self._http = http
         self._api = api
         self._login = login
-        self._classes = RateClasses(sizes, default, clock, self.sleep)
-        self._ceiling = RateLimiter(provider, ceiling, clock, self.sleep)
+        self._classes = RateClasses(sizes, default, clock, self._sleep)
+        self._ceiling = RateLimiter(provider, ceiling, clock, self._sleep)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -270,7 +270,7 @@ class RestCalls:
                 if attempt == attempts or not error.maybe_done:
                     raise
                 log.debug("Provider %s: %s, trying again", self.provider, error)
-                self.sleep(READ_AGAIN.pause(attempt))
+                self._sleep(READ_AGAIN.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     def read(self, what: str, of: Callable[[Any], T], data: Any) -> T:
@@ -308,12 +308,7 @@ class RestCalls:
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
         if seconds > 0:
-            self.sleep(seconds)
-
-    def sleep(self, seconds: float) -> None:
-        """The same, also for no time at all."""
-        if self.stopped.wait(seconds):
-            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+            self._sleep(seconds)
 
     # -- inside --
 
@@ -409,6 +404,10 @@ class RestCalls:
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
         return self._classes.wait(kind)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.stopped.wait(seconds):
+            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
 
 def listed(data: Any) -> list[Any]:
