@@ -160,6 +160,7 @@ class Record:
     #: Declared fields: name -> default, and name -> check.
     _defaults: ClassVar[Mapping[str, Any]] = {}
     _checks: ClassVar[Mapping[str, Callable[[str, Any], Any] | None]] = {}
+    _lists: ClassVar[tuple[str, ...]] = ()
     #: All keys that are known.
     _known: ClassVar[frozenset[str]] = frozenset()
 
@@ -167,14 +168,14 @@ class Record:
         kinds = {name: kind for name, kind in vars(cls).get("__annotations__", {}).items() if kind in _CHECKS}
         cls._checks = {**cls._checks, **{name: _CHECKS[kind] for name, kind in kinds.items()}}
         cls._defaults = {**cls._defaults, **{name: vars(cls).get(name) for name in kinds}}
+        cls._lists = tuple(name for name, check in cls._checks.items() if check is str_list)
         cls._known = frozenset({"state", "state_time", *cls._checks, *cls.OTHER_KEYS})
 
     def __init__(self, id: str | None = None) -> None:
         values = vars(self)
         values.update(self._defaults)
-        for name, check in self._checks.items():
-            if check is str_list:
-                values[name] = []
+        for name in self._lists:
+            values[name] = []
         self.id = id
         self.lock: ZkLock | None = None
         self.version: int | None = None
@@ -236,10 +237,14 @@ class Record:
         self._state = self._stored_state = state
         self._state_changed = False
         self.state_time = optional_number("state_time", data.get("state_time"))
-        values = vars(self)
+        values, defaults = vars(self), self._defaults
         for name, check in self._checks.items():
-            value = data.get(name, self._defaults[name])
-            values[name] = value if check is None else check(name, value)
+            value = data.get(name, defaults[name])
+            # Most fields are texts: there are dozens in a record, and a launcher starts with thousands of records.
+            if check is None or (check is optional_str and (value is None or value.__class__ is str)):
+                values[name] = value
+            else:
+                values[name] = check(name, value)
         self.extra = {} if data.keys() <= self._known else {k: v for k, v in data.items() if k not in self._known}
 
     def renew(self, fresh: Self) -> None:

@@ -44,7 +44,8 @@ class Reply:
         if self.answered:
             return
         self.answered = True
-        self._result, self.error = result, error
+        self._result = result
+        self.error = error
         try:
             if self._on_done is not None:
                 self._on_done(result, error)
