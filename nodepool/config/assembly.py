@@ -372,7 +372,7 @@ def validate(path: str, secure_path: str | None = None) -> list[Problem]:
     :param secure_path: its secure file, if there is one.
     :return: every problem, in the order of the lines; the ``str`` of each is a whole message. Those of the severity
         WARNING are no errors: something is legal but odd, or could not be checked.
-    :raises ConfigError: a file cannot be read, is not YAML, or no mapping, so that nothing more can be said.
+    :raises ConfigError: a file cannot be read, is not YAML, or no mapping, so that nothing more is known.
     """
     main, _ = _read(path, secure_path)
     return main.problems.all()
