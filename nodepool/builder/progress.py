@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.builder.image_files import ImageFiles
 from nodepool.clock import monotonic
@@ -88,15 +88,8 @@ class UploadKey(NamedTuple):
     upload_id: str
 
 
-class Work(Protocol):
-    """How far a build or an upload is."""
-
-    def as_status(self) -> dict[str, object]:
-        """For the status record of the builder, in the form that commands read."""
-
-
 K = TypeVar("K", BuildKey, UploadKey)
-W = TypeVar("W", bound=Work)
+W = TypeVar("W", "BuildProgress", "Meter")
 
 
 class Running(Generic[K, W]):
