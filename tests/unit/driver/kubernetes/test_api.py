@@ -24,8 +24,8 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS
 from nodepool.driver.kubernetes.client import KubeClient, create, delete, error_of, exists
+from nodepool.driver.kubernetes.cloud import REFUSED_SECONDS, Listener, Watch
 from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
 from nodepool.plan.launch import classify
 from tests.support.manual_clock import ManualClock
