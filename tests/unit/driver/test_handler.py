@@ -127,6 +127,21 @@ def test_launch_that_is_refused_at_once(stage: Stage, error: Exception, replaced
     assert [state for state, _, _ in stage.nodes()] == [states.ABORTED]
 
 
+def test_pauses_after_aborted_launches(stage: Stage, clock: ManualClock) -> None:
+    """L-7: not declined; another launch follows, after a pause that grows."""
+    handler = stage.begin("small")
+    for number, pause in enumerate((1.0, 2.0, 4.0), 1):
+        handler.end(number - 1, states.ABORTED)
+        assert not handler.poll()
+        for seconds, launches in ((pause - 0.1, number), (0.1, number + 1)):
+            clock.pass_seconds(seconds)
+            handler.run()
+            assert len(handler.launched) == launches
+    handler.end(3, states.READY)
+    assert handler.poll()
+    assert ended(stage, handler) == (states.FULFILLED, [])
+
+
 # -- room
 
 

@@ -198,6 +198,15 @@ def test_nodes_of_launchers_that_are_away(
     launcher.passes(worker, "it is declined", lambda: znodes.request_state(request_id) == "failed")
 
 
+def test_requests_from_before_the_start(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes) -> None:
+    """A-15: just after the start they wait for launchers that may come back; those behind them are declined at once."""
+    old, new = znodes.submit(["gpu"], created_time=1.0), znodes.submit(["gpu"])
+    launcher.knows_requests(2)
+    worker.run_once()
+    assert [znodes.request_state(request_id) for request_id in (old, new)] == ["requested", "failed"]
+    assert code(worker, old) is ReasonCode.WAIT_OTHER_LAUNCHERS
+
+
 # -- locks and answers
 
 

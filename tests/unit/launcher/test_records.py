@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from nodepool.config.objects import Label
-from nodepool.launcher.events import EventRing, LabelHints, ReloadEvents, why_held
+from nodepool.launcher.events import EventRing, LabelHints, MaintenanceEvents, ReloadEvents, why_held
 from nodepool.launcher.pool_registry import MaintenanceState
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
@@ -20,7 +21,7 @@ from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows
-from tests.unit.launcher.conftest import home
+from tests.unit.launcher.conftest import Records, home
 
 # -- events
 
@@ -46,6 +47,25 @@ def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
     assert [(event.subject, event.what, event.text) for event in ring.last(100)] == [
         ("configuration np.yaml", what, text) for text in events
     ]
+
+
+def test_maintenance_events() -> None:
+    """OV-4: what is held back, each change of that but of its planned end, and its end."""
+    records: Any = Records()
+    records.snapshot = lambda: dict(records)
+    ring = EventRing()
+    MaintenanceEvents(records, ring)
+    begun = Maintenance("provider", "cloud", Mode.PAUSE, since=5.0, by="alice")
+    events = []
+    for record in (begun, replace(begun, until=500.0), replace(begun, mode=Mode.DRAIN)):
+        records["provider", "cloud"] = record
+        records.tell()
+        events.append([event.text for event in ring.last(10)])
+    paused, drained = (f"provider cloud is {done} by alice" for done in ("paused", "drained"))
+    assert events == [[paused], [paused], [paused, drained]]
+    records.clear()
+    records.tell()
+    assert [event.what for event in ring.last(10)] == ["maintenance began"] * 2 + ["maintenance ended"]
 
 
 # -- what operators hold back

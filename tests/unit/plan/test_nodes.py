@@ -113,6 +113,13 @@ def test_in_the_way(mine: list[str], pool: str, goes: list[str]) -> None:
     assert len(plan.in_the_way(request(1, "a", "a", reuse=False), first, nodes)) == min(1, len(mine))
 
 
+def test_what_a_request_lacks() -> None:
+    """Q-10: a node stands for one label that is lacking, and not for one that the request does not want."""
+    wanted = request(1, "a", "b")
+    assert plan.missing_labels(wanted, [made("1", "b"), made("2", "b")]) == {"a": 1}
+    assert plan.missing_labels(wanted, [made("1", "x b"), made("2", "b a")]) == {}
+
+
 # -- what is asked of all nodes
 
 

@@ -21,6 +21,8 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.exceptions import NotFound
+from nodepool.metrics.catalog import LEAKED
+from tests.support.counted import Counted
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
@@ -61,6 +63,14 @@ def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: in
     rig.region.answers["terminate_instances"] = aws.AWAY
     with pytest.raises(CloudAway):
         rig.adapter.client.terminate(lambda: ["i-1", "i-2"])
+
+
+@pytest.mark.parametrize(("answer", "deleted"), [({}, True), (UNKNOWN, True), (aws.AWAY, False)])
+def test_instance_of_an_abandoned_launch(answer: Any, deleted: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """L-4: it is deleted and counted as leaked, also if it does not exist any more; an error is logged."""
+    leaked = Counted(LEAKED)
+    aws.Rig(terminate_instances=answer).cloud.delete_abandoned("i-1")
+    assert ("could not be deleted" in caplog.text, leaked.new() != {}) == (not deleted, deleted)
 
 
 # -- several instances with one call --
@@ -318,6 +328,20 @@ def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # -- places --
+
+
+def test_no_capacity_that_shows_later() -> None:
+    """N-7, AW-16: AWS ends an instance that it accepted: another one is made in the next place, in the same attempt."""
+    rig = aws.Rig(aws.section(pool={"subnet-id": ["a", "b"]}))
+    creation = rig.creation()
+    creation.advance()
+    rig.show(aws.instance(state="terminated", StateReason=FULL))
+    rig.region.answers["run_instances"] = {"Instances": [aws.instance("i-2", "pending")]}
+    rig.advance(creation, 4)
+    assert creation.external_id == {"instance": "i-2"}
+    sent = rig.region.sent("run_instances")
+    assert [arguments["NetworkInterfaces"][0]["SubnetId"] for arguments in sent] == ["a", "b"]
+    assert sent[0]["ClientToken"] != sent[1]["ClientToken"]
 
 
 @pytest.mark.parametrize(("label", "pool", "expected"), rows("places"))

@@ -132,6 +132,20 @@ def test_limits_of_the_pool(limits: dict[str, Any], fits: bool) -> None:
     assert Manager(pool).canEverFit(pool, ["small", "large"]) is fits
 
 
+def test_driver_without_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-1, reference/driver 12: NotImplementedError: each node is one instance; the limits of the pool hold."""
+
+    def missing(*_: Any) -> Any:
+        raise NotImplementedError
+
+    pool = make_pool(max_servers=3)
+    manager = Manager(pool)
+    for name in ("quotaNeededByLabel", "unmanagedQuotaUsed", "getProviderLimits"):
+        monkeypatch.setattr(manager, name, missing)
+    assert [manager.canEverFit(pool, ["small"] * count) for count in (3, 4)] == [True, False]
+    assert (manager.roomForOne(pool, "small"), manager.errorLabels()) == (True, [])
+
+
 def test_room() -> None:
     """Q-1, Q-2, Q-8, A-13: what fits if nothing of ours runs, what fits now, and whose limit is in the way."""
     first, second = make_pool("first", max_servers=2), make_pool("second")

@@ -97,6 +97,17 @@ def test_list() -> None:
         gateway.list_images(Transfers(Adapter(cast(Any, None))))
 
 
+def test_stop_after_transfers() -> None:
+    """L-17: a provider that was replaced is stopped once, when its last transfer has ended."""
+    stops: list[str] = []
+    transfers = RunningTransfers()
+    with transfers:
+        with transfers:
+            transfers.stop_after(lambda: stops.append("stop"))
+        assert stops == []
+    assert stops == ["stop"]
+
+
 # -- images of labels, and what ``nodepool check`` says
 
 

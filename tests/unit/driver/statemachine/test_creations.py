@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.lost_creations import CreationKey, LostCreations
+from nodepool.driver.statemachine.lost_creations import Creation, CreationKey, LostCreations
 from tests.support.manual_clock import ManualClock
+from tests.unit.driver.statemachine.conftest import MakeSite
 
 PROVIDER, NODE = "somewhere", "0000000042"
 
@@ -85,3 +86,16 @@ def test_what_is_adopted(creations: Creations, answered: bool) -> None:
         creations.refused(first)
     assert creations.found(second, [seen("a")] if answered else []) is None
     assert creations.found(second, [*([seen("a")] if answered else []), seen("b")]) == "b"
+
+
+def test_use_of_creations_without_an_answer(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-3: each counts as a node of its label, unless its node exists, which counts by itself."""
+    site = make_site()
+    (node,) = site.serve("small")
+    keys = [CreationKey("nowhere", node_id, 1) for node_id in (node.key, NODE)]
+    monkeypatch.setattr(
+        site.adapter, "unansweredCreations", lambda: [Creation(one, "main", "large", 0.0) for one in keys]
+    )
+    site.provider.forget_unanswered()
+    used = site.provider.estimatedNodepoolQuotaUsed().quota["compute"]
+    assert (used["instances"], used["cores"]) == (2, 2 + 8)

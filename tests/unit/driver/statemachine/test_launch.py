@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from nodepool.driver.statemachine import StateMachine
-from nodepool.exceptions import CapacityException
+from nodepool.exceptions import CapacityException, CloudUnavailableException
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from tests.support.machine_driver import CreateMachine
@@ -53,6 +54,24 @@ def test_keys_of_a_launch_that_goes_on(make_site: MakeSite) -> None:
         site.zk.storeNode(node)
         handler.resume(node)
     wait_for("the launch ended", handler.launchesComplete)
+
+
+@pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
+def test_search_of_the_driver(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
+    """L-4: an attempt without an answer; a driver that has searched for its instance needs only one more look."""
+    site = make_site({"launch-retries": 1})
+
+    def fail(machine: StateMachine) -> None:
+        error = CloudUnavailableException("no answer")
+        error.searched = searched
+        raise error
+
+    site.adapter.hooks.append(fail)
+    finder = Mock(wraps=site.provider.finder.find)
+    monkeypatch.setattr(site.provider.finder, "find", finder)
+    handler = site.accept("small")
+    wait_for("the launch ended", handler.launchesComplete)
+    assert finder.call_count == looks
 
 
 # -- odd drivers
