@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
 from nodepool.plan import config_diff, launch
 from nodepool.plan.retries import PROBE, CircuitBreaker
 from tests.model.budget import budget
@@ -27,6 +28,10 @@ class _Look(StateMachineQuota):
         self.zk = SimpleNamespace(cache=None, nodeIterator=lambda: iter(seen))  # type: ignore[assignment]
         self.calls = SimpleNamespace(unanswered_creations=list)  # type: ignore[assignment]
         self._pool: Any = SimpleNamespace(name="main", max_servers=limit, ignore_provider_quota=True)
+        self._used = QuotaInformation(instances=len(seen))
+
+    def _tally_of(self, zk: Any) -> Any:
+        return SimpleNamespace(used=lambda _: (self._used, []))
 
     def goes_on(self, node: Node) -> bool:
         return self.hasPlace(self._pool, node)
