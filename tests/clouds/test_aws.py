@@ -248,7 +248,8 @@ def test_dedicated_host_of_a_launch_that_goes_on(site: Site) -> None:
     site.cloud.boots_take(60.0)
     site.launch()
     request = site.submit()
-    site.wait("the node names it", lambda: "instance" in str(site.znodes.nodes().values()))
+    nodes = site.znodes.nodes
+    site.wait("the node names it", lambda: any("instance" in (one["external_id"] or ()) for one in nodes().values()))
     site.stop()
     (before,) = site.znodes.nodes().values()
     site.launch()
