@@ -264,7 +264,7 @@ _CAUSES: Final = (
         re.compile(r"WRONG_VERSION_NUMBER|wrong version number"),
         "it does not speak TLS there (is it http:// instead of https://?)",
     ),
-    (re.compile(r"\bSSLError\b|SSL exception"), "the TLS handshake failed"),
+    (re.compile(r"\b(?:SSLError|NoTls)\b|SSL exception"), "the TLS handshake failed"),
     (
         re.compile(r"Name or service not known|NameResolutionError|getaddrinfo|name resolution", re.IGNORECASE),
         "the name cannot be resolved",

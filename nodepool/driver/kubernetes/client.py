@@ -84,6 +84,12 @@ class KubeClient(RestCalls):
     def _sleep(self, seconds: float) -> None:
         self.sleep(seconds)
 
+    def _data(self, answer: HttpAnswer, what: str) -> Any:
+        # A redirection is not followed: nothing was done.
+        if answer.status >= 300:
+            raise error_of(self._head(what), answer.status, answer.content)
+        return super()._data(answer, what)
+
     def ask(
         self,
         method: str,
