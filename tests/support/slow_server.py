@@ -43,7 +43,7 @@ class SlowServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept, name="slow-server")]
-        self._connections: list[socket.socket] = []
+        self.connections: list[socket.socket] = []
         #: Answers that ended because the client had gone.
         self.given_up = 0
         #: Connections that it has closed.
@@ -59,7 +59,7 @@ class SlowServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for connection in self._connections:
+        for connection in self.connections:
             # Clients may keep theirs open. One that is closed already is fine.
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -78,7 +78,7 @@ class SlowServer:
             if self._reset:
                 # Nothing lingers: what is closed is reset.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._connections.append(connection)
+            self.connections.append(connection)
             thread = threading.Thread(target=self._answer, args=(connection,), name="slow-server")
             self._threads.append(thread)
             thread.start()

@@ -184,24 +184,30 @@ class ArmApi(CodedApi):
         return (CloudSetup if wrong_place else CloudNotFound)(text, code=code, status=404)
 
 
+class _Enclosing(CodedError):
+    """Its message is JSON. It is shown by the errors in it, which follow; the message says what kind of error it is."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.code
+
+
 def _walk(data: Any, depth: int) -> Iterator[CodedError]:
-    """Not all services keep to the form: where a list belongs may be one error, and a list where one belongs. A message
-    that is JSON is shown by what is in it.
-    """
+    """Not all services keep to the form: where a list belongs may be one error, and a list where one belongs."""
     if isinstance(data, list):
         for entry in data:
             yield from _walk(entry if isinstance(entry, dict) else None, depth)
     if depth <= 0 or not isinstance(data, dict):
         return
     code, message = data.get("code"), data.get("message")
-    nested = None
+    kind, nested = CodedError, None
     if isinstance(message, str) and message.lstrip().startswith("{"):
-        try:
-            nested, message = json.loads(message), ""
-        except (ValueError, RecursionError):
-            message = ""
+        kind = _Enclosing
+        with contextlib.suppress(ValueError, RecursionError):
+            nested = json.loads(message)
     if isinstance(code, str) and code:
-        yield CodedError(code, message if isinstance(message, str) else "")
+        yield kind(code, message if isinstance(message, str) else "")
     if isinstance(nested, dict):
         yield from _walk(nested.get("error", nested), depth - 1)
     yield from _walk(data.get("details"), depth - 1)

@@ -138,6 +138,8 @@ class CodedErrors:
     quota: ClassVar[frozenset[str]] = frozenset()
     #: There is no capacity in this place. Others may have some.
     capacity: ClassVar[frozenset[str]] = frozenset()
+    #: Does that count, although a quota is used up, too?
+    capacity_first: ClassVar[bool] = False
     #: Too many calls: nothing was done.
     throttled_codes: ClassVar[frozenset[str]] = frozenset()
     #: The credentials are not, or no longer, valid: nothing was done.
@@ -199,12 +201,15 @@ class CodedErrors:
         remedied = f"{text}; {remedy}" if remedy else text
         code = first(lambda error: bool(error.code)) or str(status)
         busy = first(self.is_busy)
-        if no_capacity := coded(self.capacity):
+        no_capacity = coded(self.capacity)
+        if no_capacity and self.capacity_first:
             return CloudNoCapacity(remedied, code=no_capacity, status=status)
         if (status == 429 and not busy) or first(self.is_throttling):
             return CloudAway(text, maybe_done=False, code=coded(self.throttled_codes) or code)
         if quota := first(self.is_quota):
             return CloudQuota(f"{text}; {self.remedies.get(quota, self.more_quota)}", code=quota, status=status)
+        if no_capacity:
+            return CloudNoCapacity(remedied, code=no_capacity, status=status)
         if status == 401 or coded(self.login):
             return LoginRefused(f"{text}; {self.check_login}", coded(self.login) or code)
         if status == 404:
@@ -264,7 +269,7 @@ _CAUSES: Final = (
         re.compile(r"WRONG_VERSION_NUMBER|wrong version number"),
         "it does not speak TLS there (is it http:// instead of https://?)",
     ),
-    (re.compile(r"\bSSLError\b|SSL exception"), "the TLS handshake failed"),
+    (re.compile(r"\b(?:SSLError|NoTls)\b|SSL exception"), "the TLS handshake failed"),
     (
         re.compile(r"Name or service not known|NameResolutionError|getaddrinfo|name resolution", re.IGNORECASE),
         "the name cannot be resolved",

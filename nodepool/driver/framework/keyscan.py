@@ -10,8 +10,11 @@ that paramiko does not hand out, and the scans of new nodes, each in a thread.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
+import os
+import select
 import socket
 import threading
 from concurrent.futures import Executor, Future
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
 #: Longest time for one connect attempt (K-3).
 CONNECT_SECONDS: Final = 10.0
+#: Who waits looks so often whether the scan was cancelled, in seconds.
+LOOK_SECONDS: Final = 0.5
 #: For the first key exchange with a host; twice as long for each further one.
 EXCHANGE_SECONDS: Final = 10.0
 #: From an attempt to connect that failed to the next one, which costs next to nothing; and from a key exchange.
@@ -103,22 +108,23 @@ def scan(
     gather_keys: bool = True,
     retry_connect: bool = True,
     cancelled: threading.Event | None = None,
+    turns: threading.Semaphore | None = None,
 ) -> ScanResult:
-    """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up).
+    """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up, and the wait for ``turns``).
 
     :param timeout: seconds for everything: connects, retries, one key exchange a key type.
     :param connection_type: as in a node; decides whether SSH is spoken.
     :param gather_keys: False: a TCP connect is enough, whatever the connection type (liveness).
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
-    :param cancelled: set by another thread: no further attempt is made.
+    :param cancelled: set by another thread: no further attempt is made, and none waits for a connection.
+    :param turns: held during a key exchange; None = nobody else is to wait.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
     """
-    deadline = monotonic() + timeout
     stop = cancelled or threading.Event()
     failures = 0
     addresses: ResolvedName | None = None
-    attempt = _Attempt(host, port, deadline)
+    attempt = _Attempt(host, port, monotonic() + timeout, stop, turns or threading.Semaphore())
     while True:
         try:
             addresses = addresses or resolve(host, port)
@@ -128,7 +134,7 @@ def scan(
             failure, again = error, EXCHANGE_AGAIN if isinstance(error, _NegotiationFailed) else CONNECT_AGAIN
             if again is CONNECT_AGAIN and not retry_connect:
                 raise
-        left = deadline - monotonic()
+        left = attempt.deadline - monotonic()
         if left <= again.first_seconds:
             raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
         failures += 1
@@ -142,11 +148,18 @@ class _NegotiationFailed(ScanFailed):
 
 
 class _Attempt:
-    """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing."""
+    """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing.
 
-    def __init__(self, host: str, port: int, deadline: float) -> None:
+    :ivar deadline: later by the time that it has waited for its turn.
+    """
+
+    def __init__(
+        self, host: str, port: int, deadline: float, stop: threading.Event, turns: threading.Semaphore
+    ) -> None:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._deadline = deadline
+        self.deadline = deadline
+        self._stop = stop
+        self._turns = turns
         #: For a key exchange: the one who stops the scan does not wait for a host that says nothing.
         self._patience = EXCHANGE_SECONDS
         self._keys: dict[str, str] = {}
@@ -163,7 +176,7 @@ class _Attempt:
 
     def _connect(self, addresses: ResolvedName) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
-        attempt_end = min(self._deadline, monotonic() + CONNECT_SECONDS)
+        attempt_end = min(self.deadline, monotonic() + CONNECT_SECONDS)
         reason = "no time left"
         for index, (family, address) in enumerate(addresses.targets):
             left = attempt_end - monotonic()
@@ -173,12 +186,30 @@ class _Attempt:
                 sock = socket.socket(family, socket.SOCK_STREAM)
                 with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
                     # An address that swallows packets must leave time for the next one.
-                    sock.settimeout(left / (len(addresses.targets) - index))
-                    sock.connect(address)
+                    self._open(sock, address, left / (len(addresses.targets) - index))
                 return sock
             except OSError as error:
                 reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         raise ScanFailed(f"cannot connect to {self._where}: {reason}")
+
+    def _open(self, sock: socket.socket, address: Any, seconds: float) -> None:
+        """Connect; raises OSError, and ScanFailed when the scan was cancelled."""
+        end = monotonic() + seconds
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            # Not `select.select`: that takes low descriptors only.
+            writable = select.poll()
+            writable.register(sock, select.POLLOUT)
+            while not writable.poll(1000 * max(0.0, min(LOOK_SECONDS, end - monotonic()))):
+                if self._stop.is_set():
+                    raise ScanFailed(f"cannot connect to {self._where}: the scan was cancelled")
+                if monotonic() >= end:
+                    raise TimeoutError
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        sock.settimeout(seconds)
 
     def _exchange(self, addresses: ResolvedName, algorithms: Sequence[str] | None) -> Sequence[str]:
         """One key exchange; keeps the key.
@@ -187,11 +218,26 @@ class _Attempt:
         :return: algorithms that both sides know, for key types that we have not got yet.
         """
         sock = _CountingSocket(self._connect(addresses))
+        with OnError(lambda _: sock.close()):
+            self._take_turn()
+        try:
+            return self._negotiate(sock, algorithms)
+        finally:
+            self._turns.release()
+
+    def _take_turn(self) -> None:
+        begun = monotonic()
+        while not self._turns.acquire(timeout=LOOK_SECONDS):
+            if self._stop.is_set():
+                raise ScanFailed(f"{self._where}: the scan was cancelled")
+        self.deadline += monotonic() - begun
+
+    def _negotiate(self, sock: _CountingSocket, algorithms: Sequence[str] | None) -> Sequence[str]:
         transport: paramiko.Transport | None = None
         try:
             transport = _make_transport(sock, algorithms)
             known = transport.get_security_options().key_types
-            left = max(min(self._deadline - monotonic(), self._patience), 0.1)
+            left = max(min(self.deadline - monotonic(), self._patience), 0.1)
             self._patience *= 2
             transport.banner_timeout = left
             transport.start_client(timeout=left)
@@ -376,6 +422,8 @@ log = logging.getLogger("nodepool.driver.statemachine.Scans")
 
 #: Hosts that are checked at once; others queue (K-4).
 MAX_SCANS: Final = 100
+#: Key exchanges at once, of all checks of a provider: they need the interpreter.
+MAX_EXCHANGES: Final = 8
 
 
 class Scans:
@@ -389,6 +437,7 @@ class Scans:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._stopped = threading.Event()
+        self._turns = threading.BoundedSemaphore(MAX_EXCHANGES)
 
     def scan(self, host: str, port: int, timeout: float, connection_type: str | None) -> Future[tuple[str, ...]]:
         """Begin a check; does not block. The result is the host keys; it raises ScanFailed.
@@ -418,8 +467,8 @@ class Scans:
         with Guard(log, "Error while scanning %s", host, but=ScanFailed) as guard:
             try:
                 if not self._stopped.is_set():
-                    found = scan(host, port, timeout=timeout, connection_type=connection_type, cancelled=self._stopped)
-                    return found.host_keys
+                    given: dict[str, Any] = {"cancelled": self._stopped, "turns": self._turns}
+                    return scan(host, port, timeout=timeout, connection_type=connection_type, **given).host_keys
             except ScanFailed:
                 if not self._stopped.is_set():
                     raise

@@ -352,7 +352,9 @@ class SilentZones:
         self._provider = provider
         self._clock = clock
         self._lock = threading.Lock()
-        self._breakers = {zone: CircuitBreaker(FAILURES, 0.0, PAUSE) for zone in zones}
+        #: Of the configuration. Calls may go to others, for what an earlier one has left there.
+        self._zones = tuple(zones)
+        self._breakers: dict[str, CircuitBreaker] = {}
 
     def silent(self, zone: str) -> bool:
         """Does it not answer, while another one does?"""
@@ -395,7 +397,7 @@ class SilentZones:
         return self._breakers.setdefault(zone, CircuitBreaker(FAILURES, 0.0, PAUSE))
 
     def _all_silent(self) -> bool:
-        return all(breaker.is_open for breaker in self._breakers.values())
+        return all(self._of(zone).is_open for zone in self._zones)
 
 
 # `GoogleLogin`: access tokens for Google's APIs, through google-auth (GC-1).

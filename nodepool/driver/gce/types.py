@@ -75,6 +75,7 @@ class GceApi(CodedApi):
             *("insufficientCapacity", "VM_MIN_COUNT_NOT_REACHED"),
         }
     )
+    capacity_first = True
     throttled_codes = THROTTLED
     #: The credentials are good, but not for this.
     denied = frozenset(

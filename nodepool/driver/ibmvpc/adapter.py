@@ -104,9 +104,12 @@ class IbmAdapter(CloudAdapter):
             t.FLOATING_IP, self._found_floating_ips, lambda found: self.floating.delete_free(found.id, found.name)
         )
         yield ResourceKind(t.VOLUME, self._found_volumes, lambda found: client.delete("volume", found.id))
-        if self.config.diskimages:
-            # The bucket has another service, and access policies of its own.
-            yield ResourceKind(t.IMAGE, self.images.resources, self.images.discard, types=(t.OBJECT, t.PART))
+        # The bucket has another service, and access policies of its own: it is not listed without need. What the
+        # builder has found there is deleted in any case.
+        yield ResourceKind(t.IMAGE, self._found_images, self.images.discard, types=(t.OBJECT, t.PART))
+
+    def _found_images(self) -> Iterable[CloudResource]:
+        return self.images.resources() if self.config.diskimages else ()
 
     def _found_instances(self) -> Iterator[CloudResource]:
         # Where volumes cannot be listed, no instance is known to be left over.

@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from nodepool import fast_json
@@ -70,6 +70,9 @@ class KubeClient(RestCalls):
     Raises what `nodepool.driver.kubernetes.client` makes of answers, and `CloudAway` when there is none.
     """
 
+    #: One that hangs is noticed in time: its callers ask again.
+    read_attempts: ClassVar[int] = 1
+
     def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0), clock)
         self.connection = connection
@@ -83,6 +86,12 @@ class KubeClient(RestCalls):
 
     def _sleep(self, seconds: float) -> None:
         self.sleep(seconds)
+
+    def _data(self, answer: HttpAnswer, what: str) -> Any:
+        # A redirection is not followed: nothing was done.
+        if answer.status >= 300:
+            raise error_of(self._head(what), answer.status, answer.content)
+        return super()._data(answer, what)
 
     def ask(
         self,

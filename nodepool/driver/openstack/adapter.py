@@ -231,6 +231,7 @@ class Leaks:
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
         """All of the project. Those of our servers that nobody could mark so far are marked now."""
+        self._cloud.volumes.catch_up()
         volumes = self._cloud.api.volumes()
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
         self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)

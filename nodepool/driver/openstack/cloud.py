@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
@@ -195,6 +195,8 @@ class VolumeMarks:
         self._submit = submit
         #: Ids of volumes.
         self._marked: set[str] = set()
+        #: What could not be written because the cloud was away, by the id of the volume.
+        self._open: dict[str, Mapping[str, str]] = {}
 
     def begin(self, volume_ids: Iterable[str], mark: Mapping[str, str]) -> None:
         """Mark volumes that have just been made. Does not block."""
@@ -205,6 +207,11 @@ class VolumeMarks:
         volume_id, found = server.boot_volume, server.metadata
         if volume_id is not None and volume_id not in self._marked and found.get(PROVIDER_KEY) == self._provider:
             self._write([volume_id], {key: found[key] for key in _KEYS if key in found})
+
+    def catch_up(self) -> None:
+        """Mark those for which the cloud was away; their servers may be deleted. Blocks; errors are logged."""
+        for volume_id in list(self._open):
+            self._write([volume_id], self._open.pop(volume_id))
 
     def seen(self, marked: Collection[str], unmarked: Collection[str], servers: Iterable[Server]) -> None:
         """All volumes of the cloud were listed: marks those of our servers that are not marked. Blocks."""
@@ -219,7 +226,10 @@ class VolumeMarks:
                 if self._api.transport.has(VOLUME):
                     self._api.mark_volume(volume_id, mark)
                     self._marked.add(volume_id)
+                    self._open.pop(volume_id, None)
             except LaunchError as error:
+                if isinstance(error, CloudAway):
+                    self._open[volume_id] = mark
                 # It may be that the cloud does not know the volume yet, or is at work on it.
                 level = logging.DEBUG if isinstance(error, CloudNotFound) else logging.WARNING
                 log.log(level, "Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)

@@ -220,8 +220,10 @@ def problem_of(region: CloudRegion) -> str:
         for keys in (("auth_url",), ("username", "user_id"), ("password",), _PROJECT_KEYS):
             if not any(auth.get(key) for key in keys):
                 return f"auth has no {keys[0]}; add it (or in secure.yaml)"
-    # Raises what is wrong with it.
-    float(config.get("api_timeout") or 0)
+    timeout = config.get("api_timeout")
+    # Raises what is wrong with a text.
+    if timeout is not None and not float(timeout) > 0:
+        return f"api_timeout must be a number of seconds above 0, not {timeout!r}"
     verify, cert = region.get_requests_verify_args()
     for key, name in (("cacert", verify), *(("cert or key", part) for part in _files_of(cert))):
         if isinstance(name, str) and not os.path.exists(name):

@@ -145,7 +145,9 @@ class ServiceClient(adapter.Adapter):
             return response
         finally:
             if self._statsd is not None:
-                self._count(self._statsd, method, url, status, monotonic() - started)
+                # A metric must not take the place of the answer.
+                with contextlib.suppress(Exception):
+                    self._count(self._statsd, method, url, status, monotonic() - started)
 
     def _count(self, client: Any, method: str, path: str, status: str, seconds: float) -> None:
         """Count one call: ``<prefix>.<service>.<method>.<operation>``.

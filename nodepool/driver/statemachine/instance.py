@@ -372,8 +372,11 @@ class ResourceKinds(Generic[T]):
                 yield from self._list(kind)
 
     def delete(self, resource: T) -> None:
-        """Delete a resource of `all`; as its kind says it."""
-        next(kind for kind in self._kinds if resource.type in (kind.name, *kind.types)).delete(resource)
+        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
+        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
+        if kind is None:
+            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
+        kind.delete(resource)
 
     def _list(self, kind: ResourceKind[T]) -> list[T]:
         try:

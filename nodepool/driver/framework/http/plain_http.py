@@ -40,6 +40,7 @@ from urllib3 import exceptions as u
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import ALPN_PROTOCOLS, create_urllib3_context, resolve_cert_reqs
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import no_answer, one_line, without_login
@@ -64,8 +65,12 @@ def was_closed(error: BaseException) -> bool:
     return isinstance(error, ConnectionError)
 
 
+class NoTls(u.SSLError):
+    """There is no connection: nothing was sent. urllib3 has SSLError also for an answer that breaks off."""
+
+
 #: Errors of a call that never left this machine. ValueError: of a URL or header that is none.
-_NOT_SENT: Final = (u.NewConnectionError, u.ConnectTimeoutError, u.SSLError, u.ProxyError, ValueError)
+_NOT_SENT: Final = (u.NewConnectionError, u.ConnectTimeoutError, NoTls, u.ProxyError, ValueError)
 _KEEP_ALIVE: Final = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)]
 
 
@@ -79,7 +84,11 @@ def answered(url: str) -> Iterator[None]:
     try:
         yield
     except (u.HTTPError, OSError, ValueError) as error:
-        cause = f"no answer from {_place(url)}: {type(error).__name__}: {one_line(str(error))}"
+        # What Python says of a header that is none has the header, and so the token.
+        said = (
+            "" if isinstance(error, ValueError) and not isinstance(error, u.HTTPError) else f": {one_line(str(error))}"
+        )
+        cause = f"no answer from {_place(url)}: {type(error).__name__}{said}"
         text = no_answer(without_login(str(error)), _address(url)) or cause
         raise NoAnswer(text, not isinstance(error, _NOT_SENT)) from error
 
@@ -228,7 +237,7 @@ def _context(authorities: str, _changed: tuple[int, ...]) -> ssl.SSLContext:
 
 
 def _shared(authorities: str) -> ssl.SSLContext:
-    """Raises SSLError of urllib3: nothing was sent."""
+    """Raises SSLError of urllib3."""
     try:
         read = os.stat(authorities)
         changed = (read.st_dev, read.st_ino, read.st_mtime_ns, read.st_ctime_ns, read.st_size)
@@ -243,6 +252,7 @@ class TrustingConnection(HTTPSConnection):
     def connect(self) -> None:
         """See urllib3; blocks. A file that has changed is read again.
 
+        :raises NoTls: nothing was sent.
         :raises ConnectTimeoutError: also of the handshake: nothing was sent.
         """
         authorities = self.ca_certs
@@ -256,6 +266,8 @@ class TrustingConnection(HTTPSConnection):
                 super().connect()
             finally:
                 self.ssl_context, self.ca_certs = None, authorities
+        except (ssl.SSLError, u.SSLError, CertificateError) as error:
+            raise NoTls(error) from error
         except TimeoutError as error:
             raise u.ConnectTimeoutError(self, f"the TLS handshake timed out: {error}") from error
 

@@ -21,7 +21,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
@@ -87,7 +87,7 @@ log = logging.getLogger("nodepool.driver.framework.RestCalls")
 DEFAULT_SECONDS: Final = 60.0
 #: Attempts of a call that the cloud throttles.
 THROTTLED_ATTEMPTS: Final = 6
-#: Attempts of a call that only reads, and pauses between them.
+#: Attempts of a call that only reads, as a rule, and pauses between them.
 READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
 #: A list has no more pages than these: an answer that leads in a circle must end.
@@ -200,6 +200,9 @@ class RestCalls:
     :param ceiling: calls per second, of all classes together; 0 = no limit but those of the classes.
     """
 
+    #: Attempts of a call that only reads.
+    read_attempts: ClassVar[int] = READ_ATTEMPTS
+
     def __init__(
         self,
         provider: str,
@@ -257,7 +260,7 @@ class RestCalls:
         def send(login: Mapping[str, str]) -> HttpAnswer:
             return self._exchange(method, url, what, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
 
-        attempts = READ_ATTEMPTS if method in _READS else 1
+        attempts = self.read_attempts if method in _READS else 1
         for attempt in range(1, attempts + 1):
             try:
                 answer = self._send(kind, what, send, permit, again)

@@ -174,5 +174,9 @@ def test_no_zone_answers() -> None:
         each.fail(zone)
     assert [zones.let_through("a"), zones.let_through("b"), alone.let_through("a")] == [True] * 3
     assert not zones.silent("a")
+    # A zone of an earlier configuration answers: that says nothing of those.
+    zones.answered("c")
+    zones.no_answer("d")
+    assert zones.let_through("a")
     zones.answered("b")
     assert not zones.let_through("a")

@@ -144,6 +144,14 @@ def test_deletions(cluster: Cluster, answer: dict[str, Any], kind: type[Exceptio
     assert type(caught.value) is kind
 
 
+def test_cluster_that_fails(cluster: Cluster) -> None:
+    """A read is the matter of the caller, too: three calls that hang would hide for long that the cluster is away."""
+    cluster.answers(raw(500), raw(200, POD))
+    with pytest.raises(CloudAway):
+        cluster.client.get("/api/v1/namespaces/n/pods/a")
+    assert len(cluster.sent) == 1
+
+
 @rows(__file__, "put_off")
 def test_calls_that_are_put_off(
     cluster: Cluster, status: int, body: Any, header: str, pause: float, again: bool

@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -217,6 +218,16 @@ def test_counted(make_site: MakeSite) -> None:
         first, *others = statsd.recv(1024).decode().splitlines()
     assert first.startswith("cloud.compute.DELETE.server.200:")
     assert others == [f"cloud.compute.DELETE.server.{name}:1|c" for name in ("200", "attempted")]
+
+
+def test_count_that_fails(site: Site) -> None:
+    """A call that was made is not taken for one that failed."""
+
+    def pipeline() -> None:
+        raise OSError("Message too long")
+
+    site.client._statsd = SimpleNamespace(pipeline=pipeline, close=lambda: None)  # noqa: SLF001
+    assert site.call("POST", json=BODY).status_code == 200
 
 
 def test_endpoints(clouds_yaml: Path, monkeypatch: pytest.MonkeyPatch) -> None:

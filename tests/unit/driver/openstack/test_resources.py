@@ -149,6 +149,20 @@ def test_the_search_marks_what_was_not_marked(cloud: StubCloud, shown: dict[str,
     assert len(cloud.stub.sent("POST")) == marks
 
 
+def test_volume_that_outlives_its_server(cloud: StubCloud) -> None:
+    """D-2: the cloud was away when it was to be marked. Without the mark it would stay for ever."""
+    cloud.stub.answers[MARK] = CloudAway("503")
+    cloud.show(with_volumes("v1"))
+    cloud.delete_instance("s1")
+    cloud.show()
+    cloud.stub.answers[MARK] = {}
+    sweep = Leaks(cloud)
+    for _ in range(2):
+        cloud.clock.now += OLD_VOLUMES_SECONDS
+        list(sweep.kinds.all())
+    assert len(cloud.stub.sent("POST")) == 2
+
+
 @pytest.mark.parametrize(("answer", "ours", "lists"), driver_table("openstack", "earlier_volumes"))
 def test_volumes_of_earlier_labels(make_cloud: MakeCloud, answer: Any, ours: bool, lists: int) -> None:
     """D-2: what their servers left is found, in two looks in a row; for nothing it is not looked for often."""

@@ -184,6 +184,13 @@ def test_not_sent(http: PlainHttp, url: str, reason: str) -> None:
     assert "secret" not in text
 
 
+def test_header_that_is_none(http: PlainHttp) -> None:
+    """A token with a line break in it."""
+    with RecordingServer() as server, pytest.raises(NoAnswer, match=r"no answer from \S+: ValueError$") as caught:
+        http.send("POST", f"{server.url}/", {"Authorization": "Bearer s3cr3t\nx"})
+    assert not caught.value.maybe_done
+
+
 def test_handshake_that_does_not_end(http: PlainHttp) -> None:
     with SlowServer(list) as server:
         text, maybe_done = failure(http, "POST", server.url.replace("http:", "https:"), seconds=SHORT_SECONDS)

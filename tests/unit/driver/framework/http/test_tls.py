@@ -14,8 +14,9 @@ import pytest
 from urllib3.exceptions import SSLError
 from urllib3.util.url import parse_url
 
-from nodepool.driver.framework.http.plain_http import TrustingConnection
+from nodepool.driver.framework.http.plain_http import NoAnswer, NoTls, PlainHttp, TrustingConnection
 from tests.support.certificates import Certificates, make_certificates
+from tests.support.recording_server import OK
 from tests.support.slow_server import SlowServer
 
 SECONDS = 30.0
@@ -62,14 +63,36 @@ def test_verified(port: int, made: Certificates, tmp_path: Path) -> None:
     first = connect(port, made.ca)
     bundle = tmp_path / "bundle.pem"
     shutil.copy(make_certificates(tmp_path / "foreign").ca, bundle)
-    with pytest.raises((ssl.SSLError, SSLError), match="certificate verify failed"):
+    with pytest.raises(NoTls, match="certificate verify failed"):
         connect(port, bundle)
-    with pytest.raises((ssl.SSLError, SSLError), match=r"[Hh]ostname"):
+    with pytest.raises(NoTls, match=r"[Hh]ostname"):
         connect(port, made.ca, server_hostname="other.test")
     shutil.copy(made.ca, bundle)
     os.utime(bundle, (1, 1))
     connect(port, bundle)
     # Surely nothing was sent: that is what this error means to requests.
-    with pytest.raises(SSLError, match="No such file"):
+    with pytest.raises(NoTls, match="No such file"):
         connect(port, tmp_path / "none.pem")
     assert connect(port, made.ca) is first
+
+
+def test_answer_that_is_no_tls(made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a connection that is there: the call may have been carried out. Without one it was not."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.keystore)
+
+    def no_record() -> list[bytes]:
+        os.write(server.connections[-1].fileno(), b"no record of TLS")
+        return []
+
+    with SlowServer(no_record, first=OK, tls=tls) as server:
+        strange = PlainHttp(1)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.ca))
+        known = PlainHttp(1)
+        assert known.send("POST", server.url, {}).status == 200
+        for http, maybe_done in ((known, True), (strange, False)):
+            with pytest.raises(NoAnswer) as caught:
+                http.send("POST", server.url, {})
+            assert isinstance(caught.value.__cause__, SSLError)
+            assert caught.value.maybe_done is maybe_done
+            http.close()
