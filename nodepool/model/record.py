@@ -285,7 +285,7 @@ def _functions(declared: Mapping[str, tuple[Any, Callable[[str, Any], Any] | Non
     begin, fill, dump = ["pass"], ["get = data.get"], []
     for name, (default, check) in declared.items():
         begin.append(f"self.{name} = {[] if check is str_list else default!r}")
-        value = f"get({name!r}, {default!r})"
+        value = f"get({name!r}, {default!r})" if default is not None else f"get({name!r})"
         if check is optional_str:
             value = f"value if (value := {value}) is None or value.__class__ is str else optional_str({name!r}, value)"
         elif check is not None:
