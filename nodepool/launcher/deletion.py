@@ -536,6 +536,7 @@ class CleanupWorker(Worker):
         theirs = grouped((node for node in nodes if node.allocated_to in lost), lambda node: node.allocated_to)
         registered = {pool.id for pool in self._pools.registered()} if lost else set()
         before, self._interrupted = self._interrupted, {}
+        due: list[NodeRequest] = []
         for request in lost.values():
             mine = theirs.get(request.id, [])
             launched = [node for node in mine if node.state == states.BUILDING and self._is_resumed(node)]
@@ -547,6 +548,10 @@ class CleanupWorker(Worker):
                 if now - since < RESUME_SECONDS:
                     self._lost_due = min(self._lost_due, now + SOON_SECONDS)
                     continue
+            due.append(request)
+        # Not before all are known that were interrupted: a reset may fail.
+        for request in due:
+            mine = theirs.get(request.id, [])
             free = [node.copy() for node in mine if node.state != states.BUILDING and not is_locked(node.key)]
             self._reset(request.copy(), free)
 

@@ -95,22 +95,22 @@ class MinReadyWorker(Worker):
         soon = {label_name for label_name, when in self._not_before.items() if when > now}
         labels = self._config().labels.values()
         wanted = {one.name: one.min_ready for one in labels if one.min_ready > 0 and one.name not in soon}
-        found: dict[str, int] = {}
+        found: set[str] = set()
         # Pools of a driver need not know their provider, see reference/driver 5.
         for name, settings in self._config().providers.items():
             provider = self._providers.get(name)
             if provider is None or not provider.LAUNCHES:
                 continue
             for pool_name, pool in settings.pools.items():
-                open_ones = [one for one in wanted.keys() - found if one in pool.labels]
+                open_ones = [one for one in wanted if one not in found and one in pool.labels]
                 open_ones = [one for one in open_ones if not self._held(provider.name, pool_name, one)]
                 # Asked once of each pool: a driver looks at all its labels.
                 held = gateway.held_labels(provider, pool_name) if open_ones else ()
                 for label_name in open_ones:
                     label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
                     if label_name not in held and gateway.label_ready(provider, label):
-                        found[label_name] = wanted[label_name]
-        return found
+                        found.add(label_name)
+        return {label_name: count for label_name, count in wanted.items() if label_name in found}
 
     def _to_do(self, wanted: dict[str, int]) -> tuple[dict[str, int], list[NodeRequest]] | None:
         """Label -> requests to submit, and requests to withdraw (M-8); None = nothing is to be done."""

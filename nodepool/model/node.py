@@ -118,7 +118,9 @@ class Node(DeletableRecord):
         """
         if self.created_time is None:
             self.created_time = now
-        return {**super().to_dict(now), "ssh_port": self.connection_port}
+        data = super().to_dict(now)
+        data["ssh_port"] = self.connection_port
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:

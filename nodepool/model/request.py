@@ -79,7 +79,9 @@ class NodeRequest(Record):
         """
         if self.created_time is None:
             self.created_time = now
-        return {**super().to_dict(now), "reuse": self.reuse}
+        data = super().to_dict(now)
+        data["reuse"] = self.reuse
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:

@@ -546,16 +546,16 @@ class Znode:
 
     :param stat: Kazoo's, of the data that were read last.
     :param record: what they mean; None = they are not known, or no record.
-    :param problem: why they are none.
+    :param logged: ``mzxid`` of the bad data that were logged last.
     """
 
-    __slots__ = ("children", "problem", "record", "stat")
+    __slots__ = ("children", "logged", "record", "stat")
 
     def __init__(self) -> None:
         self.children: dict[str, Znode] = {}
         self.stat: Any = _NO_STAT
         self.record: Any = None
-        self.problem = ""
+        self.logged = 0
 
     def is_locked(self) -> bool:
         """Does a process hold or wait for the lock in it?"""
@@ -570,6 +570,8 @@ class ZnodeTree:
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
+    #: Level of the message about a znode without data.
+    EMPTY_LEVEL = logging.ERROR
 
     def __init__(self, root: str, parse: Callable[[str, bytes, Any], Any]) -> None:
         self.root = root
@@ -609,20 +611,20 @@ class ZnodeTree:
             znode.children = {name: znode.children.get(name) or Znode() for name in names}
 
     def load(self, path: str, data: bytes, stat: Any) -> None:
-        """A znode has these data. A bad record is logged once."""
+        """A znode has these data. A bad record is logged once for each write."""
         znode = self._find(self.names(path))
         if znode is None:
             return
-        znode.stat, znode.record = stat, None
+        record = None
         try:
-            znode.record = self._parse(path, data, stat)
-            znode.problem = ""
+            record = self._parse(path, data, stat)
         except InvalidRecord as problem:
-            if znode.problem != str(problem):
-                znode.problem = str(problem)
-                # Znodes without data are there for a moment, when a lock is taken of what was just removed.
-                level = logging.DEBUG if isinstance(problem, paths.EmptyRecord) else logging.ERROR
+            if znode.logged != stat.mzxid:
+                znode.logged = stat.mzxid
+                level = self.EMPTY_LEVEL if isinstance(problem, paths.EmptyRecord) else logging.ERROR
                 self.log.log(level, "Ignoring %s: %s", path, problem)
+        # Last: other threads read it meanwhile.
+        znode.stat, znode.record = stat, record
 
 
 # `SubtreeCache`: keeps a `ZnodeTree`, of which a subclass says what it means.

@@ -101,7 +101,13 @@ class ImageStore:
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
-        return read_images(self._client).image(image).current_upload(provider)
+        ready = [
+            upload
+            for build_id in self.build_ids(image)
+            for upload in self.uploads(image, build_id, provider)
+            if upload.state == states.READY
+        ]
+        return max(ready, key=lambda upload: upload.state_time or 0, default=None)
 
     # -- requests and pauses: reads --
 

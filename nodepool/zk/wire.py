@@ -26,7 +26,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from nodepool import log_names
@@ -240,6 +240,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
+        #: The server, of those that we were connected to because they only read, that has found the others again.
+        self._writable: tuple[str, int] | None = None
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -293,6 +295,9 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return found
 
     def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
+        if (host, port) == self._writable:
+            # Kazoo gives the address of the server that it would have tried next.
+            address, self._writable = host, None
         try:
             timeouts = self._begin_session(host, address, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
@@ -329,6 +334,29 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if isinstance(request, Connect) and answer[0].passwd is None:
             raise ConnectionDropped("the server gave a session without a password")
         return answer
+
+    def _server_pinger(self) -> Iterator[tuple[str, int] | None]:
+        """While our server only reads: with each ping the next server is asked whether it also writes. Blocks."""
+        client = self.client
+        while True:
+            for name, port in client.hosts:
+                place = name.strip(), port
+                try:
+                    connection = self.handler.create_connection(
+                        place,
+                        hostname=place[0],
+                        timeout=client._session_timeout / 3000,
+                        use_ssl=client.use_ssl,
+                        ca=client.ca,
+                        certfile=client.certfile,
+                        keyfile=client.keyfile,
+                    )
+                    with contextlib.closing(connection):
+                        connection.send(b"isro")
+                        self._writable = place if connection.recv(16) == b"rw" else None
+                except (OSError, ValueError):
+                    self._writable = None
+                yield self._writable
 
     def _send_request(self, *arguments: Any) -> None:
         queue = self.client._queue
@@ -569,7 +597,7 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
 _METHODS: Final[Mapping[type, Mapping[int, tuple[str, ...]]]] = {
     KazooClient: {1: ("_session_callback", "unchroot"), 2: ("_call",)},
     ConnectionHandler: {
-        0: ("zk_loop", "_expand_client_hosts"),
+        0: ("zk_loop", "_expand_client_hosts", "_server_pinger"),
         1: ("_connect_loop", "_read_socket", "_send_ping"),
         2: ("_read_watch_event", "_send_request", "_write"),
         3: ("_connect", "_invoke", "_read_response", "_submit"),
@@ -577,8 +605,9 @@ _METHODS: Final[Mapping[type, Mapping[int, tuple[str, ...]]]] = {
 }
 #: What a client has before it is started, what its connection has, and a lock of it before it is taken.
 _CLIENT_FIELDS: Final = (
-    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue", "_stopped"),
-    *("chroot", "connected", "hosts", "randomize_hosts", "state"),
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
+    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
+    *("randomize_hosts", "state", "use_ssl"),
 )
 _CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "handler", "logger")
 _LOCK_FIELDS: Final = ("create_path", "node")

@@ -18,6 +18,7 @@ from install_lib.host import Host
 from install_lib.pages import PAGES
 from install_lib.plan import CONFIGURATION, UNITS
 from install_lib.record import PLACE
+from nodepool.version import how_to_install
 from tests.support.tables import rows
 
 ROOT: Final = Path(__file__).parents[2]
@@ -239,6 +240,9 @@ def test_directory_of_others(host: Machine) -> None:
     assert host.commands == []
     host.install("--directory", "/opt/nodepool-12", "--extras", "tracing", "--also", "objgraph")
     host.install("--extras", "web-login")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.prefix", str(host.path("/opt/nodepool-12")))
+        assert how_to_install("aws") == f"to install it: {TOOL} --extras aws"
     assert str(host.path(PROGRAM).readlink()) == "/opt/nodepool-12/bin/nodepool"
     assert host.path("/opt/nodepool/images").is_dir()
     command = host.ran("install")[-2]

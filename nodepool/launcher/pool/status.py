@@ -39,7 +39,9 @@ MAX_LAUNCHES: Final = 100
 #: Kinds of waiting requests that are told: those that are known for longest.
 MAX_KINDS: Final = 200
 #: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
-HOST_SECONDS: Final = 0.005
+HOST_SECONDS: Final = 0.05
+#: At the latest after so many.
+MAX_HOST_SECONDS: Final = 10.0
 
 
 class PoolStatusMaker:
@@ -128,7 +130,7 @@ class PoolStatusMaker:
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
-        if not 0 <= now - self._hosts_at < len(self._hosts_told) * HOST_SECONDS:
+        if not 0 <= now - self._hosts_at < min(len(self._hosts_told) * HOST_SECONDS, MAX_HOST_SECONDS):
             found = [host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)]
             self._hosts_at, self._hosts_told = (
                 now,

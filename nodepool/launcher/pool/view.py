@@ -174,9 +174,10 @@ class RequestView:
         self.sibling_serves = pool.sibling_serves(request.key)
         #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
         self.max_concurrency = limit = pool.max_concurrency
-        self.launches_running = pool.launches_running() if limit > 0 else 0
         #: Does a request of this pool wait for room?
         self.paused = view.desk.paused
+        # While the pool is paused that does not matter, and to count them takes long.
+        self.launches_running = pool.launches_running() if limit > 0 and not self.paused else 0
         #: Why the provider launches nothing now; None = it does. While the pool is paused that does not matter.
         launches_now = view.launches and not self.paused
         self.provider_paused = gateway.paused_reason(pool.provider) if launches_now else None
@@ -408,9 +409,11 @@ class Pool:
 
     def take_interrupted(self) -> list[tuple[NodeRequest, list[Node]]]:
         """Open requests with launches that this pool can go on with, and what was made for each of them here."""
+        if not self.interrupted:
+            return []
         interrupted, self.interrupted = self.interrupted, set()
         theirs = (node for node in self.cache.nodes.values() if node.allocated_to in interrupted)
-        mine = (node for node in theirs if (node.provider, node.pool) == self.pool_key) if interrupted else ()
+        mine = (node for node in theirs if (node.provider, node.pool) == self.pool_key)
         nodes = grouped(mine, lambda node: node.allocated_to)
         found: list[tuple[NodeRequest, list[Node]]] = []
         for request in map(self.cache.requests.get, interrupted):

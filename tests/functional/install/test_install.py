@@ -70,7 +70,7 @@ def test_from_the_first_command_to_the_last(debian: DebianTree, tmp_path: Path) 
     assert "usage: nodepool-web" in debian.output("nodepool-web", "--help")
     debian.output("/opt/nodepool/bin/python", "-c", "import opentelemetry.sdk")
     say = "from nodepool.version import how_to_install; print(how_to_install('web-login'))"
-    advice = "to install it: /opt/nodepool/bin/pip install 'nodepool[web-login]'\n"
+    advice = f"to install it: {TOOL} --extras web-login\n"
     assert debian.output("/opt/nodepool/bin/python", "-c", say) == advice
     for place in ("man/man1/nodepool.1", "bash-completion/completions/nodepool"):
         assert debian.path(debian.output("readlink", "-f", f"/usr/local/share/{place}").strip()).is_file()

@@ -347,8 +347,15 @@ def test_requests_and_pauses(store: ImageStore) -> None:
         assert store.paused("debian") is paused
 
 
-def test_roll_back(store: ImageStore, upload: ImageUpload, client: ZooKeeperClient) -> None:
+def test_roll_back(
+    store: ImageStore,
+    upload: ImageUpload,
+    client: ZooKeeperClient,
+    images: ImageZnodes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """R-18: both records in one write: launchers, also released ones, take the one with the new time."""
+    images.add_build("fedora", "bad", state="odd")
     newer = ImageUpload("debian", upload.build_id, "cloud")
     newer.state = "ready"
     ImageStore(client, clock=lambda: 2000.0).new_upload(newer)
@@ -361,6 +368,7 @@ def test_roll_back(store: ImageStore, upload: ImageUpload, client: ZooKeeperClie
     assert (current.id, current.state_time, current.rolled_back) == (upload.id, 3000.0, False)
     marked = read(store, newer)
     assert (marked.state_time, marked.rolled_back) == (2000.0, True)
+    assert "Ignoring" not in caplog.text, "other images are not read"
 
 
 def test_lost_answers(store: ImageStore, upload: ImageUpload, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,14 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
-from nodepool.launcher.pool.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, PoolStatusMaker, bounded
+from nodepool.launcher.pool.status import (
+    HOST_SECONDS,
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MAX_HOST_SECONDS,
+    PoolStatusMaker,
+    bounded,
+)
 from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.model import status
 from tests.support.local_launcher import fake_provider
@@ -72,11 +79,12 @@ def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
     hosts = [well, unknown, held, down, status.HostStatus("of another pool", False, pool="other")]
     monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
     assert worker.status.make(5.0).hosts == [unknown, held, down, well]
-    many = hosts = [status.HostStatus(str(number), True) for number in range(1000)]
-    worker.status.make(1000.0)
-    hosts = []
-    assert worker.status.make(1000.0 + 999 * HOST_SECONDS).hosts == many[:MAX_ENTRIES]
-    assert worker.status.make(1000.0 + 1001 * HOST_SECONDS).hosts == []
+    for begin, count, seconds in ((1000.0, 100, 100 * HOST_SECONDS), (2000.0, 1000, MAX_HOST_SECONDS)):
+        many = hosts = [status.HostStatus(str(number), True) for number in range(count)]
+        worker.status.make(begin)
+        hosts = []
+        assert worker.status.make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
+        assert worker.status.make(begin + seconds * 1.01).hosts == []
 
 
 def stored(number: int, text: str = "") -> status.RequestStatus:

@@ -73,10 +73,16 @@ def test_launches_that_a_pool_may_go_on_with(sweeps: Sweeps, monkeypatch: pytest
     """L-18, C-4: its request and its ready nodes stay as they are for a while. Its launches are left to their owner."""
     for provider in sweeps.launcher.nodepool.providers.running.values():
         monkeypatch.setattr(provider, "RESUMES", True)
-    request = sweeps.znodes.submit(["small"] * 2, state="pending")
+    other, request = (sweeps.znodes.submit(["small"] * 2, state="pending") for _ in range(2))
     nodes = [sweeps.znodes.add_node(state, allocated_to=request) for state in ("ready", "building")]
     building = sweeps.znodes.node(nodes[1])
-    for later in (0.0, SWEEP_SECONDS / 2):
+    sweeps.launcher.settle()
+    with monkeypatch.context() as patch:
+        # When its launches were interrupted is known all the same.
+        patch.setattr(sweeps.launcher.nodepool.zk.requests, "save_unlocked", raising(ZKConnectionError("away")))
+        with pytest.raises(ZKConnectionError):
+            sweeps.worker.reset_lost_requests()
+    for later in (SWEEP_SECONDS / 4, SWEEP_SECONDS / 4):
         sweeps.clock.pass_seconds(later)
         sweeps.launcher.settle()
         sweeps.worker.sweep()
@@ -84,7 +90,7 @@ def test_launches_that_a_pool_may_go_on_with(sweeps: Sweeps, monkeypatch: pytest
     sweeps.clock.pass_seconds(RESUME_SECONDS - SWEEP_SECONDS / 2)
     sweeps.worker.sweep()
     assert (sweeps.state(request), sweeps.found(nodes[0])) == ("requested", [("ready", None)])
-    assert sweeps.znodes.node(nodes[1]) == building
+    assert (sweeps.znodes.node(nodes[1]), sweeps.state(other)) == (building, "requested")
 
 
 def test_tasks_are_independent(

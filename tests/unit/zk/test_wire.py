@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -26,6 +27,10 @@ from nodepool.zk.paths import MOST_BYTES
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire import KazooLog, MultiRead, WatchedClient, check, make_client, missing
 from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+#: To a ping, which Kazoo sends when nothing else is sent.
+PONG = struct.pack("!iiqi", 16, -2, 0, 0)
+
 
 # -- a Kazoo that lacks what is used of its inside (ADR 1)
 
@@ -80,10 +85,10 @@ def test_log_of_kazoo(connected: bool, line: str, level: str, caplog: pytest.Log
 # -- what no server should answer, and what cannot be sent, ends no more than its connection: Kazoo's thread stays
 
 
-def session(seconds: float = DEADLINE_SECONDS, password: bytes | None = bytes(16)) -> bytes:
+def session(seconds: float = DEADLINE_SECONDS, password: bytes | None = bytes(16), *, read_only: bool = False) -> bytes:
     """Protocol, timeout in ms, session, password."""
     secret = struct.pack("!i", -1) if password is None else struct.pack("!i", len(password)) + password
-    return struct.pack("!iiq", 0, int(seconds * 1000), 1) + secret + b"\0"
+    return struct.pack("!iiq", 0, int(seconds * 1000), 1) + secret + bytes([read_only])
 
 
 class Server:
@@ -109,15 +114,26 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.listening.close()
+def make_server() -> Iterator[Callable[[], Server]]:
+    made: list[Server] = []
+
+    def new() -> Server:
+        made.append(Server())
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.listening.close()
+
+
+@pytest.fixture
+def server(make_server: Callable[[], Server]) -> Server:
+    return make_server()
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[WatchedClient]:
-    made = make_client(f"127.0.0.1:{server.port}", timeout=DEADLINE_SECONDS, longest_pause=0.1)
+    made = make_client(f"127.0.0.1:{server.port}", timeout=DEADLINE_SECONDS, longest_pause=0.1, read_only=True)
     made.randomize_hosts = False
     yield made
     made.stop()
@@ -203,6 +219,31 @@ def test_names_that_cannot_be_resolved(
     client.set_hosts(f"{name}:2281,127.0.0.1:{server.port}")
     connection.shutdown(socket.SHUT_RDWR)
     with server.welcome():
+        wait_for("it is connected again", lambda: client.connected)
+
+
+def test_server_that_only_reads(
+    make_server: Callable[[], Server], server: Server, client: WatchedClient, other_end: ThreadPoolExecutor
+) -> None:
+    """With each ping a server is asked whether it writes, too; then that one is used."""
+    writes = make_server()
+    client.set_hosts(f"zk2..example.com:1,127.0.0.1:{server.port},localhost:{writes.port}")
+
+    def asked(place: Server, answer: bytes) -> None:
+        with place.accept() as connection:
+            assert connection.recv(1000) == b"isro"
+            connection.sendall(answer)
+
+    first = other_end.submit(server.welcome, session(1.0, read_only=True))
+    client.start(DEADLINE_SECONDS)
+    with first.result() as connection:
+        others = other_end.submit(asked, server, b"ro"), other_end.submit(asked, writes, b"rw")
+        # It ends when the other server is known.
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(1000):
+                connection.sendall(PONG)
+        assert [other.result() for other in others] == [None, None]
+    with writes.welcome():
         wait_for("it is connected again", lambda: client.connected)
 
 
