@@ -162,6 +162,13 @@ def _at(day: datetime, clock: time) -> datetime:
     return datetime.combine(day.date(), clock).astimezone()
 
 
+def some_seconds(text: str) -> float:
+    """A number of seconds, above 0. Raises ValueError."""
+    if not (number := seconds(text)):
+        raise ValueError
+    return number
+
+
 # Arguments and options that several commands have.
 
 IMAGE: Final = argument("image", "image name")
@@ -353,7 +360,11 @@ LOOK: Final = (
         flag("--live", "ask only whether it is alive, not whether it is ready for work"),
         option("--url", "URL", "ask this address, not the one of the configuration"),
         option(
-            "--timeout", "SECONDS", "how long to wait for an answer (default: %(default)g)", type=seconds, default=10.0
+            "--timeout",
+            "SECONDS",
+            "how long to wait for an answer (default: %(default)g)",
+            type=some_seconds,
+            default=10.0,
         ),
         description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
         "without a web server, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "

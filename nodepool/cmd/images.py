@@ -35,9 +35,6 @@ from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.status import BuilderStatus
-from nodepool.plan.images import BuildWait, NoRollback, choose_rollback
-from nodepool.zk import image_backup
-from nodepool.zk.caches import ImageCache
 from nodepool.zk.components import read_hosts
 from nodepool.zk.images import builder_status, read_images
 from nodepool.zk.locks import ZkLock
@@ -372,6 +369,8 @@ def _mark(
 
 def do_image_rollback(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
+    from nodepool.plan.images import NoRollback, choose_rollback
+
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)
         choice = choose_rollback(image, options.provider)
@@ -403,6 +402,9 @@ class _BuildFollower:
     """
 
     def __init__(self, zk: ZooKeeper, image: str) -> None:
+        from nodepool.plan.images import BuildWait
+        from nodepool.zk.caches import ImageCache
+
         self._zk = zk
         self._name = image
         self._changed = threading.Event()
@@ -505,6 +507,8 @@ MODE: Final = 0o600
 
 def do_export_image_data(options: argparse.Namespace) -> int:
     """``nodepool export-image-data``"""
+    from nodepool.zk import image_backup
+
     with open_zookeeper(options) as zk:
         exported = image_backup.export_images(zk.client)
     usable, problems = image_backup.sort_out(exported)
@@ -535,6 +539,8 @@ def do_import_image_data(options: argparse.Namespace) -> int:
 
     :raises CommandError: the file is no export, or ZooKeeper has other records already.
     """
+    from nodepool.zk import image_backup
+
     data = read_file(options.path)
     try:
         image_backup.check(data)

@@ -12,6 +12,7 @@ from typing import Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.cli import HOST
 from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
 from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table
@@ -57,11 +58,11 @@ def do_resume(options: argparse.Namespace) -> int:
         store = MaintenanceStore(zk.client)
         records = store.read_all()
         known = {kind: {name for of, name in records if of == kind} for kind in kinds}
-        done = "quarantined" if kinds == ("host",) else "paused or drained"
+        done = "quarantined" if kinds == HOST else "paused or drained"
         if not any(known.values()):
             raise CommandError(f"nothing is {done}")
         words = options.subject
-        if kinds == ("host",) and words[-1] not in known["host"]:
+        if kinds == HOST and words[-1] not in known["host"]:
             # Listings and `explain` name it with user and port, also if the record is of the host's name alone.
             alone = words[-1].rpartition(":")[0].rpartition("@")[2]
             words = [alone] if alone in known["host"] else words
@@ -103,7 +104,7 @@ def _meant(
 
 def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]:
     """Names of what running launchers know. Blocks for some round trips."""
-    if kinds == ("host",):
+    if kinds == HOST:
         names = {host.name for pool in status.read_pools(zk.client) for host in pool.hosts}
         return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
     pools = zk.getRegisteredPools()

@@ -51,7 +51,7 @@ def do_list(options: argparse.Namespace) -> int:
     wanted = _filter_of(options)
     as_released, place = session.is_as_released(options), session.place_of(options)
     with_lockers = not options.watch and (
-        options.format in ("wide", "json", "yaml") or {"locked_by"} & {*options.columns, options.sort}
+        options.format in ("wide", "json") or {"locked_by"} & {*options.columns, options.sort}
     )
 
     def look(zk: ZooKeeper) -> Table:

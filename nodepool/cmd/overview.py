@@ -15,15 +15,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import PROBLEMS, CommandError
 from nodepool.cmd.session import open_zookeeper, show, show_listing, watch
 from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
-from nodepool.listing.overview import Overview, as_object, as_report, explanation_text, overview
-from nodepool.listing.pools import limit_table, provider_table, tenant_limits, tenant_table
 from nodepool.listing.records import event_line, event_table, is_about, launcher_table
 from nodepool.listing.table import Table
 from nodepool.model import states
@@ -32,15 +30,16 @@ from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import explain
-from nodepool.plan.attention import Registered, merged
-from nodepool.plan.observed import Observed
-from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.zk import components
 from nodepool.zk.images import builder_status, read_images
 from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.status import read_launchers, read_pools
 from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from nodepool.plan.attention import Registered
+    from nodepool.plan.observed import Observed
+    from nodepool.plan.pool_summary import PoolSummary
 
 NO_LAUNCHER: Final = (
     "no launcher reports its state: is nodepool-launcher running, with the same zookeeper-servers and chroot?"
@@ -49,6 +48,8 @@ NO_LAUNCHER: Final = (
 
 def do_status(options: argparse.Namespace) -> int:
     """``nodepool status``"""
+    from nodepool.listing.overview import Overview, as_object, as_report, overview
+
     seen: list[Overview] = []
 
     def look(zk: ZooKeeper) -> Overview:
@@ -77,6 +78,8 @@ def do_providers(options: argparse.Namespace) -> int:
 
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
     """Raises CommandError: no launcher serves the provider."""
+    from nodepool.listing.pools import limit_table, provider_table
+
     pools, launchers = _pools(zk), read_launchers(zk.client)
     table = provider_table(pools, launchers, wall_time())
     names = {row[0].partition("/")[0] for row in table.rows}
@@ -112,6 +115,7 @@ def do_launchers(options: argparse.Namespace) -> int:
 
 def do_tenants(options: argparse.Namespace) -> int:
     """``nodepool tenants``"""
+    from nodepool.listing.pools import tenant_limits, tenant_table
 
     def look(zk: ZooKeeper) -> Table:
         limits = tenant_limits(read_launchers(zk.client))
@@ -131,10 +135,14 @@ def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:
 
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:
+    from nodepool.plan.pool_summary import summarize
+
     return summarize(read_pools(zk.client))
 
 
 def _registered(zk: ZooKeeper) -> list[Registered]:
+    from nodepool.plan.attention import Registered
+
     return [Registered(entry.hostname, entry.version, entry.state) for entry in components.read_launchers(zk.client)]
 
 
@@ -143,6 +151,9 @@ def _registered(zk: ZooKeeper) -> list[Registered]:
 
 def do_explain(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
+    from nodepool.listing.overview import explanation_text
+    from nodepool.plan import explain
+
     name = options.name
     with open_zookeeper(options) as zk:
         seen = observe(zk, name)
@@ -187,6 +198,8 @@ def do_events(options: argparse.Namespace) -> int:
 
 def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     """Events of all launchers, the oldest first."""
+    from nodepool.plan.attention import merged
+
     events = (event for launcher in read_launchers(zk.client) for event in launcher.events)
     return merged((event for event in events if about is None or is_about(event, about)), begin)
 
@@ -220,6 +233,8 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     :param zk: with a cache all nodes and requests come from there.
     :param name: of anything; None = of everything.
     """
+    from nodepool.plan.observed import Observed
+
     registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
     nodes = _nodes(zk, name, requests, registered)

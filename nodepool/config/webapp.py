@@ -182,10 +182,14 @@ def check_web_addresses(settings: WebappSettings, document: Document) -> None:
     for index, host in enumerate(settings.webapp_allowed_hosts):
         if (wrong := wrong_host(host)) is not None:
             document.note(["webapp", "allowed-hosts", index], wrong, Severity.TOLERATED)
+    names = [one.name for one in settings.webapp_authenticators]
     for index, one in enumerate(settings.webapp_authenticators):
         name, asked = ("issuer_id", one.issuer_id) if one.keys_url is None else ("keys_url", one.keys_url)
         if one.driver == OPENID_CONNECT and (wrong := wrong_provider_address(asked)) is not None:
             document.note(["webapp", "auth", "authenticators", index, name], wrong, Severity.TOLERATED)
+        if one.name in names[:index]:
+            again = f"another authenticator has the name {one.name!r} already: messages must tell which one is meant"
+            document.note(["webapp", "auth", "authenticators", index, "name"], again, Severity.TOLERATED)
 
 
 def wrong_provider_address(given: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import logging
 import re
 import threading
@@ -76,17 +77,34 @@ class Series(NamedTuple):
 
     def statsd_names(self) -> Sequence[str]:
         """The names under which statsd gets it; none if it does not."""
-        given = dict(zip(self.metric.labels, self.values, strict=True))
-        forms = [form for form in self.metric.views.values() if all(given[label] for label in labels_of(form))]
-        if self.metric.statsd:
-            forms.append(self.metric.statsd)
-        texts = {name: text.translate(_NORMALISED if name in _FREE_LABELS else _PLAIN) for name, text in given.items()}
-        return [form.format_map(texts) for form in forms]
+        names = []
+        for form, make, places in _forms(self.metric):
+            texts = [self.values[place].translate(table) for place, table in places]
+            if form == self.metric.statsd or all(texts):
+                names.append(make(*texts))
+        return names
 
 
 def labels_of(form: str) -> list[str]:
     """The labels in a statsd name, see `Metric`."""
     return _LABEL.findall(form)
+
+
+@functools.cache
+def _forms(metric: Metric) -> Sequence[tuple[str, Callable[..., str], Sequence[tuple[int, Mapping[int, str]]]]]:
+    """Of each statsd name: itself, what makes it of its labels, and of these the place and what is replaced in them."""
+    forms = [*metric.views.values(), *([metric.statsd] if metric.statsd else [])]
+    return [
+        (
+            form,
+            _LABEL.sub("{}", form).format,
+            [
+                (metric.labels.index(label), _NORMALISED if label in _FREE_LABELS else _PLAIN)
+                for label in labels_of(form)
+            ],
+        )
+        for form in forms
+    ]
 
 
 # The rules for text of others as a part of a statsd name (reference/metrics).

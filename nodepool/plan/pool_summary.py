@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from nodepool.model.event import grouped
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
-from nodepool.plan.triage import Stage
 
 #: States of pools, the one that needs attention most first.
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
@@ -100,6 +99,8 @@ def largest(found: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
 
 def _waiting(records: Sequence[PoolStatus]) -> int:
     """Requests that wait for the pool: in its queue, which all launchers share, and those that pause a launcher."""
+    from nodepool.plan.triage import Stage
+
     # What another pool serves is in the queue, too.
     queued = max(
         sum(kind.count for kind in record.waiting if kind.code != ReasonCode.TURN_OF_LABEL.value and not kind.min_ready)

@@ -35,7 +35,7 @@ MOST_BYTES: Final = 16 * 1024
 THREADS: Final = 2
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
-#: Lines about refused tokens within a minute; more are not logged.
+#: Lines about refused tokens and logins within a minute; more are not logged.
 MOST_REFUSALS: Final = 30
 #: Names in logs and records are cut.
 NAME_LENGTH: Final = 100
@@ -156,15 +156,15 @@ class Tokens:
         try:
             return await run_sync(self.user, token, limiter=limiter)
         except BadTokenError as error:
-            self._log_refusal(error)
+            self.log_refusal("token", error)
             raise
 
-    def _log_refusal(self, error: BadTokenError) -> None:
+    def log_refusal(self, what: str, error: Exception) -> None:
         """Log it, unless there were many within a minute: any client can cause them."""
         now = monotonic()
         if len(self._refusals) < MOST_REFUSALS or now - self._refusals[0] >= 60.0:
             self._refusals.append(now)
-            log.info("Refused a token: %s", error)
+            log.info("Refused a %s: %s", what, error)
 
     def _may_ask_provider(self, token: str) -> bool:
         """Does a token say that an OpenID Connect provider made it? Does not block."""

@@ -23,7 +23,6 @@ from nodepool.web.query import parse
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"

@@ -40,10 +40,7 @@ from nodepool.web.logins import user_of
 from nodepool.web.query import LABEL, OLDER_THAN, PROVIDER, Parameter, Query, parse
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from nodepool.listing.nodes import Filter
-    from nodepool.listing.table import Column
     from nodepool.plan.observed import Observed
     from nodepool.web.answers import StaticFiles
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot

@@ -51,7 +51,7 @@ class LoginPages:
         return [
             self._frame.route("/login", self._login_page),
             Route("/login", self._log_in, methods=["POST"]),
-            *(links if self._access.browser_logins else []),
+            *links,
             Route("/logout", self._log_out, methods=["POST"]),
         ]
 
@@ -131,7 +131,7 @@ class LoginPages:
         answer.set_cookie(name, value, seconds, path=path, secure=secure, httponly=True, samesite="lax")
 
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        log.info("Refused a login: %s", error)
+        self._access.tokens.log_refusal("login", error)
         return self._frame.page(request, self._form(f"{error}.", target), status)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -131,15 +132,24 @@ def test_end(scripted: Scripted, script: str, status: int, reason: str, log: str
     assert run.lines == lines
 
 
-def test_traps_have_their_time(scripted: Scripted, tmp_path: Path) -> None:
-    """SIGTERM to all processes of the build; what the shell does at its end it may complete, and it is logged."""
+@pytest.mark.parametrize("wait", ["", "sleep 300", "mkfifo silent; read <> silent"])
+def test_traps_have_their_time(scripted: Scripted, tmp_path: Path, wait: str) -> None:
+    """SIGTERM to all processes of the build; what the shell does at its end it may complete, and it is logged.
+
+    So it is with the output filter of diskimage-builder. The shell has its name in its command line, too.
+    """
+    program = tmp_path / "outfilter.py"
+    program.write_text(
+        "import sys\nfor line in iter(sys.stdin.readline, ''):\n    print('|', line, end='', flush=True)\n"
+    )
+    filtered, mark = (f"exec 1> >(exec {sys.executable} {program}) 2>&1", "| ") if wait else ("", "")
     trap = f"trap 'echo unmounting; sleep 0.3; touch {tmp_path}/unmounted; echo unmounted' EXIT"
-    run = scripted(f"{trap}\necho begun\nsleep 300\n", stop_at="begun")
+    run = scripted(f"{filtered}\n{trap}\ncd {tmp_path}\necho begun\n{wait or 'sleep 300'}\n", stop_at=f"{mark}begun")
     assert run.run.run(LONG) == RunResult(None, "enough")
     assert (tmp_path / "unmounted").exists()
     # The shell says of the command that it waited for: Terminated.
     lines = [line for line in run.log_text().splitlines() if not line.endswith("Terminated")]
-    assert lines == ["begun", "unmounting", "unmounted", "The build was ended: enough"]
+    assert lines == [*(f"{mark}{text}" for text in ("begun", "unmounting", "unmounted")), "The build was ended: enough"]
 
 
 def test_who_does_not_listen_is_killed(scripted: Scripted) -> None:

@@ -28,7 +28,7 @@ from nodepool.web.changes import Access, Actions
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
 from nodepool.web.parts import browser_logins
-from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
+from nodepool.web.tokens import MOST_REFUSALS, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.tables import rows
 from tests.support.web_tokens import authenticator, claims, operator_rule, token, viewer_token
@@ -278,6 +278,14 @@ def test_another_browser(provider: OidcProvider) -> None:
     assert victim.client.get(back).status_code == 403
     for text in ("", "e30=", "bm90IGpzb24=", "ä", "W10=", "eyJuYW1lIjoxfQ=="):
         assert LoginState.of_cookie(text) is None
+
+
+def test_refused_logins_do_not_flood_the_log(site: LoginSite, caplog: pytest.LogCaptureFixture) -> None:
+    """Any client can cause them."""
+    with caplog.at_level(logging.INFO, "nodepool"):
+        for _ in range(MOST_REFUSALS + 5):
+            assert site.client.get("/login/done").status_code == 400
+    assert caplog.text.count("Refused a login: This browser has begun no login") == MOST_REFUSALS
 
 
 @rows(__file__, "test_bad_tokens")
