@@ -21,8 +21,6 @@ IMAGE: Final = "image"
 VOLUME: Final = "block-storage"
 #: More pages than any list can have: a cloud that links in circles must not keep us for ever.
 MAX_PAGES: Final = 1000
-#: How many servers of earlier lists of changes are remembered.
-REMEMBERED_SERVERS: Final = 1000
 
 T = TypeVar("T")
 
@@ -33,28 +31,13 @@ class Api:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self._call = transport.call
-        #: id -> a server in the latest lists of changes, as it came and as it was understood. Never changed in place.
-        self._latest: Mapping[Any, tuple[Mapping[str, Any], Server]] = {}
 
     # -- servers --
 
     def servers(self, changes_since: str | None = None) -> list[Server]:
         """All servers of the project; with ``changes_since`` those that changed, deleted ones too."""
-        if not changes_since:
-            return self._all(COMPUTE, "/servers/detail", "servers", Server.of)
-        before, latest = self._latest, {}
-
-        def parse(data: Mapping[str, Any]) -> Server:
-            # Such lists overlap, and come many times a second in a burst: most of what they say was said before.
-            known = before.get(data["id"])
-            server = known[1] if known is not None and known[0] == data else Server.of(data)
-            latest[data["id"]] = (data, server)
-            return server
-
-        found = self._all(COMPUTE, "/servers/detail", "servers", parse, {"changes-since": changes_since})
-        # A list may begin earlier than the one before it, and tell again what that one had no need to.
-        self._latest = {**before, **latest} if len(before) <= len(latest) + REMEMBERED_SERVERS else latest
-        return found
+        query = {"changes-since": changes_since} if changes_since else None
+        return self._all(COMPUTE, "/servers/detail", "servers", Server.of, query)
 
     def server(self, server_id: str) -> Server:
         """One server. Raises CloudNotFound."""
