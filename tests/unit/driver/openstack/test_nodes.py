@@ -14,7 +14,7 @@ from openstack.cloud import _utils
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Flavor, Server
-from nodepool.driver.openstack.cloud import choose_flavor, missing_flavor
+from nodepool.driver.openstack.cloud import LATE_SECONDS, WIDE_SECONDS, ServerLists, choose_flavor, missing_flavor
 from nodepool.driver.openstack.create import ServerDeletion
 from nodepool.driver.openstack.transport import refusal
 from nodepool.driver.statemachine.inventory import ChangesNotListed
@@ -228,16 +228,56 @@ def test_choose_flavor(make_cloud: MakeCloud, name: str | None, min_ram: int, wa
 LISTS = ("GET", "/servers/detail")
 
 
-@pytest.mark.parametrize(
-    "latest", ["2026-01-01T12:00:30Z", "2026-01-01T12:00:30", "2026-01-01T14:00:30+02:00", "yesterday", ""]
-)
-def test_lists_of_changes(cloud: StubCloud, latest: str) -> None:
-    """O-8: from some seconds before; what is no time asks for everything, and so does a cloud that refuses changes."""
-    since = cloud.changes_since(latest)
-    assert since == ("2026-01-01T12:00:25Z" if ":" in latest else None)
-    cloud.stub.answers[LISTS] = CloudRefused("no", 400)
-    with pytest.raises(ChangesNotListed if since else CloudRefused):
-        cloud.list_instances(since)
+def at(second: int) -> str:
+    return f"2026-01-01T12:00:{second:02}Z"
+
+
+@pytest.fixture
+def lists(cloud: StubCloud) -> ServerLists:
+    return ServerLists(cloud.api)
+
+
+@pytest.mark.parametrize("latest", [at(30), at(30)[:-1], "2026-01-01T14:00:30+02:00", "yesterday", ""])
+def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str) -> None:
+    """O-8: the second before counts until its transactions can be expected to have ended."""
+    if ":" not in latest:
+        assert lists.changes_since(latest) is None, "what is no time asks for everything"
+        return
+    for seconds, wanted in ((0.0, 25), (0.4, 29), (0.2, 30), (WIDE_SECONDS - 0.6, 25)):
+        cloud.clock.pass_seconds(seconds)
+        assert lists.changes_since(latest) == at(wanted)
+
+
+@pytest.mark.parametrize("since", [None, at(25)])
+@pytest.mark.parametrize(("answer", "kind"), driver_table("openstack", "lists_after_another"))
+def test_list_after_another(
+    lists: ServerLists, cloud: StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
+) -> None:
+    """D-2, O-8: wide after one of all, or one that failed. A cloud that refuses changes is asked for everything."""
+    for wanted in (25, 29):
+        assert lists.changes_since(at(30)) == at(wanted)
+    cloud.stub.answers[LISTS] = answer_of(answer)
+    if kind is None:
+        lists.list(since)
+    else:
+        with pytest.raises(ChangesNotListed if kind is CloudRefused and since else kind):
+            lists.list(since)
+    assert lists.changes_since(at(30)) == at(29 if since and kind is None else 25)
+
+
+@pytest.mark.parametrize(("listed", "late"), driver_table("openstack", "late_changes"))
+def test_change_that_a_narrow_list_does_not_show(
+    lists: ServerLists, cloud: StubCloud, listed: list[dict[str, Any]], late: bool
+) -> None:
+    """O-8: clocks of a cloud differ, or it is slow: lists are wide from then on, for a while."""
+    cloud.stub.answers[LISTS] = {"servers": [server(updated=at(20))]}
+    lists.list(None)
+    cloud.clock.pass_seconds(WIDE_SECONDS)
+    cloud.stub.answers[LISTS] = {"servers": [server(**one) for one in listed]}
+    lists.list(lists.changes_since(at(30)))
+    assert lists.changes_since(at(30)) == at(25 if late else 29)
+    cloud.clock.pass_seconds(LATE_SECONDS)
+    assert [lists.changes_since(at(31)) for _ in range(2)] == [at(26), at(30)]
 
 
 # -- what the framework asks --
