@@ -19,13 +19,13 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
-    "product code lines": 60_550,
-    "product files": 313,
-    "product files below 60 code lines": 21,
-    "product files with one importer": 47,
-    "Protocol classes": 17,
+    "product code lines": 54_300,
+    "product files": 290,
+    "product files below 60 code lines": 20,
+    "product files with one importer": 46,
+    "Protocol classes": 11,
     "code lines of the longest product file": 600,
-    "test code lines": 54_700,
+    "test code lines": 53_300,
     "lines of documentation": 9_800,
 }
 
