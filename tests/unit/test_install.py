@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -242,7 +243,7 @@ def test_directory_of_others(host: Machine) -> None:
     host.install("--extras", "web-login")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.prefix", str(host.path("/opt/nodepool-12")))
-        assert how_to_install("aws") == f"to install it: {TOOL} --extras aws"
+        assert how_to_install("aws") == f"to install it: {shlex.quote(str(TOOL))} --extras aws"
     assert str(host.path(PROGRAM).readlink()) == "/opt/nodepool-12/bin/nodepool"
     assert host.path("/opt/nodepool/images").is_dir()
     command = host.ran("install")[-2]
