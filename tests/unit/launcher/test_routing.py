@@ -82,7 +82,11 @@ class Site:
             return
         cache = self.caches[{"record": "maintenance"}.get(kind, f"{kind}s")]
         cache.pop(key, None)
-        for names, member in ((cache.locked, held), (self.launching, fields.pop("launching", False))):
+        for names, member in (
+            (cache.locked, held),
+            (cache.empty, fields.pop("empty", False)),
+            (self.launching, fields.pop("launching", False)),
+        ):
             (names.add if member else names.discard)(key)
         if key and not gone:
             made: Any = {"node": node, "request": request}.get(kind, lambda *_, **__: PoolComponent())
