@@ -450,7 +450,7 @@ class ReleasedZooKeeper(ZooKeeper):
         return self.images.build_request(image)
 
     def removeBuildRequest(self, image: str) -> None:
-        """Nobody asks for a build any more."""
+        """Withdraw the request for a build."""
         self.images.remove_build_request(image)
 
     def getImagePaused(self, image: str) -> bool:
@@ -468,7 +468,10 @@ class ReleasedZooKeeper(ZooKeeper):
         return image_backup.export_images(self.client)
 
     def importImageData(self, import_data: Mapping[str, str]) -> None:
-        """Write what `exportImageData` gave. Nobody else may write images meanwhile. Raises ZKException: bad data."""
+        """Write what `exportImageData` gave. Blocks. No other process may write images meanwhile.
+
+        :raises ZKException: bad data.
+        """
         image_backup.import_images(self.client, import_data, replace=True)
 
     # -- images: locks --

@@ -532,7 +532,7 @@ ENDED: Final = frozenset({Stage.DEFERRED, Stage.DONE})
 #: Every move that exists, and when it is made.
 MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
     {
-        (Stage.WAITING, Stage.DEFERRED): "somebody holds its lock, or another pool is to serve it first",
+        (Stage.WAITING, Stage.DEFERRED): "another process holds its lock, or another pool is to serve it first",
         (Stage.WAITING, Stage.CHECKING): "there is a ready node for each label",
         (Stage.WAITING, Stage.LOCKING): "there is room to launch its nodes",
         (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or gone",
@@ -542,11 +542,11 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
         (Stage.CHECKING, Stage.DONE): "gone",
         (Stage.FULFILLING, Stage.WAITING): "the request or a node was changed by another process",
-        (Stage.FULFILLING, Stage.DEFERRED): "somebody holds its lock, or it met a second conflict",
+        (Stage.FULFILLING, Stage.DEFERRED): "another process holds its lock, or it met a second conflict",
         (Stage.FULFILLING, Stage.DONE): "fulfilled in one transaction",
         (Stage.LOCKING, Stage.GATHERING): "locked and pending",
         (Stage.LOCKING, Stage.WAITING): "changed by another process",
-        (Stage.LOCKING, Stage.DEFERRED): "somebody holds its lock",
+        (Stage.LOCKING, Stage.DEFERRED): "another process holds its lock",
         (Stage.LOCKING, Stage.DONE): "gone",
         (Stage.GATHERING, Stage.PAUSED): "there is no room for another node",
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",

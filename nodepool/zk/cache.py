@@ -260,7 +260,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         return record_id in self._lock_dirs
 
     def is_locked(self, record_id: str) -> bool:
-        """Does anybody hold or wait for the lock?"""
+        """Does a process hold or wait for the lock?"""
         return record_id in self._contenders
 
     def is_left(self, record_id: str) -> bool:

@@ -98,6 +98,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
 
     def resume(self, node: Node) -> None:
         """Go on with a launch that another launcher has begun, as `launch`; only for a node of `Provider.canResume`."""
+        # Not abstract: handlers of released drivers lack it, and their providers resume nothing.
         raise NotImplementedError
 
     @abc.abstractmethod

@@ -118,7 +118,7 @@ def scan(
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
     :param cancelled: set by another thread: no further attempt is made, and none waits for a connection.
-    :param turns: held during a key exchange; None = nobody else is to wait.
+    :param turns: held during a key exchange; None = no other scan waits.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
     """
     stop = cancelled or threading.Event()

@@ -106,7 +106,7 @@ class KubernetesAdapter(CloudAdapter):
     def _reach(self, subject: str) -> list[CheckResult]:
         """Does the cluster answer, and does it know us?"""
         version = self.client.ask("GET", "/version").get("gitVersion", "of an unknown version")
-        # Anybody may ask for the version.
+        # Each account may ask for the version.
         may(self.client, LAUNCHES[0])
         host = self.client.connection.access().host
         return [CheckResult(subject, True, f"login works; Kubernetes {version} at {host}")]

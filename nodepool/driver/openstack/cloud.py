@@ -163,7 +163,7 @@ def _minor(version: object) -> int:
 #: A wide list asks for changes from so long before the latest one that was seen: services round to seconds, clocks
 #: differ.
 OVERLAP: Final = timedelta(seconds=5)
-#: From one wide list to the next. The lists in between are narrow: they tell again what changed in the latest second.
+#: From one wide list to the next. The lists in between are narrow: they show again what changed in the latest second.
 WIDE_SECONDS: Final = 1.0
 #: For so long after a new second was seen a narrow list asks for the second before, too: a change is listed when its
 #: transaction has ended, and says when it began.
@@ -175,7 +175,7 @@ LATE_SECONDS: Final = 60.0
 class ServerLists:
     """Lists of the servers of one provider. `list` may be called by several threads, `changes_since` by one at a time.
 
-    In a burst lists come many times a second, and most of what a wide one tells was told before. So most of them are
+    In a burst lists come many times a second, and most of what a wide one shows was shown before. So most of them are
     narrow. A change that a narrow list did not show, because clocks differ or the cloud is slow, is in the next wide
     one: then the narrow ones are not used for a while.
     """
@@ -207,7 +207,7 @@ class ServerLists:
                     raise
                 raise ChangesNotListed(str(error)) from error
         if since is None:
-            # Whatever went before it must be told by the next one, and by no later one.
+            # What changed before it is in the next one, and in no later one.
             self._updated.clear()
             self._widen()
         elif since != self._narrow and self._too_late(servers):

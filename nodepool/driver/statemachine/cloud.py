@@ -104,6 +104,7 @@ class CloudAdapter(Adapter):
 
     def upload(self, file: ImageFile) -> str:
         """See `Adapter.uploadImage`."""
+        # As `Adapter`: how a driver says that its cloud takes no images.
         raise NotImplementedError
 
     def uploadImage(
@@ -145,10 +146,12 @@ class PlacedCreation(CreationMachine[R], Generic[R, P]):
 
     def all_places(self) -> Sequence[P]:
         """All that the label allows, at least one. May block."""
+        # A driver that asks its cloud in another way overrides `find_places`.
         raise NotImplementedError
 
     def create_at(self, place: P, key: Any) -> str:
         """See `create`. Calls `permit_at`."""
+        # A driver whose place is a part of the id, or that gathers creations, has `create` or `begin_creation` instead.
         raise NotImplementedError
 
     def another_place(self, error: LaunchError) -> bool:

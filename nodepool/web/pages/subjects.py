@@ -100,7 +100,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
     seen, node_id = snapshot.observed, request.path_params["name"]
     node = seen.nodes.get(node_id)
     if node is None:
-        text = f"There is no node {node_id}. Nodes go when nobody needs them any more."
+        text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
         raise WebProblem(404, text, (RecordKind.NODES,))
     told, links = explain_node(node, seen), Links(snapshot)
     values = {
