@@ -24,8 +24,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # Options are shown as they are typed: "--" is no dash.
 smartquotes = False
-html_theme = "alabaster"
-html_theme_options = {"description": "Test nodes for Zuul", "page_width": "1100px"}
+html_theme = "furo"
+html_title = "Nodepool"
 html_show_sourcelink = False
 html_static_path = ["static"]
 html_css_files = ["tables.css"]
