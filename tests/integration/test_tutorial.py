@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from simulators.openstack import OpenStackSimulator
+from tests.support.builder import BuilderProcess
 from tests.support.command_line import CommandLine
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
@@ -30,7 +31,7 @@ def sections(page: str, sshd: SshServer) -> dict[str, Any]:
         for number, host in enumerate(provider["pools"][0].get("nodes", ()), 1):
             assert host["name"] == f"node{number}.example.com"
             host.update({"name": f"127.0.0.{10 + number}", "connection-port": sshd.port})
-    return {key: settings[key] for key in ("labels", "providers")}
+    return settings
 
 
 @pytest.mark.timeout(240)
@@ -43,10 +44,12 @@ def test_hosts_and_cloud(
     simulator: OpenStackSimulator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A user writes the first page, looks, adds the second page, sees the cloud fail and come back."""
+    """A user writes the first page, adds a cloud, sees it fail and come back, and adds an image."""
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
-    hosts = sections("hosts.rst", sshd)
+    hosts = {key: sections("hosts.rst", sshd)[key] for key in ("labels", "providers")}
     launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, hosts)
+    # Small files in place of images.
+    builder = BuilderProcess(launcher.path, tmp_path / "builder.log", options=["--fake"])
     command = CommandLine(launcher.path)
 
     def ready(provider: str) -> list[str]:
@@ -73,6 +76,18 @@ def test_hosts_and_cloud(
         simulator.change(errors=[])
         wait_for("the node is deleted", lambda: znodes.node(second) is None, seconds=90)
         wait_for("another one is launched", lambda: len(ready("cloud-1")) == 2, seconds=90)
+
+        image = sections("image.rst", sshd)
+        image["images-dir"] = str(tmp_path / "images")
+        image["build-log-dir"] = str(tmp_path / "logs")
+        launcher.write({**image, **{key: hosts[key] + cloud[key] + image[key] for key in hosts}})
+        wait_for("the label waits for the image", lambda: "debian-own" in command("explain", "own").out, seconds=60)
+        builder.start()
+        wait_for("a node boots from the image", lambda: ready("cloud-2"), seconds=90)
+        assert command("image-build", "debian-own").status == 0
+        wait_for("a second upload", lambda: command("image-list").out.count("| ready") == 2, seconds=60)
+        assert command("image-rollback", "cloud-2", "debian-own").status == 0
     finally:
         simulator.change(errors=[])
+        builder.stop()
         launcher.stop()
