@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
-from nodepool.driver.statemachine.cloud import CloudAdapter, ImageFile, PlacedCreation
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, CloudAdapter, ImageFile, PlacedCreation
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import (
     CloudInstance,
@@ -19,10 +18,10 @@ from nodepool.driver.statemachine.instance import (
     Resource,
     ResourceKind,
     ResourceKinds,
+    StateMachine,
 )
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.instance_cloud import Creation, CreationKey, InstanceCloud
 from nodepool.driver.statemachine.inventory import WatchedInventory
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.driver.statemachine.provider import StateMachineDriver, StateMachineProvider
 from nodepool.late_names import late_names

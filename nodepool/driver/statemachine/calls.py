@@ -21,9 +21,9 @@ from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
-    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
-    from nodepool.driver.statemachine.instance import Instance, Resource
-    from nodepool.driver.statemachine.lost_creations import Creation
+    from nodepool.driver.statemachine.adapter import Adapter
+    from nodepool.driver.statemachine.instance import Instance, Log, Resource, StateMachine
+    from nodepool.driver.statemachine.instance_cloud import Creation
     from nodepool.model.quota import QuotaInformation
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
     from nodepool.driver.statemachine.adapter import Adapter
     from nodepool.driver.statemachine.calls import CloudCalls
-    from nodepool.driver.statemachine.lost_creations import Creation
+    from nodepool.driver.statemachine.instance_cloud import Creation
     from nodepool.model.node import Node
     from nodepool.model.status import LabelStatus
 

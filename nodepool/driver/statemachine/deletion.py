@@ -14,13 +14,13 @@ from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.interface import Done
 from nodepool.driver.statemachine.calls import Removal
+from nodepool.driver.statemachine.instance_cloud import Search
 from nodepool.driver.statemachine.launch import CloudProviderView
-from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
 
 #: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an adapter reports of things in its cloud (reference/driver 7, 11).
+"""What an adapter gives the framework: things in its cloud, and machines that make and delete them (reference/driver).
 
-First `Instance` and `Resource`, then the metadata by which Nodepool recognises them, then what a node takes over, then
-the kinds of things that can be left over.
+First `Instance` and `Resource`, then `StateMachine`, then the metadata by which Nodepool recognises its resources, then
+what a node takes over, then the kinds of things that can be left over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import DEFAULT_PORT
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.model.node import Node
     from nodepool.model.quota import QuotaInformation
+
+#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
+Log = logging.LoggerAdapter[logging.Logger]
 
 
 class Instance:
@@ -138,6 +141,67 @@ class CloudResource(Resource):
         self.name = name
         self.zone = zone
         self.usable = usable
+
+
+# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
+
+
+def _no_wake() -> None:
+    """Stands for the framework until it drives the machine."""
+
+
+def _always() -> bool:
+    """Stands for the framework until it drives the machine."""
+    return True
+
+
+class StateMachine:
+    """Subclasses implement `advance`.
+
+    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
+    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
+    """
+
+    START: ClassVar[str] = "start"
+
+    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
+    #: times a second for a young machine, about once a second later.
+    next_advance_seconds: float | None = None
+    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
+    #: machine waits for: it is advanced at once. Neither blocks nor raises.
+    wake: Callable[[], None] = staticmethod(_no_wake)
+    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
+    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
+    #: place; make nothing and raise an error. Neither blocks nor raises.
+    wanted: Callable[[], bool] = staticmethod(_always)
+
+    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
+    #: another machine after a while.
+    resends: ClassVar[bool] = False
+    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
+    attempt: int = 1
+    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
+    waits_for: str = ""
+    #: Is ``external_id`` only a name so far, of an instance that is to be made?
+    announced: bool = False
+
+    def __init__(self) -> None:
+        self.state: str = self.START
+        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
+        self.external_id: Any = None
+        self.complete = False
+        #: Monotonic seconds.
+        self.start_time = monotonic()
+
+    def advance(self) -> Instance | None:
+        """Go as far as is possible without waiting, and set ``complete`` at the end.
+
+        Should not block for long: it holds up a thread of the pool, though no other machine.
+
+        :return: of a create machine that is complete, the instance.
+        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
+        """
+        raise NotImplementedError
 
 
 # The metadata by which Nodepool recognises its resources in a cloud (rules D-1, D-10).

@@ -30,7 +30,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.statemachine.calls import Driven, Removal
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
-from nodepool.driver.statemachine.lost_creations import Search
+from nodepool.driver.statemachine.instance_cloud import Search
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import (
     CloudUnavailableException,
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.keyscan import Scans
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
+    from nodepool.driver.statemachine.adapter import Adapter
     from nodepool.driver.statemachine.calls import CloudCalls
     from nodepool.driver.statemachine.cloud_quota import LearnedLimits
-    from nodepool.driver.statemachine.instance import Instance
-    from nodepool.driver.statemachine.lost_creations import InstanceFinder
+    from nodepool.driver.statemachine.instance import Instance, Log, StateMachine
+    from nodepool.driver.statemachine.instance_cloud import InstanceFinder
     from nodepool.driver.statemachine.lost_instances import LostInstances
     from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node

@@ -21,8 +21,7 @@ from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.instance import Instance, Log, Resource
 
 
 #: Seconds until another look where something seems to be left over, or may be soon.

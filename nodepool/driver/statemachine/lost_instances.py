@@ -41,9 +41,8 @@ from nodepool.plan.retries import SeenTwice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
-    from nodepool.driver.statemachine.instance import Instance
+    from nodepool.driver.statemachine.instance import Instance, Log
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 

@@ -26,10 +26,9 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.adapter import Log, StateMachine
-from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.instance import Instance, Log, StateMachine
+from nodepool.driver.statemachine.instance_cloud import Creation, CreationKey
 from nodepool.driver.statemachine.inventory import R, Waiter
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff

@@ -33,8 +33,8 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource
+from nodepool.driver.statemachine.instance_cloud import InstanceFinder
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
-from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
 from nodepool.exceptions import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.event import LostInstance
     from nodepool.model.image import ImageUpload

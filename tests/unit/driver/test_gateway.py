@@ -16,7 +16,8 @@ from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine.adapter import Adapter, StateMachine
+from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.instance import StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
