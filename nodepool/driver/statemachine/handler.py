@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver import gateway
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.launch import CloudProviderView, NodeLaunch
+from nodepool.driver.statemachine.cloud import CloudProvider
+from nodepool.driver.statemachine.launch import NodeLaunch
 from nodepool.model import states
 from nodepool.model.reasons import images_missing
 from nodepool.plan.launch import Failure
@@ -31,7 +32,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: CloudProviderView
+    manager: CloudProvider
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 
@@ -102,7 +103,7 @@ class StateMachineHandler(NodeRequestHandler):
 
         It need not be one of the pool: those go from the configuration, and ``nova:host1`` is shown as ``nova``.
         """
-        if self.manager.lost.in_doubt(node.key):
+        if self.manager.in_doubt(node.key):
             self.log.info("Node %s is not used: its instance may be lost", node.key)
             return False
         return self._az is None or node.az is None or node.az == self._az

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`InstanceCloud`: what launches and deletions of one provider share. A driver says how its cloud does it.
 
-Then which instances were made for which node, and the search for those whose creation got no answer.
+Then which instances were made for which node.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import hashlib
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
@@ -17,12 +16,10 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance import Instance, node_id_of
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import reports
 
@@ -515,98 +512,3 @@ class LostCreations:
     def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
         if not node.pending and not node.owned and node.late_until < self._clock():
             del self._nodes[node_id]
-
-
-# The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
-
-#: Pauses between the looks for an instance whose creation has no answer: it may show late.
-LOOK_SECONDS: Final = (1.0, 3.0)
-
-
-class InstanceFinder:
-    """Looks for instances whose id is not known, because the answer to their creation was lost.
-
-    A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
-
-    :param list_instances: asks the cloud; may block and raise.
-    :param executor: where it is asked.
-    :param lag_seconds: of the lists, see `Adapter`.
-    """
-
-    def __init__(
-        self,
-        provider_name: str,
-        list_instances: Callable[[], Iterable[Instance]],
-        executor: Executor,
-        lag_seconds: float = 0.0,
-    ) -> None:
-        self._provider_name = provider_name
-        self._list = list_instances
-        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
-        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
-
-    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Search:
-        """A search for the instances of a node, in steps.
-
-        :param wake: makes the next step due now.
-        :param may_be_late: look more than once if there seems to be none.
-        """
-        return Search(lambda: self.find(node_id), wake, self._pauses if may_be_late else ())
-
-    def find(self, node_id: str) -> Future[list[Any]]:
-        """Begin to look; does not block. The result is the external ids of the instances of a node."""
-        return self._looks.add(node_id)
-
-    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
-        for instance in self._list():
-            node_id = node_id_of(instance.metadata, self._provider_name)
-            if node_id in found and not instance.deleted and instance.external_id is not None:
-                found[node_id].append(instance.external_id)
-        return found
-
-
-class Search:
-    """Looks for the instances of a node.
-
-    :param find: begins one look.
-    :param pauses: as long as there seems to be none it is looked again after these, in seconds.
-    """
-
-    def __init__(
-        self,
-        find: Callable[[], Future[list[Any]]],
-        wake: Callable[[], None],
-        pauses: Iterable[float] = (),
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._find = find
-        self._wake = wake
-        self._pauses = list(pauses)
-        self._clock = clock
-        self._next_look_at = float("-inf")
-        self._future: Future[list[Any]] | None = None
-        #: External ids, when `step` has returned None.
-        self.found: list[Any] = []
-
-    def step(self) -> float | None:
-        """Go on; None = `found` says what is there, else seconds until the next step.
-
-        :raises Exception: the cloud could not be asked; call again to ask once more.
-        """
-        if self._future is None:
-            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
-            left = self._next_look_at - self._clock()
-            if left > 0:
-                return left
-            self._future = self._find()
-            self._future.add_done_callback(lambda _: self._wake())
-        if not self._future.done():
-            return WHEN_WOKEN_SECONDS
-        future, self._future = self._future, None
-        self.found = future.result()
-        if self.found or not self._pauses:
-            return None
-        pause = self._pauses.pop(0)
-        self._next_look_at = self._clock() + pause
-        return pause

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node on its way from `building` to `ready` (rules L).
 
-First what tasks see of their provider, then the launch (`NodeLaunch`), then its phases in their order. What follows
+First the launch (`NodeLaunch`), then its phases in their order. What follows
 what::
 
     begin -> create -> [scan] -> end
@@ -19,19 +19,18 @@ from __future__ import annotations
 import abc
 import copy
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.rate import HeldTime, TimeLimit
-from nodepool.driver.statemachine.calls import Driven, Removal
+from nodepool.driver.framework.rate import TimeLimit
+from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
-from nodepool.driver.statemachine.instance_cloud import Search
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Driven, Removal, Search
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -52,133 +51,9 @@ from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify,
 from nodepool.tracing import spans
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.keyscan import Scans
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Adapter
-    from nodepool.driver.statemachine.calls import CloudCalls
-    from nodepool.driver.statemachine.cloud_quota import LearnedLimits
-    from nodepool.driver.statemachine.instance import Instance, Log, StateMachine
-    from nodepool.driver.statemachine.instance_cloud import InstanceFinder
-    from nodepool.driver.statemachine.lost_instances import LostInstances
-    from nodepool.driver.statemachine.scheduler import Scheduler
+    from nodepool.driver.statemachine.instance import Instance, StateMachine
     from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
-
-class CloudProviderView(Protocol):
-    """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
-
-    The provider makes all of them, so their files do not import it.
-    """
-
-    name: str
-    adapter: Adapter
-    calls: CloudCalls
-    finder: InstanceFinder
-    learned_limits: LearnedLimits
-    #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
-    make_create_machine: Callable[..., StateMachine]
-    #: Which nodes are in doubt, or have lost their instance?
-    lost: LostInstances
-    #: The section.
-    provider: ProviderConfig
-    scans: Scans
-    scheduler: Scheduler
-    zk: ZooKeeper | None
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def idle_now(self) -> bool:
-        """Must no resources be deleted, because there is, or will be, a successor?"""
-        ...
-
-    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
-        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
-        ...
-
-    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
-        """Is there room for one more node of a label now (Q-2)?"""
-        ...
-
-    def roomFor(self, pool: ConfigPool, label: str) -> float:
-        """How many more nodes of a label have room now; 0 = none, or that is not known."""
-        ...
-
-    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
-        """Is there room for a node that is stored already, counting all that were stored before it?"""
-        ...
-
-    def invalidateQuotaCache(self) -> None:
-        """Ask the cloud for its limits again, in the background."""
-        ...
-
-    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
-        """Availability zones to choose from (N-7)."""
-        ...
-
-    def zones_may_have_changed(self) -> None:
-        """Ask the cloud for its zones again, in the background."""
-        ...
-
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
-        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
-        ...
-
-    def begin_launch(self, launch: NodeLaunch) -> None:
-        """Take on a launch. Raises RuntimeError when the provider has ended."""
-        ...
-
-    def launch_of(self, node_id: str) -> NodeLaunch | None:
-        """The launch of a node, if it runs here."""
-        ...
-
-    def launch_ended(self, launch: NodeLaunch) -> None:
-        """The outcome of a launch is stored."""
-        ...
-
-    def label_is_broken(self, label: str, error: Exception) -> None:
-        """A launch showed that a label can never work (Q-14)."""
-        ...
-
-    def left_nothing(self, node_id: str) -> bool:
-        """Did a launch of this node end here, surely without an instance?"""
-        ...
-
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nothing uses, in the background."""
-        ...
-
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node was deleted."""
-        ...
-
-    def node_ids(self) -> set[str]:
-        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        ...
-
-    def upload_ids(self) -> set[tuple[str, str]]:
-        """Build id and upload id of all uploads to this provider. Blocks."""
-        ...
-
-    def external_id_of(self, node_id: str) -> Any:
-        """External id of a node that is not being launched; else None."""
-        ...
-
-    def look_for_leaks_soon(self) -> None:
-        """Something may be left over: do not wait for the regular sweep."""
-        ...
-
-    def sweep_leaks(self) -> bool:
-        """Look for leaks now; blocks. Is another look worth while?"""
-        ...
-
-    def leak_look_ended(self) -> None:
-        """The task that looks soon has ended."""
-        ...
 
 
 #: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
@@ -189,7 +64,7 @@ _OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failu
 RESUMED_SECONDS: Final = 60.0
 
 
-class NodeLaunch:
+class NodeLaunch(RunningLaunch):
     """A task of the scheduler. Everything belongs to the step that runs; others read ``outcome`` and call `abandon`.
 
     :param node: locked by us, `building`, stored.
@@ -198,14 +73,14 @@ class NodeLaunch:
 
     def __init__(
         self,
-        provider: CloudProviderView,
+        provider: CloudProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
         *,
         resumed: bool = False,
     ) -> None:
-        self.provider = provider
+        super().__init__(provider, node, clock)
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
@@ -219,8 +94,6 @@ class NodeLaunch:
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
-        #: The phases fill its fields.
-        self.node = node
         self._clock = clock
         self.log = get_annotated_logger(
             logging.getLogger(log_names.state_machine_launcher(provider.name)),
@@ -233,17 +106,12 @@ class NodeLaunch:
         )
         #: In which step it is, and since when. Replaced as a whole; any thread may read it.
         self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
-        #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
-        self.outcome: LaunchOutcome | None = None
-        #: The node is deleted elsewhere: end without a word.
-        self._abandoned = False
         self._begun = clock()
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
         self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
         self._attempt_begun = self._begun
-        self.held = HeldTime(clock)
         #: Of the attempt.
         self.limit = TimeLimit(self.launch_timeout, self.held, clock)
         #: When the cloud said of the instance of the attempt that it runs.
@@ -275,25 +143,6 @@ class NodeLaunch:
     @property
     def boot_timeout(self) -> float:
         return float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))
-
-    @property
-    def external_id(self) -> Any:
-        """Of the instance, as far as it is known."""
-        return self.node.external_id
-
-    @property
-    def complete(self) -> bool:
-        """Has it ended, and is the outcome stored?"""
-        return self.outcome is not None
-
-    def abandon(self) -> None:
-        """Stop soon; the node is not ours any more. Any thread; does not block."""
-        self._abandoned = True
-        self.wake()
-
-    def wake(self) -> None:
-        """The next step is due now. Any thread; does not block."""
-        self.provider.scheduler.wake(self)
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""

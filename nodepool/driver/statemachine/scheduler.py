@@ -1,19 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs many small tasks, each when it is due, in the threads of an executor."""
+"""Runs many small tasks, each when it is due, in the threads of an executor.
+
+Then the steps that launches and deletions share: drive a machine (`Driven`), delete one instance (`Removal`), and look
+for the instances of a node (`InstanceFinder`).
+"""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import logging
+import math
+import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.clock import monotonic, next_tick
+from nodepool.driver import gateway
+from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.rate import HeldTime, working_for
+from nodepool.driver.statemachine.instance import node_id_of
+from nodepool.exceptions import NotFound
 from nodepool.guard import Guard
+from nodepool.plan.launch import pace
+from nodepool.plan.retries import Backoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Adapter
+    from nodepool.driver.statemachine.instance import Instance, Log, StateMachine
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
 
@@ -199,3 +215,186 @@ class Scheduler:
             else:
                 due = self._clock() + wait
                 self._push(entry, due if wait < LONG_SECONDS else next_tick(due, TOGETHER_SECONDS))
+
+
+# Steps that launches and deletions share: drive a machine, and delete one instance.
+
+#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
+RESEND: Final = Backoff(20.0, math.inf)
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self._provider_name = provider_name
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = gateway.advance(self._provider_name, self.machine)
+        if self.machine.state != before:
+            self._quiet = 0
+        wait = pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
+        self._quiet += 1
+        return result, wait
+
+
+class Removal:
+    """Deletes one instance completely. What had no effect is sent again after a while.
+
+    :param provider: its name and its adapter.
+    :param wake: makes the next step due now.
+    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
+    """
+
+    def __init__(
+        self,
+        provider: tuple[str, Adapter],
+        external_id: Any,
+        log: Log,
+        wake: Callable[[], None],
+        try_again: Callable[[Exception], bool] = lambda _: False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._name, self._adapter = provider
+        self._external_id = external_id
+        self._log = log
+        self._wake = wake
+        self._try_again = try_again
+        self._clock = clock
+        self._driven: Driven | None = None
+        self._sent = 0
+        self._resend_at = 0.0
+        self._failures = 0
+
+    def step(self) -> float | None:
+        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
+        try:
+            return self._step()
+        except NotFound:
+            return None
+        except Exception as error:
+            # The deletion's end says so, unless it is worth another attempt.
+            if not self._try_again(error):
+                raise
+            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
+            # It begins anew: what is sent next is the first of its kind.
+            self._driven, self._sent = None, 0
+            self._failures += 1
+            return RETRY.pause(self._failures)
+
+    def _step(self) -> float | None:
+        now, name = self._clock(), self._name
+        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
+            machine = gateway.get_delete_state_machine(name, self._adapter, self._external_id, self._log)
+            self._driven = Driven(name, machine, self._wake)
+            self._sent += 1
+            self._resend_at = now + RESEND.pause(self._sent)
+        _, wait = self._driven.advance()
+        if self._driven.machine.complete:
+            return None
+        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
+
+
+# The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
+
+#: Pauses between the looks for an instance whose creation has no answer: it may show late.
+LOOK_SECONDS: Final = (1.0, 3.0)
+
+
+class InstanceFinder:
+    """Looks for instances whose id is not known, because the answer to their creation was lost.
+
+    A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
+
+    :param list_instances: asks the cloud; may block and raise.
+    :param executor: where it is asked.
+    :param lag_seconds: of the lists, see `Adapter`.
+    """
+
+    def __init__(
+        self,
+        provider_name: str,
+        list_instances: Callable[[], Iterable[Instance]],
+        executor: Executor,
+        lag_seconds: float = 0.0,
+    ) -> None:
+        self._provider_name = provider_name
+        self._list = list_instances
+        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
+        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
+
+    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Search:
+        """A search for the instances of a node, in steps.
+
+        :param wake: makes the next step due now.
+        :param may_be_late: look more than once if there seems to be none.
+        """
+        return Search(lambda: self.find(node_id), wake, self._pauses if may_be_late else ())
+
+    def find(self, node_id: str) -> Future[list[Any]]:
+        """Begin to look; does not block. The result is the external ids of the instances of a node."""
+        return self._looks.add(node_id)
+
+    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
+        for instance in self._list():
+            node_id = node_id_of(instance.metadata, self._provider_name)
+            if node_id in found and not instance.deleted and instance.external_id is not None:
+                found[node_id].append(instance.external_id)
+        return found
+
+
+class Search:
+    """Looks for the instances of a node.
+
+    :param find: begins one look.
+    :param pauses: as long as there seems to be none it is looked again after these, in seconds.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Future[list[Any]]],
+        wake: Callable[[], None],
+        pauses: Iterable[float] = (),
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._find = find
+        self._wake = wake
+        self._pauses = list(pauses)
+        self._clock = clock
+        self._next_look_at = float("-inf")
+        self._future: Future[list[Any]] | None = None
+        #: External ids, when `step` has returned None.
+        self.found: list[Any] = []
+
+    def step(self) -> float | None:
+        """Go on; None = `found` says what is there, else seconds until the next step.
+
+        :raises Exception: the cloud could not be asked; call again to ask once more.
+        """
+        if self._future is None:
+            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
+            left = self._next_look_at - self._clock()
+            if left > 0:
+                return left
+            self._future = self._find()
+            self._future.add_done_callback(lambda _: self._wake())
+        if not self._future.done():
+            return WHEN_WOKEN_SECONDS
+        future, self._future = self._future, None
+        self.found = future.result()
+        if self.found or not self._pauses:
+            return None
+        pause = self._pauses.pop(0)
+        self._next_look_at = self._clock() + pause
+        return pause
