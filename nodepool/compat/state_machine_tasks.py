@@ -12,7 +12,7 @@ from nodepool.driver.statemachine.launch import NodeLaunch
 from nodepool.driver.statemachine.provider import NodeDeletion
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.handler import StateMachineHandler
+    from nodepool.driver.statemachine.launch import StateMachineHandler
     from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, CloudAdapter, ImageFile, PlacedCreation
-from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import (
     CloudInstance,
     CloudResource,
@@ -22,6 +21,7 @@ from nodepool.driver.statemachine.instance import (
 )
 from nodepool.driver.statemachine.instance_cloud import Creation, CreationKey, InstanceCloud
 from nodepool.driver.statemachine.inventory import WatchedInventory
+from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.driver.statemachine.provider import StateMachineDriver, StateMachineProvider
 from nodepool.late_names import late_names

@@ -432,7 +432,7 @@ class CloudProvider(StateMachineQuota, Provider):
         return None if node is None or node.state == "building" else node.external_id
 
 
-class RunningLaunch:
+class RunningLaunch(abc.ABC):
     """A launch, a task of the scheduler, as its provider sees it.
 
     :param node: locked by us, `building`, stored.

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -27,10 +27,10 @@ from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource, diskimage_of
+from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakLook, LeakSweep, LostInstances
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Removal, Search
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, removal
 from nodepool.exceptions import (
     LaunchError,
     NotFound,
@@ -413,7 +413,6 @@ class Deletion(Done):
         self.log = log
         self.held = HeldTime(clock)
         self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-        self._removal: Removal | None = None
 
     @property
     def left(self) -> float:
@@ -427,6 +426,9 @@ class Deletion(Done):
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
 
+    def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
+        return removal(self._provider.name, self._provider.adapter, external_id, self.log, self._wake, try_again)
+
 
 class NodeDeletion(Deletion):
     """Deletes one locked node: cloud first, then the znode.
@@ -438,9 +440,7 @@ class NodeDeletion(Deletion):
         log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         super().__init__(provider, log, clock)
         self._node = node
-        self._phase: Callable[[], float | None] = self._begin
-        self._search: Search | None = None
-        self._targets: list[Any] = []
+        self._steps = self._run()
 
     def step(self) -> float | None:
         try:
@@ -448,71 +448,40 @@ class NodeDeletion(Deletion):
                 self.log.warning("Deletion stops: the lock of the node was lost")
             elif self._limit.left <= 0:
                 raise ServerDeleteTimeoutException(f"instance {self._node.external_id} is still there")
-            else:
-                wait = self._phase()
-                if wait is not None:
-                    return wait
+            elif (wait := next(self._steps, None)) is not None:
+                return wait
         except Exception as error:  # noqa: BLE001 - logged in there
             self._failed(error)
         self.set()
         return None
 
-    def _begin(self) -> float | None:
-        launch = self._provider.launch_of(self._node.key)
+    def _run(self) -> Iterator[float]:
+        node, provider, zk = self._node, self._provider, cast("ZooKeeper", self._provider.zk)
+        launch = provider.launch_of(node.key)
         if launch is not None:
             # It may be in the middle of the creation: what it makes must be known here.
             launch.abandon()
-            if not launch.complete:
-                return LAUNCH_END_SECONDS
-            self._node.external_id = self._node.external_id or launch.node.external_id
-        if self._node.state != states.DELETING:
-            self._node.state = states.DELETING
-            self._zk.storeNode(self._node)
-        if self._node.external_id:
-            self._targets = [self._node.external_id]
-            self._phase = self._remove
-        elif self._provider.left_nothing(self._node.key):
-            # Searched for, it would keep its place in the quota for seconds.
-            self._phase = self._remove
-        else:
-            self._search = self._provider.finder.search(self._node.key, self._wake, may_be_late=True)
-            self._phase = self._look
-        return self._phase()
-
-    @property
-    def _zk(self) -> Any:
-        return self._provider.zk
-
-    def _look(self) -> float | None:
-        """The creation may have given no answer: is there an instance of this node?"""
-        assert self._search is not None
-        wait = self._search.step()
-        if wait is not None:
-            return wait
-        self._targets = self._search.found
-        if self._targets:
-            self.log.warning("Found instance(s) %s of the node", self._targets)
-        # One whose creation was on its way when its launcher died may still come.
-        self._provider.look_for_leaks_soon()
-        self._phase = self._remove
-        return self._remove()
-
-    def _remove(self) -> float | None:
-        while self._targets:
-            if self._removal is None:
-                self._removal = Removal(
-                    (self._provider.name, self._provider.adapter), self._targets[0], self.log, self._wake
-                )
-            wait = self._removal.step()
-            if wait is not None:
-                return wait
-            self._removal = None
-            self._targets.pop(0)
-        self._provider.calls.worked()
-        self._zk.deleteNode(self._node)
-        self.log.info("Deleted node of provider %s", self._node.provider)
-        self._provider.node_deleted(self._node)
-        return None
+            while not launch.complete:
+                yield LAUNCH_END_SECONDS
+            node.external_id = node.external_id or launch.node.external_id
+        if node.state != states.DELETING:
+            node.state = states.DELETING
+            zk.storeNode(node)
+        targets = [node.external_id] if node.external_id else []
+        # Searched for in vain, it would keep its place in the quota for seconds.
+        if not targets and not provider.left_nothing(node.key):
+            # The creation may have given no answer.
+            targets = yield from provider.finder.search(node.key, self._wake, may_be_late=True)
+            if targets:
+                self.log.warning("Found instance(s) %s of the node", targets)
+            # One whose creation was on its way when its launcher died may still come.
+            provider.look_for_leaks_soon()
+        for external_id in targets:
+            yield from self._removal(external_id)
+        provider.calls.worked()
+        zk.deleteNode(node)
+        self.log.info("Deleted node of provider %s", node.provider)
+        provider.node_deleted(node)
 
     def _failed(self, error: Exception) -> None:
         self.error = error
@@ -524,7 +493,7 @@ class NodeDeletion(Deletion):
         if self._node.lock is None:
             return
         try:
-            self._zk.unlockNode(self._node)
+            cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
         except ZKException as problem:
             self.log.error("Unlocking failed: %s", problem)
 
@@ -540,9 +509,7 @@ class InstanceDeletion(Deletion):
         super().__init__(provider, log)
         self._external_id = external_id
         self._persistent = persistent
-        self._removal = Removal(
-            (provider.name, provider.adapter), external_id, log, self._wake, self._may_be_done_later
-        )
+        self._steps = self._removal(external_id, self._may_be_done_later)
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)
@@ -550,9 +517,8 @@ class InstanceDeletion(Deletion):
 
     def step(self) -> float | None:
         in_time = self.left > 0
-        assert self._removal is not None
         try:
-            wait = self._removal.step()
+            wait = next(self._steps, None)
             if wait is not None and in_time:
                 return wait
             if wait is not None:

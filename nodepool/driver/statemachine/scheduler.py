@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs many small tasks, each when it is due, in the threads of an executor.
 
-Then the steps that launches and deletions share: drive a machine (`Driven`), delete one instance (`Removal`), and look
+Then the steps that launches and deletions share: drive a machine (`Driven`), delete one instance (`removal`), and look
 for the instances of a node (`InstanceFinder`).
 """
 
@@ -13,7 +13,7 @@ import logging
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -248,61 +248,49 @@ class Driven:
         return result, wait
 
 
-class Removal:
-    """Deletes one instance completely. What had no effect is sent again after a while.
+def removal(
+    provider_name: str,
+    adapter: Adapter,
+    external_id: Any,
+    log: Log,
+    wake: Callable[[], None],
+    try_again: Callable[[Exception], bool] = lambda _: False,
+) -> Iterator[float]:
+    """Delete one instance completely. What had no effect is sent again after a while.
 
-    :param provider: its name and its adapter.
+    Yields the seconds until the next step; it ends when the instance is gone. Raises what the driver raises.
+
     :param wake: makes the next step due now.
-    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
+    :param try_again: is an error one that another attempt may get over?
     """
-
-    def __init__(
-        self,
-        provider: tuple[str, Adapter],
-        external_id: Any,
-        log: Log,
-        wake: Callable[[], None],
-        try_again: Callable[[Exception], bool] = lambda _: False,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._name, self._adapter = provider
-        self._external_id = external_id
-        self._log = log
-        self._wake = wake
-        self._try_again = try_again
-        self._clock = clock
-        self._driven: Driven | None = None
-        self._sent = 0
-        self._resend_at = 0.0
-        self._failures = 0
-
-    def step(self) -> float | None:
-        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
+    failures = 0
+    while True:
         try:
-            return self._step()
+            yield from _remove(provider_name, adapter, external_id, log, wake)
+            return
         except NotFound:
-            return None
+            return
         except Exception as error:
             # The deletion's end says so, unless it is worth another attempt.
-            if not self._try_again(error):
+            if not try_again(error):
                 raise
-            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
-            # It begins anew: what is sent next is the first of its kind.
-            self._driven, self._sent = None, 0
-            self._failures += 1
-            return RETRY.pause(self._failures)
+            log.warning("Instance %s could not be deleted, trying again: %s", external_id, error)
+            failures += 1
+        yield RETRY.pause(failures)
 
-    def _step(self) -> float | None:
-        now, name = self._clock(), self._name
-        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
-            machine = gateway.get_delete_state_machine(name, self._adapter, self._external_id, self._log)
-            self._driven = Driven(name, machine, self._wake)
-            self._sent += 1
-            self._resend_at = now + RESEND.pause(self._sent)
-        _, wait = self._driven.advance()
-        if self._driven.machine.complete:
-            return None
-        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
+
+def _remove(
+    provider_name: str, adapter: Adapter, external_id: Any, log: Log, wake: Callable[[], None]
+) -> Iterator[float]:
+    for sent in itertools.count(1):
+        machine = gateway.get_delete_state_machine(provider_name, adapter, external_id, log)
+        driven = Driven(provider_name, machine, wake)
+        resend_at = math.inf if machine.resends else monotonic() + RESEND.pause(sent)
+        while (now := monotonic()) < resend_at:
+            _, wait = driven.advance()
+            if machine.complete:
+                return
+            yield min(wait, max(0.0, resend_at - now))
 
 
 # The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
@@ -333,13 +321,27 @@ class InstanceFinder:
         self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
         self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
 
-    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Search:
-        """A search for the instances of a node, in steps.
+    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Generator[float, None, list[Any]]:
+        """Look for the instances of a node, in steps: yields the seconds until the next one.
 
         :param wake: makes the next step due now.
         :param may_be_late: look more than once if there seems to be none.
+        :return: external ids.
+        :raises Exception: the cloud could not be asked.
         """
-        return Search(lambda: self.find(node_id), wake, self._pauses if may_be_late else ())
+        pauses = list(self._pauses) if may_be_late else []
+        while True:
+            look = self.find(node_id)
+            look.add_done_callback(lambda _: wake())
+            while not look.done():
+                yield WHEN_WOKEN_SECONDS
+            found = look.result()
+            if found or not pauses:
+                return found
+            until = monotonic() + pauses.pop(0)
+            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
+            while (left := until - monotonic()) > 0:
+                yield left
 
     def find(self, node_id: str) -> Future[list[Any]]:
         """Begin to look; does not block. The result is the external ids of the instances of a node."""
@@ -352,49 +354,3 @@ class InstanceFinder:
             if node_id in found and not instance.deleted and instance.external_id is not None:
                 found[node_id].append(instance.external_id)
         return found
-
-
-class Search:
-    """Looks for the instances of a node.
-
-    :param find: begins one look.
-    :param pauses: as long as there seems to be none it is looked again after these, in seconds.
-    """
-
-    def __init__(
-        self,
-        find: Callable[[], Future[list[Any]]],
-        wake: Callable[[], None],
-        pauses: Iterable[float] = (),
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._find = find
-        self._wake = wake
-        self._pauses = list(pauses)
-        self._clock = clock
-        self._next_look_at = float("-inf")
-        self._future: Future[list[Any]] | None = None
-        #: External ids, when `step` has returned None.
-        self.found: list[Any] = []
-
-    def step(self) -> float | None:
-        """Go on; None = `found` says what is there, else seconds until the next step.
-
-        :raises Exception: the cloud could not be asked; call again to ask once more.
-        """
-        if self._future is None:
-            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
-            left = self._next_look_at - self._clock()
-            if left > 0:
-                return left
-            self._future = self._find()
-            self._future.add_done_callback(lambda _: self._wake())
-        if not self._future.done():
-            return WHEN_WOKEN_SECONDS
-        future, self._future = self._future, None
-        self.found = future.result()
-        if self.found or not self._pauses:
-            return None
-        pause = self._pauses.pop(0)
-        self._next_look_at = self._clock() + pause
-        return pause
