@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 SWEEP_LIST_SECONDS: Final = 5.0
 
 
-def _ignore(*_: Any) -> None:
-    """Stands for the framework until it uses the adapter."""
-
-
 class Adapter:
     """One configured cloud.
 
@@ -57,13 +53,6 @@ class Adapter:
     lag_seconds: float = 0.0
     #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
     shared_threads: SharedThreads | None = None
-    #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
-    #: nothing, so that it counts no more: `InstanceCloud.on_room`. Neither blocks nor raises.
-    on_room: Callable[[], None] = staticmethod(_ignore)
-    #: Set by the framework. Call it, from any thread, when an instance ended that was not deleted here, with the id of
-    #: its node, its own id as `InstanceCloud.record_id` gives it, the cloud's code, and a text. Neither blocks nor
-    #: raises.
-    on_lost: Callable[[str, str, str, str], None] = staticmethod(_ignore)
     #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
     counts_ends: ClassVar[bool] = False
     #: What its machines share; None = it is not built on that.
@@ -260,12 +249,10 @@ class CloudAdapter(Adapter):
     resources: ResourceKinds[Any]
 
     def use(self, cloud: InstanceCloud[Any]) -> None:
-        """Its threads and its events are the framework's, too."""
+        """Its threads are the framework's, too."""
         self.instance_cloud = cloud
         self.shared_threads = cloud.threads
         self.lag_seconds = cloud.lag_seconds
-        cloud.on_room = lambda: self.on_room()
-        cloud.on_lost = lambda *lost: self.on_lost(*lost)
 
     def stop(self) -> None:
         self._cloud.stop()

@@ -83,9 +83,11 @@ class InstanceCloud(abc.ABC, Generic[R]):
         #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
         self._lost: Waiter | None = None
         self._lock = threading.Lock()
-        #: Told when such a creation turned out to have made nothing: it does not count any more. Any thread.
+        # The framework sets both. Any thread; they must not block.
+        #: Called when such a creation turned out to have made nothing: it does not count any more.
         self.on_room: Callable[[], None] = lambda: None
-        #: Called when an instance ended that was not deleted here, see `Adapter.on_lost`. Any thread; must not block.
+        #: Called when an instance ended that was not deleted here, with the id of its node, its own id in lists, the
+        #: cloud's code, and a text.
         self.on_lost: Callable[[str, str, str, str], None] = lambda *lost: None
         self.threads = SharedThreads(provider, self.most_threads)
         self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)

@@ -29,7 +29,7 @@ from nodepool.driver.framework.rate import TimeLimit
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
 from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Driven, removal
+from nodepool.driver.statemachine.scheduler import Driven, ended, removal
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -458,11 +458,8 @@ class NodeLaunch(RunningLaunch):
         scan = self.provider.scans.scan(
             node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type
         )
-        scan.add_done_callback(lambda _: self.wake())
-        while not scan.done():
-            yield WHEN_WOKEN_SECONDS
         try:
-            keys = scan.result()
+            keys = yield from ended(scan, self.wake)
         except LaunchKeyscanException:
             # L-16. Neither may fail the launch in another way: no error is raised. Blocks for both.
             of_instance = (self.provider.name, self.provider.adapter, self.label, node.external_id)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
-from concurrent.futures import Executor, Future
 from logging import DEBUG, WARNING
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,6 @@ from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
 from nodepool.driver.statemachine.instance_cloud import GONE
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.metrics import reports
@@ -193,53 +191,6 @@ def _identity(resource: Resource) -> Hashable:
     """To know a resource again in the next list; adapters have a name for it, mostly ``id``."""
     told = getattr(resource, "id", None) or getattr(resource, "name", None)
     return resource.type, str(told), str(sorted(resource.metadata.items(), key=str))
-
-
-class LeakLook:
-    """A task of the scheduler: looks for leaks soon, and soon again as long as something new seems to be left over.
-
-    :param executor: runs the looks, which may take minutes: the one thread of some drivers shall not wait for them.
-    :param looks: how often at most when looks fail.
-    """
-
-    def __init__(self, provider: Any, executor: Executor, looks: int) -> None:
-        self._provider = provider
-        self._executor = executor
-        self._looks = looks
-        self._begun = False
-        self._look: Future[bool] | None = None
-
-    def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
-        if self._look is not None:
-            if not self._look.done():
-                return WHEN_WOKEN_SECONDS
-            again, self._look = self._look.result(), None
-            if again:
-                return LOOK_AGAIN_SECONDS
-            self._provider.leak_look_ended()
-            return None
-        if self._provider.idle_now:
-            # Nothing shall wait for a look that comes to nothing.
-            self._provider.leak_look_ended()
-            return None
-        if not self._begun:
-            self._begun = True
-            return LOOK_AGAIN_SECONDS
-        if self._provider.calls.circuit_open:
-            # What is left over stays until the cloud answers again.
-            return LOOK_AGAIN_SECONDS
-        self._looks -= 1
-        self._look = self._executor.submit(self._sweep)
-        self._look.add_done_callback(lambda _: self._provider.scheduler.wake(self))
-        return WHEN_WOKEN_SECONDS
-
-    def _sweep(self) -> bool:
-        """One look; blocks. Is another one worth while?"""
-        # The regular sweep comes, too.
-        with Guard(self._provider.log, "Leaked resources cannot be looked for", level=WARNING, traceback=False):
-            return bool(self._provider.sweep_leaks())
-        return self._looks > 0
 
 
 # `LostInstances`: nodes whose instance ended although it was not deleted here, such as spot instances that the cloud

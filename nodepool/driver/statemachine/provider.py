@@ -2,7 +2,7 @@
 """One configured cloud, driven through its `Adapter`.
 
 First the transfers of its images, then the provider (`StateMachineProvider`), then deletions (rules X), what ``nodepool
-check`` finds out, the probe of its circuit breaker, and the driver.
+check`` finds out, and the driver.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from nodepool import log_names
@@ -24,13 +24,13 @@ from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit, working_for
 from nodepool.driver.interface import Done, Driver, Provider
-from nodepool.driver.statemachine import instance
+from nodepool.driver.statemachine import instance, leaks
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
-from nodepool.driver.statemachine.leaks import ALIVE, LeakLook, LeakSweep, LostInstances
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, removal
+from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
+from nodepool.driver.statemachine.scheduler import Flow, ended, removal
 from nodepool.exceptions import (
     LaunchError,
     NotFound,
@@ -48,7 +48,6 @@ from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Future
 
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
@@ -117,18 +116,18 @@ class StateMachineProvider(CloudProvider):
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
         super().__init__(adapter, provider_config)
         cloud = getattr(adapter, "instance_cloud", None)
-        self.RESUMES = cloud is not None and cloud.resumes_launches
+        if cloud is not None:
+            self.RESUMES = cloud.resumes_launches
+            cloud.on_room, cloud.on_lost = self._room_came_free, self._instance_ended
         self._workers: set[PoolWorkerView] = set()
         self._cleanups: dict[str, InstanceDeletion] = {}
-        adapter.on_room = self._room_came_free
-        adapter.on_lost = self._instance_ended
         self.transfers = RunningTransfers()
         #: Which nodes are in doubt, or have lost their instance?
         self.lost = LostInstances(self, self.log, getattr(adapter, "lag_seconds", 0.0))
         self._leaks = LeakSweep(self, self.log, lambda: self.lost)
-        self._leak_look: LeakLook | None = None
-        #: Of the circuit breaker, since it opened last.
-        self.probe: CircuitProbe | None = None
+        self._leak_look: Flow | None = None
+        #: How often the circuit breaker opened.
+        self._openings = 0
 
     # -- life --
 
@@ -180,9 +179,33 @@ class StateMachineProvider(CloudProvider):
     def _circuit_changed(self, begins: bool) -> None:
         reports.report_circuit_breaker(self.name, begins)
         if begins:
-            self.probe = CircuitProbe(self, self._threads.probes)
-            self.scheduler.add(self.probe)
+            self._openings += 1
+            self.scheduler.add(Flow(self.scheduler, partial(self._probe, self._openings)))
         self.wake_workers()
+
+    def _probe(self, opening: int, wake: Callable[[], None]) -> Iterator[float]:
+        """Ask a cloud whose circuit breaker is open whether it is back.
+
+        :param opening: when it opens again, that has a probe of its own.
+        """
+        repeats = Repeats()
+        # The opening was logged just now.
+        repeats.worth_saying(self.name)
+        while opening == self._openings and (wait := self.calls.probe_due()) is not None:
+            if wait > 0:
+                yield wait
+            elif self.idle_now and len(self.scheduler) == 1:
+                # It was replaced, and nothing that it began is left: its successor asks.
+                return
+            else:
+                # A cloud that is away may let the call wait, and the one thread of some drivers goes on with deletions.
+                yield from ended(self._threads.probes.submit(self._ask_the_cloud, repeats), wake)
+
+    def _ask_the_cloud(self, repeats: Repeats) -> None:
+        """One call; blocks."""
+        level = logging.WARNING if repeats.worth_saying(self.name) else logging.DEBUG
+        with Guard(self.log, "Provider %s still fails", self.name, level=level, traceback=False):
+            self.calls.list_instances()
 
     def wake_workers(self) -> None:
         """Pools that serve requests here look again. Any thread; does not block."""
@@ -387,13 +410,34 @@ class StateMachineProvider(CloudProvider):
         with self._lock:
             if self._leak_look is not None or self.idle_now:
                 return
-            self._leak_look = LeakLook(self, self._threads.asks, looks)
+            self._leak_look = Flow(self.scheduler, partial(self._look_for_leaks, looks))
             # Under the lock: `idle` wakes it.
             self.scheduler.add(self._leak_look)
 
-    def leak_look_ended(self) -> None:
+    def _look_for_leaks(self, looks: int, wake: Callable[[], None]) -> Iterator[float]:
+        """Look for leaks soon, and soon again as long as something new seems to be left over.
+
+        :param looks: how often at most when looks fail.
+        """
+        again = True
+        while again:
+            yield leaks.LOOK_AGAIN_SECONDS
+            if self.idle_now:
+                # Nothing shall wait for a look that comes to nothing.
+                break
+            # While the cloud is away, what is left over stays.
+            if not self.calls.circuit_open:
+                looks -= 1
+                # It may take minutes: the one thread of some drivers shall not wait for it.
+                again = yield from ended(self._threads.asks.submit(self._sweep, looks > 0), wake)
         with self._lock:
             self._leak_look = None
+
+    def _sweep(self, otherwise: bool) -> bool:
+        """One look; blocks. Is another one worth while? If it fails, ``otherwise``: the regular sweep comes, too."""
+        with Guard(self.log, "Leaked resources cannot be looked for", level=logging.WARNING, traceback=False):
+            return self.sweep_leaks()
+        return otherwise
 
 
 # Deletions: of a node with its instance (rules X), and of an instance that has no node.
@@ -570,51 +614,6 @@ def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
             )
         else:
             yield CheckResult(subject, True, f"build {upload.build_id} is uploaded")
-
-
-# `CircuitProbe`: finds out when a cloud whose circuit breaker is open answers again.
-
-
-class CircuitProbe:
-    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back.
-
-    :param executor: runs the calls: a cloud that is away may let them wait, and the one thread of some drivers goes on
-        with deletions meanwhile.
-    """
-
-    def __init__(self, provider: StateMachineProvider, executor: Executor) -> None:
-        self._provider = provider
-        self._executor = executor
-        self._call: Future[None] | None = None
-        #: The opening was logged just now.
-        self._repeats = Repeats()
-        self._repeats.worth_saying(provider.name)
-
-    def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
-        if self._call is not None:
-            if not self._call.done():
-                return WHEN_WOKEN_SECONDS
-            self._call = None
-        if self._provider.probe is not self:
-            # The circuit breaker closed and opened again, and has a probe of its own.
-            return None
-        wait = self._provider.calls.probe_due()
-        if wait is None or wait > 0:
-            return wait
-        if self._provider.idle_now and len(self._provider.scheduler) == 1:
-            # It was replaced, and nothing that it began is left: its successor asks.
-            return None
-        self._call = self._executor.submit(self._ask)
-        self._call.add_done_callback(lambda _: self._provider.scheduler.wake(self))
-        return WHEN_WOKEN_SECONDS
-
-    def _ask(self) -> None:
-        """One call; blocks."""
-        name = self._provider.name
-        level = logging.WARNING if self._repeats.worth_saying(name) else logging.DEBUG
-        with Guard(self._provider.log, "Provider %s still fails", name, level=level, traceback=False):
-            self._provider.calls.list_instances()
 
 
 # `StateMachineDriver`: entry point of drivers that have an `Adapter` (reference/driver 10).

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from nodepool.clock import monotonic, next_tick
 from nodepool.driver import gateway
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
 
+T = TypeVar("T")
+
 #: What a task returns that waits for `Scheduler.wake`: it is looked at again after this time, to be safe.
 WHEN_WOKEN_SECONDS: Final = 10.0
 #: Steps for which there is so much time are taken together with others, up to `TOGETHER_SECONDS` later.
@@ -49,6 +51,27 @@ class Task(Protocol):
         :return: seconds until the next step is due; None = the task is over.
         """
         ...
+
+
+class Flow:
+    """A task whose steps are those of a generator, which yields the seconds until it goes on.
+
+    :param steps: makes it; gets what makes the next step due now.
+    """
+
+    def __init__(self, scheduler: Scheduler, steps: Callable[[Callable[[], None]], Iterator[float]]) -> None:
+        self._steps = steps(lambda: scheduler.wake(self))
+
+    def step(self) -> float | None:
+        return next(self._steps, None)
+
+
+def ended(future: Future[T], wake: Callable[[], None]) -> Generator[float, None, T]:
+    """Wait for the end of a call, in steps; its result. Raises what the call raises."""
+    future.add_done_callback(lambda _: wake())
+    while not future.done():
+        yield WHEN_WOKEN_SECONDS
+    return future.result()
 
 
 class _Entry:
@@ -331,11 +354,7 @@ class InstanceFinder:
         """
         pauses = list(self._pauses) if may_be_late else []
         while True:
-            look = self.find(node_id)
-            look.add_done_callback(lambda _: wake())
-            while not look.done():
-                yield WHEN_WOKEN_SECONDS
-            found = look.result()
+            found = yield from ended(self.find(node_id), wake)
             if found or not pauses:
                 return found
             until = monotonic() + pauses.pop(0)

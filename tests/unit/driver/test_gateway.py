@@ -31,7 +31,7 @@ OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
 OF_THE_CONFIGURATION = {"reset", "getProviderConfig"}
 #: What a machine or an adapter asks of the framework, or tells it; and what words a handler of ours has for an answer.
 OF_THE_FRAMEWORK = {
-    *("wake", "wanted", "on_room", "on_lost", "use"),
+    *("wake", "wanted", "use"),
     *("why_images_missing", "why_too_large", "why_no_room"),
 }
 
