@@ -85,7 +85,7 @@ class StateMachineQuota(QuotaSupport):
     # -- limits --
 
     def getProviderLimits(self) -> QuotaInformation:
-        return self.calls.get_quota_limits()
+        return self.calls.look_up(gateway.get_quota_limits)
 
     def unmanagedQuotaUsed(self) -> QuotaInformation:
         """What others use, and instances of ours that have no node (Q-4). Blocks."""
@@ -134,7 +134,7 @@ class StateMachineQuota(QuotaSupport):
         if known is None:
             settings = pool.labels[label]
             known = Known(
-                lambda: self.calls.get_quota_for_label(settings),
+                lambda: self.calls.look_up(gateway.get_quota_for_label, settings),
                 NEED_AGE_SECONDS,
                 self._executor.submit,
                 permanent=(RuntimeConfigurationException,),
@@ -314,7 +314,10 @@ class CloudProvider(StateMachineQuota, Provider):
         self.prepare_quota(self._threads.asks)
         self.images = LabelImages(self, self._threads.asks)
         self._azs: Known[Sequence[str | None]] = Known(
-            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks.submit, patience=self.patience
+            lambda: self.calls.look_up(gateway.get_azs) or [None],
+            AZ_AGE_SECONDS,
+            self._threads.asks.submit,
+            patience=self.patience,
         )
 
     @property
@@ -566,56 +569,43 @@ class CloudCalls:
         if classify(error) is Failure.CLOUD:
             self.failed(error)
 
-    def _ask(self, call: Callable[[], T]) -> T:
-        with OnError(self._not_answered):
-            result = call()
-        self.worked()
-        return result
-
     def _not_answered(self, error: BaseException) -> None:
         if not isinstance(error, Exception) or isinstance(error, (NotImplementedError, RuntimeConfigurationException)):
             return
         if not isinstance(error, LaunchError) or classify(error) is Failure.CLOUD:
             self.failed(error)
 
-    def _look_up(self, call: Callable[[], T]) -> T:
-        """Ask what may be known without the cloud: only that it does not answer says something about it."""
+    def look_up(self, hook: Callable[..., T], *arguments: Any) -> T:
+        """Ask what may be known without the cloud: only that it does not answer says something about it.
+
+        :param hook: of the adapter, in `nodepool.driver.gateway`.
+        """
         with OnError(self.judge):
-            return call()
+            return hook(self._name, self._adapter, *arguments)
 
     # -- questions --
 
     def list_instances(self) -> list[Instance]:
         """All instances; none if the driver cannot list them."""
-        try:
-            return self._ask(lambda: gateway.list_instances(self._name, self._adapter))
-        except NotImplementedError:
-            # How a driver of the released interface says that it cannot.
-            return []
+        return self._list(gateway.list_instances)
 
     def list_resources(self) -> list[Resource]:
         """All that could be left over; nothing if the driver cannot list it."""
+        return self._list(gateway.list_resources)
+
+    def _list(self, hook: Callable[..., list[T]]) -> list[T]:
         try:
-            return self._ask(lambda: gateway.list_resources(self._name, self._adapter))
+            with OnError(self._not_answered):
+                found = hook(self._name, self._adapter)
         except NotImplementedError:
             # How a driver of the released interface says that it cannot.
             return []
+        self.worked()
+        return found
 
     def unanswered_creations(self) -> Sequence[Creation]:
         """Creations without an answer, as far as the driver knows. Does not block."""
         return gateway.unanswered_creations(self._name, self._adapter)
-
-    def get_quota_limits(self) -> QuotaInformation:
-        return self._look_up(lambda: gateway.get_quota_limits(self._name, self._adapter))
-
-    def get_quota_for_label(self, label: LabelSettings) -> QuotaInformation:
-        return self._look_up(lambda: gateway.get_quota_for_label(self._name, self._adapter, label))
-
-    def get_azs(self) -> Sequence[str | None]:
-        return self._look_up(lambda: gateway.get_azs(self._name, self._adapter)) or [None]
-
-    def label_ready(self, label: LabelSettings) -> bool:
-        return self._look_up(lambda: gateway.label_ready_in_cloud(self._name, self._adapter, label))
 
 
 # What a provider's cloud took of each label when it said that a quota was used up (rule L-7).
@@ -750,7 +740,7 @@ class LabelImages:
         with self._lock:
             known = self._known.get(key)
             if known is None:
-                ask = partial(self._provider.calls.label_ready, label)
+                ask = partial(self._provider.calls.look_up, gateway.label_ready_in_cloud, label)
                 known = Known(ask, AGE_SECONDS, self._executor.submit, patience=self._provider.patience)
                 self._known[key] = known
             return known

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any, ClassVar, Final, Generic, NamedTuple
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
@@ -24,6 +24,8 @@ from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import reports
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
+
+T = TypeVar("T")
 
 #: Code of an end for which the cloud gives no reason.
 GONE: Final = "NotFound"
@@ -124,9 +126,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     def begin_deletion(self, record_id: str) -> Future[None]:
         """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
-        # The machine's step ends with it: the same thread can make the call.
-        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
-        return submit(self.delete_instance, record_id)
+        return self.submit(partial(self.delete_instance, record_id))
 
     def get_instance(self, record_id: str) -> R:
         """One instance, as it is now; raises NotFound when it is gone: that is the proof.
@@ -174,8 +174,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
         cannot be told yet. A cloud that proves it for several at once may gather them.
         """
-        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
-        return submit(self.get_instance, record_id)
+        return self.submit(partial(self.get_instance, record_id))
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from; None = all instances.
@@ -198,6 +197,14 @@ class InstanceCloud(abc.ABC, Generic[R]):
         for executor in (self.creators, self.others):
             executor.shutdown(wait=True)
         self.inventory.join()
+
+    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
+        """Make a call in a thread of the cloud. The step of a machine ends with it: the same thread can make it.
+
+        :param executor: a share of these threads; None = that of other calls than creations.
+        """
+        share = executor or self.others
+        return (share.submit_next if isinstance(share, ThreadShare) else share.submit)(function)
 
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.

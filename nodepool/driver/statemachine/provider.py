@@ -448,12 +448,18 @@ DELETE_SECONDS: Final = 590.0
 LAUNCH_END_SECONDS: Final = 0.1
 
 
-class Deletion(Done):
+class Deletion(Done, abc.ABC):
     """A task of the scheduler, with its time limit."""
 
-    def __init__(self, provider: StateMachineProvider, log: Log, clock: Callable[[], float] = monotonic) -> None:
+    #: Yields the seconds until the next step.
+    _steps: Iterator[float]
+
+    def __init__(
+        self, provider: StateMachineProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
+    ) -> None:
         super().__init__()
         self._provider = provider
+        self._external_id = external_id
         self.log = log
         self.held = HeldTime(clock)
         self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
@@ -463,12 +469,26 @@ class Deletion(Done):
         """Seconds until it is given up."""
         return self._limit.left
 
-    def _wake(self) -> None:
-        self._provider.scheduler.wake(self)
-
-    @abc.abstractmethod
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
+        try:
+            wait = next(self._steps, None)
+            if wait is not None and self.left > 0:
+                return wait
+            if wait is not None:
+                raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+        except Exception as error:  # noqa: BLE001 - logged in there
+            self.error = error
+            self._failed(error)
+        self.set()
+        return None
+
+    @abc.abstractmethod
+    def _failed(self, error: Exception) -> None:
+        """It has ended with this. Does not raise."""
+
+    def _wake(self) -> None:
+        self._provider.scheduler.wake(self)
 
     def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
         return removal(self._provider.name, self._provider.adapter, external_id, self.log, self._wake, try_again)
@@ -482,20 +502,14 @@ class NodeDeletion(Deletion):
 
     def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
         log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
-        super().__init__(provider, log, clock)
+        super().__init__(provider, node.external_id, log, clock)
         self._node = node
         self._steps = self._run()
 
     def step(self) -> float | None:
-        try:
-            if self._node.lock is None:
-                self.log.warning("Deletion stops: the lock of the node was lost")
-            elif self._limit.left <= 0:
-                raise ServerDeleteTimeoutException(f"instance {self._node.external_id} is still there")
-            elif (wait := next(self._steps, None)) is not None:
-                return wait
-        except Exception as error:  # noqa: BLE001 - logged in there
-            self._failed(error)
+        if self._node.lock is not None:
+            return super().step()
+        self.log.warning("Deletion stops: the lock of the node was lost")
         self.set()
         return None
 
@@ -528,7 +542,6 @@ class NodeDeletion(Deletion):
         provider.node_deleted(node)
 
     def _failed(self, error: Exception) -> None:
-        self.error = error
         self._provider.calls.judge(error)
         if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
@@ -550,8 +563,7 @@ class InstanceDeletion(Deletion):
     """
 
     def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
-        super().__init__(provider, log)
-        self._external_id = external_id
+        super().__init__(provider, external_id, log)
         self._persistent = persistent
         self._steps = self._removal(external_id, self._may_be_done_later)
 
@@ -559,20 +571,9 @@ class InstanceDeletion(Deletion):
         self._provider.calls.judge(error)
         return self._persistent and self.left > 0
 
-    def step(self) -> float | None:
-        in_time = self.left > 0
-        try:
-            wait = next(self._steps, None)
-            if wait is not None and in_time:
-                return wait
-            if wait is not None:
-                self.error = ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
-        except Exception as error:  # noqa: BLE001 - logged below, raised by those who wait
-            self.error = error
-        if self.error is not None:
-            self.log.error("Instance %s could not be deleted: %s", self._external_id, self.error)
-        self.set()
-        return None
+    def _failed(self, error: Exception) -> None:
+        """Those who wait for it raise the error."""
+        self.log.error("Instance %s could not be deleted: %s", self._external_id, error)
 
 
 # What ``nodepool check`` finds out beside the driver.
