@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
-    from nodepool.model.request import NodeRequest
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -262,18 +261,9 @@ class CloudAdapter(Adapter):
         assert self.instance_cloud is not None
         return self.instance_cloud
 
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> CreationMachine[Any]:
-        order = Order(hostname, label, image_external_id, metadata, request, az, log)
-        return self.creation_class.of(self._cloud, order)
+    def getCreateStateMachine(self, *order: Any, **named: Any) -> CreationMachine[Any]:
+        """Takes the arguments of an `Order`."""
+        return self.creation_class.of(self._cloud, Order(*order, **named))
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeletionMachine[Any]:
         return self.creation_class.deletion_class(self._cloud, external_id, log)

@@ -2,7 +2,7 @@
 """One configured cloud, as its requests, launches, deletions and sweeps see it.
 
 First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`, then its calls with their
-circuit breaker, what is learned from refusals (rule L-7), which labels have their image, and its threads.
+circuit breaker, what is learned from refusals (rule L-7), and its threads.
 """
 
 from __future__ import annotations
@@ -75,12 +75,16 @@ class StateMachineQuota(QuotaSupport):
         self._repeats = Repeats()
         self._executor = executor
         # Only the first answers are waited for.
-        self._limits = Known(self._ask_for_limits, LIMITS_AGE_SECONDS, executor.submit, patience=self.patience)
+        self._limits = self._known(self._ask_for_limits, LIMITS_AGE_SECONDS)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
         self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
         self._broken_launches = BrokenLabels()
+
+    def _known(self, ask: Callable[[], T], age_seconds: float, *permanent: type[Exception]) -> Known[T]:
+        """What the cloud says; asked for again after a while, in the background."""
+        return Known(ask, age_seconds, self._executor.submit, permanent=permanent, patience=self.patience)
 
     # -- limits --
 
@@ -130,18 +134,10 @@ class StateMachineQuota(QuotaSupport):
         :raises RuntimeConfigurationException: the label can never work.
         """
         key = (pool.name, label)
-        known = self._known_needs.get(key)
-        if known is None:
-            settings = pool.labels[label]
-            known = Known(
-                lambda: self.calls.look_up(gateway.get_quota_for_label, settings),
-                NEED_AGE_SECONDS,
-                self._executor.submit,
-                permanent=(RuntimeConfigurationException,),
-                patience=self.patience,
-            )
-            known = self._known_needs.setdefault(key, known)
-        return known.get()
+        if key not in self._known_needs:
+            ask = partial(self.calls.look_up, gateway.get_quota_for_label, pool.labels[label])
+            self._known_needs.setdefault(key, self._known(ask, NEED_AGE_SECONDS, RuntimeConfigurationException))
+        return self._known_needs[key].get()
 
     def label_is_broken(self, label: str, error: Exception) -> None:
         """A launch showed that a label can never work (Q-14). It gets another chance after a while."""
@@ -278,7 +274,8 @@ def _is_refused(known: Known[QuotaInformation]) -> bool:
 
 #: So many nodes are remembered whose launches left nothing.
 MAX_UNMADE: Final = 10_000
-#: Seconds for which answers of the adapter are not asked for again.
+#: Seconds for which the cloud is not asked again for an image, and for its zones.
+AGE_SECONDS: Final = 5.0
 AZ_AGE_SECONDS: Final = 300.0
 
 
@@ -312,13 +309,11 @@ class CloudProvider(StateMachineQuota, Provider):
         self.scans = Scans(self._threads.scans)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
-        self.images = LabelImages(self, self._threads.asks)
-        self._azs: Known[Sequence[str | None]] = Known(
-            lambda: self.calls.look_up(gateway.get_azs) or [None],
-            AZ_AGE_SECONDS,
-            self._threads.asks.submit,
-            patience=self.patience,
-        )
+        self._azs = self._known(lambda: self.calls.look_up(gateway.get_azs) or [None], AZ_AGE_SECONDS)
+        #: Has the cloud the image of a label, by pool and label?
+        self._cloud_images: dict[tuple[str, str], Known[bool]] = {}
+        self._images_missing = BrokenLabels(ReasonCode.IMAGE_MISSING)
+        self._uploads_missing = Repeats()
 
     @property
     def idle_now(self) -> bool:
@@ -343,6 +338,47 @@ class CloudProvider(StateMachineQuota, Provider):
 
     # -- images and zones --
 
+    def labelReady(self, name: Any) -> bool:
+        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
+        labels = [name] if hasattr(name, "name") else self._labels(name)
+        return any(self._has_image(label) for label in labels)
+
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        """Why labels cannot be served now, and since when. What the cloud lacked is asked for again meanwhile."""
+        missing = self._images_missing.causes()
+        return {**{label: missing[label] for label in missing if not self.labelReady(label)}, **super().labelErrors()}
+
+    def _labels(self, name: str) -> list[LabelSettings]:
+        return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
+
+    def _has_image(self, label: LabelSettings) -> bool:
+        text = None
+        if (diskimage := diskimage_of(label)) is not None:
+            if self.newest_upload(diskimage.name) is None:
+                text = _no_ready_upload(diskimage)
+                if self._uploads_missing.worth_saying(label.name):
+                    self.log.warning("%s", f"provider {self.name}, label {label.name}: {text}")
+        elif not self._cloud_has_image(label):
+            image = getattr(label.cloud_image, "name", "")
+            text = f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
+        if text is None:
+            self._images_missing.discard(label.name)
+        else:
+            self._images_missing.add(label.name, text)
+        return text is None
+
+    def _cloud_has_image(self, label: LabelSettings) -> bool:
+        """As long as nobody knows that it is not there, no request must be declined for that."""
+        key = (label.pool.name, label.name)
+        if key not in self._cloud_images:
+            ask = partial(self.calls.look_up, gateway.label_ready_in_cloud, label)
+            self._cloud_images.setdefault(key, self._known(ask, AGE_SECONDS))
+        try:
+            return self._cloud_images[key].get()
+        except NotKnown as reason:
+            self.log.debug("Label %s: %s", label.name, reason)
+            return True
+
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         return self._started.getMostRecentImageUpload(image, self.name, cached=True)
@@ -363,7 +399,8 @@ class CloudProvider(StateMachineQuota, Provider):
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
         upload = self.newest_upload(diskimage.name)
         if upload is None:
-            raise LaunchNodepoolException(self.images.no_upload(label))
+            text = _no_ready_upload(diskimage)
+            raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")
         path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
         return upload.external_id, path
 
@@ -433,6 +470,11 @@ class CloudProvider(StateMachineQuota, Provider):
         """External id of a node that is not being launched; else None."""
         node = None if self.zk is None else self.zk.getNode(node_id)
         return None if node is None or node.state == "building" else node.external_id
+
+
+def _no_ready_upload(diskimage: Any) -> str:
+    name = diskimage.name
+    return f"there is no ready upload of image {name}; see nodepool image-list and nodepool dib-image-list"
 
 
 class RunningLaunch(abc.ABC):
@@ -630,9 +672,8 @@ class LearnedLimits:
         self._exists = exists
         self._clock = clock
         self._lock = threading.Lock()
-        self._limits: dict[tuple[str, str], LearnedLimit] = {}
-        #: What the cloud said.
-        self._words: dict[tuple[str, str], str] = {}
+        #: What the cloud took, and what it said.
+        self._limits: dict[tuple[str, str], tuple[LearnedLimit, str]] = {}
         #: Refused nodes that are not removed yet: the cloud does not have them.
         self._refused: set[str] = set()
         #: Nodes that are launched although the cloud was full with those that were there: it may have room again.
@@ -641,25 +682,24 @@ class LearnedLimits:
     def allows(self, pool: str, label: str) -> bool:
         """May another node be launched, as far as the cloud's refusals go?"""
         with self._lock:
-            limit = self._limits.get((pool, label))
+            limit, _ = self._limits.get((pool, label), (None, ""))
             return limit is None or limit.allows(self._clock(), self._count())
 
     def room(self, pool: str, label: str) -> float:
         """How many more the cloud takes, as far as its refusals go."""
-        with self._lock:
-            limit = self._limits.get((pool, label))
-            return math.inf if limit is None else max(0, limit.nodes - self._count())
+        found = self.known(pool, label)
+        return math.inf if found is None else max(0, found[0] - found[1])
 
     def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
         """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""
         with self._lock:
-            limit = self._limits.get((pool, label))
-            return None if limit is None else (limit.nodes, self._count(), self._words[pool, label])
+            limit, words = self._limits.get((pool, label), (None, ""))
+            return None if limit is None else (limit.nodes, self._count(), words)
 
     def begun(self, pool: str, label: str, node_id: str) -> None:
         """A node that is stored already is launched."""
         with self._lock:
-            limit = self._limits.get((pool, label))
+            limit, _ = self._limits.get((pool, label), (None, ""))
             if limit is not None and self._taken() > limit.nodes:
                 self._beyond.add(node_id)
 
@@ -668,9 +708,9 @@ class LearnedLimits:
         with self._lock:
             self._beyond.discard(node_id)
             self._refused.add(node_id)
-            limit = self._limits.setdefault((pool, label), LearnedLimit())
+            limit, _ = self._limits.get((pool, label), (LearnedLimit(), ""))
             limit.refused(self._clock(), self._taken())
-            self._words[pool, label] = words
+            self._limits[pool, label] = (limit, words)
 
     def ended(self, pool: str, label: str, node_id: str, *, ready: bool) -> None:
         """A launch is over. One beyond the limit that is ready shows that there is more room."""
@@ -683,84 +723,6 @@ class LearnedLimits:
     def _taken(self) -> int:
         self._refused = {node_id for node_id in self._refused if self._exists(node_id)}
         return self._count() - len(self._refused)
-
-
-# `LabelImages`: which labels have their image, in ZooKeeper or in the cloud?
-
-#: Seconds for which the cloud is not asked again.
-AGE_SECONDS: Final = 5.0
-
-
-class LabelImages:
-    """Any thread. ``_lock`` guards the table of what is known.
-
-    :param executor: asks the cloud.
-    """
-
-    def __init__(self, provider: CloudProvider, executor: Executor) -> None:
-        self._provider = provider
-        self._executor = executor
-        self._missing = BrokenLabels(ReasonCode.IMAGE_MISSING)
-        self._repeats = Repeats()
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], Known[bool]] = {}
-
-    def ready(self, name: Any) -> bool:
-        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
-        labels = [name] if hasattr(name, "name") else self._labels(name)
-        return any(self._ready(label) for label in labels)
-
-    def missing(self) -> dict[str, LabelStatus]:
-        """Labels that were looked at and whose images are still not there."""
-        return {label: cause for label, cause in self._missing.causes().items() if not self.ready(label)}
-
-    def no_upload(self, label: LabelSettings) -> str:
-        """The message about a label whose diskimage has no ready upload."""
-        return f"provider {self._provider.name}, label {label.name}: {_no_ready_upload(label)}"
-
-    def _labels(self, name: str) -> list[LabelSettings]:
-        return [pool.labels[name] for pool in self._provider.provider.pools.values() if name in pool.labels]
-
-    def _ready(self, label: LabelSettings) -> bool:
-        diskimage = diskimage_of(label)
-        if diskimage is not None:
-            uploaded = self._provider.newest_upload(diskimage.name) is not None
-            if not uploaded and self._repeats.worth_saying(label.name):
-                self._provider.log.warning("%s", self.no_upload(label))
-            return self._noted(label, uploaded, _no_ready_upload)
-        try:
-            return self._noted(label, self._known_of(label).get(), _no_cloud_image)
-        except NotKnown as reason:
-            # Nobody knows that it is not there, and a request must not be declined for that.
-            self._provider.log.debug("Label %s: %s", label.name, reason)
-            return True
-
-    def _known_of(self, label: LabelSettings) -> Known[bool]:
-        key = (label.pool.name, label.name)
-        with self._lock:
-            known = self._known.get(key)
-            if known is None:
-                ask = partial(self._provider.calls.look_up, gateway.label_ready_in_cloud, label)
-                known = Known(ask, AGE_SECONDS, self._executor.submit, patience=self._provider.patience)
-                self._known[key] = known
-            return known
-
-    def _noted(self, label: LabelSettings, there: bool, text: Callable[[LabelSettings], str]) -> bool:
-        if there:
-            self._missing.discard(label.name)
-        else:
-            self._missing.add(label.name, text(label))
-        return there
-
-
-def _no_ready_upload(label: LabelSettings) -> str:
-    image = getattr(diskimage_of(label), "name", "")
-    return f"there is no ready upload of image {image}; see nodepool image-list and nodepool dib-image-list"
-
-
-def _no_cloud_image(label: LabelSettings) -> str:
-    image = getattr(label.cloud_image, "name", "")
-    return f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
 
 
 # `CloudThreads`: what the threads of one provider are for.

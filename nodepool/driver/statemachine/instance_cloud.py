@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
@@ -324,36 +325,34 @@ class CreationKey(NamedTuple):
         return f"{hostname}-{self.attempt}" + (f"-{self.anew}" if self.anew else "")
 
 
+@dataclass(eq=False, slots=True)
 class Creation:
     """One creation; made by `LostCreations.begin`.
 
     :param pool: of the node; ``label`` is its label. They say what an instance uses.
+    :param begun_at: seconds of the clock.
+    :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
+        way.
     """
 
-    __slots__ = ("begun_at", "key", "label", "lost_at", "pool")
-
-    def __init__(self, key: CreationKey, pool: str, label: str, now: float) -> None:
-        self.key = key
-        self.pool = pool
-        self.label = label
-        self.begun_at = now
-        #: Since when it is known that there will be no answer; None = it was answered, or the call is under way.
-        self.lost_at: float | None = None
+    key: CreationKey
+    pool: str
+    label: str
+    begun_at: float
+    lost_at: float | None = None
 
 
+@dataclass(slots=True)
 class _OfNode:
     """All creations of one node."""
 
-    __slots__ = ("late_until", "latest", "owned", "pending")
-
-    def __init__(self) -> None:
-        self.latest: Creation | None = None
-        #: An instance may come that is the latest creation's.
-        self.pending = False
-        #: Instances whose creation was answered, or that were adopted.
-        self.owned: set[str] = set()
-        #: Until when an instance may come that nobody expects.
-        self.late_until = float("-inf")
+    latest: Creation | None = None
+    #: An instance may come that is the latest creation's.
+    pending: bool = False
+    #: Instances whose creation was answered, or that were adopted.
+    owned: set[str] = field(default_factory=set)
+    #: Until when an instance may come that nobody expects.
+    late_until: float = float("-inf")
 
 
 class LostCreations:

@@ -149,8 +149,6 @@ class Inventory(Generic[R]):
         self.held = HeldTogether(self._work)
         #: Until when the thread waits; the past while it does not.
         self._waiting_until = float("-inf")
-        #: Lists in a row that failed.
-        self.failures = 0
         #: Lists that failed since the beginning.
         self.failed_lists = 0
         #: Gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
@@ -445,13 +443,11 @@ class Inventory(Generic[R]):
         # Whatever it is, also sys.exit() of a library: the thread goes on, and so do all who wait for it.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:
-                self.failures += 1
                 self.failed_lists += 1
                 pause = self.pace.failed(self._clock())
             log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
-                self.failures = 0
                 now = self._clock()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
                 self.pace.worked(now, took=now - started - (self.held.seconds - held))
@@ -546,7 +542,7 @@ class ListPace:
         self._not_before = float("-inf")
         self._paid_not_before = float("-inf")
         #: Lists that failed, in a row.
-        self._failures = 0
+        self.failures = 0
 
     # -- who waits --
 
@@ -619,14 +615,14 @@ class ListPace:
 
         A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
         """
-        self._failures = 0
+        self.failures = 0
         self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took, self.shortest_seconds - took)
         self._paid_not_before = now - took + max(PAID_PAUSE_SECONDS, 2 * took)
 
     def failed(self, now: float) -> float:
         """A list failed. Returns the seconds until the next one."""
-        self._failures += 1
-        pause = RETRY.pause(self._failures)
+        self.failures += 1
+        pause = RETRY.pause(self.failures)
         self._not_before = self._paid_not_before = now + pause
         return pause
 

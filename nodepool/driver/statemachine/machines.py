@@ -532,7 +532,7 @@ class CreationMachine(InventoryMachine[R]):
         searched = waited >= SEARCH_SECONDS + self.cloud.lag_seconds and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
         # Failures of before say nothing: nobody may have asked since the end of an outage.
-        failures = min(inventory.failures, inventory.failed_lists - self._failed_before)
+        failures = min(inventory.pace.failures, inventory.failed_lists - self._failed_before)
         if not searched and failures < SEARCH_FAILURES and waited < 10 * (SEARCH_SECONDS + self.cloud.lag_seconds):
             return False
         self.cloud.creations.given_up(self._creation)

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from nodepool.model.event import LostInstance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LabelStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -235,14 +234,6 @@ class StateMachineProvider(CloudProvider):
         with self._lock:
             self._workers.add(poolworker)
         return self.handler_class(poolworker, request)
-
-    def labelReady(self, name: Any) -> bool:
-        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
-        return self.images.ready(name)
-
-    def labelErrors(self) -> Mapping[str, LabelStatus]:
-        """Why labels cannot be served now, and since when. What the cloud lacked is asked for again meanwhile."""
-        return {**self.images.missing(), **super().labelErrors()}
 
     # -- launches --
 

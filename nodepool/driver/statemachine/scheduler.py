@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from nodepool.clock import monotonic, next_tick
@@ -74,17 +75,15 @@ def ended(future: Future[T], wake: Callable[[], None]) -> Generator[float, None,
     return future.result()
 
 
+@dataclass(eq=False, slots=True)
 class _Entry:
     """A task and when it is due. ``turn`` tells an entry of the heap that is out of date."""
 
-    __slots__ = ("running", "task", "turn", "woken", "work")
-
-    def __init__(self, task: Task, work: tuple[HeldTime, ...]) -> None:
-        self.task = task
-        self.work = work
-        self.turn = 0
-        self.running = False
-        self.woken = False
+    task: Task
+    work: tuple[HeldTime, ...]
+    turn: int = 0
+    running: bool = False
+    woken: bool = False
 
 
 class Scheduler:
