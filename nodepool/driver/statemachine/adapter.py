@@ -1,27 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that the framework knows of a cloud: `Adapter`, which a driver implements (reference/driver).
 
-Then `CloudAdapter`, which asks an `InstanceCloud`, and `PlacedCreation`: the launch of an instance for which there is a
-choice of places, such as zones and types. Last the two signatures of `Adapter.getCreateStateMachine`.
+Then `ResourceKinds`, `CloudAdapter`, which asks an `InstanceCloud`, and `PlacedCreation`: the launch of an instance for
+which there is a choice of places, such as zones and types. Last the two signatures of `Adapter.getCreateStateMachine`.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.places import P
-from nodepool.driver.statemachine.instance import Instance, Log, Resource, ResourceKinds, StateMachine
-from nodepool.driver.statemachine.instance_cloud import Creation, InstanceCloud
+from nodepool.driver.statemachine.instance import (
+    PROVIDER_KEY,
+    Creation,
+    Instance,
+    InstanceCloud,
+    Log,
+    Resource,
+    StateMachine,
+)
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
-from nodepool.exceptions import CapacityException, LaunchError
+from nodepool.exceptions import CapacityException, LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -213,6 +222,85 @@ class Adapter:
     def stop(self) -> None:
         """Release what is held; nothing is called afterwards."""
         return
+
+
+# `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
+#
+# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
+# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
+# taken for deleted: what it has left is only deleted later.
+
+log = logging.getLogger("nodepool.driver.statemachine.resources")
+
+#: What cannot be listed is told so often.
+_TOLD_SECONDS: Final = 3600.0
+
+T = TypeVar("T", bound=Resource)
+
+
+@dataclass(frozen=True)
+class ResourceKind(Generic[T]):
+    """Things of one kind.
+
+    :param name: for the log; as a rule the ``type`` of the resources.
+    :param found: all that may be ours; blocks, and raises what the client raises.
+    :param delete: one of them; blocks. Raises NotFound and what the client raises.
+    :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
+        what the configuration has no use for, but an earlier one may have left.
+    :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
+        the same.
+    :param types: further types of its resources.
+    """
+
+    name: str
+    found: Callable[[], Iterable[T]]
+    delete: Callable[[T], object]
+    idle_seconds: float = 0.0
+    vital: bool = False
+    types: tuple[str, ...] = ()
+
+
+class ResourceKinds(Generic[T]):
+    """The kinds of one provider. Called by one thread at a time; blocks.
+
+    :param provider: its name, for the log.
+    :param kinds: in the order in which things are deleted: what uses others comes before them.
+    """
+
+    def __init__(self, provider: str, kinds: Iterable[ResourceKind[T]], clock: Callable[[], float] = monotonic) -> None:
+        self._provider = provider
+        self._kinds = tuple(kinds)
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._repeats = Repeats(_TOLD_SECONDS)
+
+    def all(self) -> Iterator[T]:
+        """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
+        for kind in self._kinds:
+            if self._due.get(kind.name, float("-inf")) <= self._clock():
+                yield from self._list(kind)
+
+    def delete(self, resource: T) -> None:
+        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
+        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
+        if kind is None:
+            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
+        kind.delete(resource)
+
+    def _list(self, kind: ResourceKind[T]) -> list[T]:
+        try:
+            found = list(kind.found())
+        except (LaunchError, RuntimeConfigurationException) as error:
+            if kind.vital:
+                raise
+            if self._repeats.worth_saying(kind.name):
+                log.warning("Provider %s: resources of kind %s cannot be listed: %s", self._provider, kind.name, error)
+            return []
+        self._repeats.over(kind.name)
+        # What is there must be seen in two sweeps in a row.
+        ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
+        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+        return found
 
 
 # What a driver derives from whose cloud is an `InstanceCloud`.

@@ -41,8 +41,7 @@ from nodepool.zk import caches
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.instance import Instance, Log, Resource
-    from nodepool.driver.statemachine.instance_cloud import Creation
+    from nodepool.driver.statemachine.instance import Creation, Instance, Log, Resource
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.status import LabelStatus

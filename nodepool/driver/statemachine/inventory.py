@@ -6,7 +6,7 @@ long, and not at all when nothing waits. If the cloud can list changes, most lis
 also shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
-deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.begin_proof`. After the
+deleted is proved otherwise, see `nodepool.driver.statemachine.InstanceCloud.begin_proof`. After the
 `Inventory` come when it lists, and inventories that watches feed.
 """
 
@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
-from nodepool.driver.statemachine import instance
 from nodepool.exceptions import NotFound
 from nodepool.plan.retries import Backoff
 
@@ -271,11 +270,10 @@ class Inventory(Generic[R]):
             else:
                 self._never_seen.add(record_id)
 
-    def of_node(self, node_id: str) -> list[R]:
-        """Instances whose metadata names a node of this provider."""
+    def known(self) -> list[R]:
+        """All instances as last seen. Does not block."""
         with self._changed:
-            records = list(self._records.values())
-        return [record for record in records if instance.node_id_of(record.metadata, self.provider) == node_id]
+            return list(self._records.values())
 
     def all(self, max_age: float) -> list[R]:
         """All instances; asks the cloud unless the last complete list began at most ``max_age`` seconds ago. Blocks.
@@ -286,8 +284,7 @@ class Inventory(Generic[R]):
             fresh = self._clock() - self.complete_at <= max_age
         if not fresh:
             self._complete.get_new()
-        with self._changed:
-            return list(self._records.values())
+        return self.known()
 
     # -- lists --
 
@@ -779,11 +776,6 @@ class WatchedInventory(Inventory[R]):
         """An instance is about to be made whose id was that of another one, which is gone."""
         with self._changed:
             self._gone.pop(record_id, None)
-
-    def known(self) -> list[R]:
-        """All instances as told last. Does not block."""
-        with self._changed:
-            return list(self._records.values())
 
     # -- when to list --
 

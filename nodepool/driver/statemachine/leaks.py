@@ -14,8 +14,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.instance import INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.instance import GONE, INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
 from nodepool.exceptions import NotFound, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.metrics import reports

@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance import Instance, Log, StateMachine
-from nodepool.driver.statemachine.instance_cloud import Creation, CreationKey
+from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, Log, StateMachine
 from nodepool.driver.statemachine.inventory import R, Waiter
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+    from nodepool.driver.statemachine.instance import InstanceCloud
     from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
@@ -487,7 +486,7 @@ class CreationMachine(InventoryMachine[R]):
             self.log.warning("The repeated creation was rejected, looking for the instance: %s", error)
             return self._search()
         if self.cloud.creations.answered(self._creation, record_id):
-            self.cloud.delete_strays(self.cloud.inventory.of_node(self.node_id))
+            self.cloud.delete_strays(self.cloud.of_node(self.node_id))
         return self._created(record_id)
 
     def _not_answered(self, error: Exception) -> bool:
@@ -520,7 +519,7 @@ class CreationMachine(InventoryMachine[R]):
         assert self._creation is not None
         assert self._lost is not None
         inventory = self.cloud.inventory
-        found = self.cloud.creations.found(self._creation, inventory.of_node(self.node_id))
+        found = self.cloud.creations.found(self._creation, self.cloud.of_node(self.node_id))
         if found is not None:
             self.log.info("Found instance %s, whose creation was not answered", found)
             self.found()
