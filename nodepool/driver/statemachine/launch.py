@@ -399,10 +399,10 @@ class NodeLaunch(RunningLaunch):
         while True:
             left = self.limit.left
             if left <= 0:
-                said = getattr(machine, "waits_for", "")
+                awaited = getattr(machine, "waits_for", "")
                 raise ServerCreateTimeoutException(
                     f"no instance within launch-timeout of {self.launch_timeout:g} s, "
-                    f"it got as far as {machine.state!r}{f': {said}' if said else ''}"
+                    f"it got as far as {machine.state!r}{f': {awaited}' if awaited else ''}"
                 )
             instance, wait = self._advance(driven)
             if wait <= 0 and getattr(machine, "announced", False) and not machine.complete:
