@@ -74,20 +74,20 @@ class RunningTransfers:
         self._stop: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            self._running += 1
+        self._count(1)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running -= 1
-            over = not self._running
-        if over:
-            self.stop_now()
+        self._count(-1)
 
     def stop_after(self, stop: Callable[[], None]) -> None:
         """Have something called when none runs any more; at once, if none does. Does not block for them."""
+        self._stop = stop
+        self._count(0)
+
+    def _count(self, change: int) -> None:
         with self._lock:
-            self._stop, over = stop, not self._running
+            self._running += change
+            over = not self._running
         if over:
             self.stop_now()
 
@@ -250,10 +250,13 @@ class StateMachineProvider(CloudProvider):
 
     # -- deletions --
 
+    def _take_on(self, deletion: Deletion) -> None:
+        if not self.scheduler.add(deletion, deletion.held):
+            raise RuntimeError(f"provider {self.name} has ended")
+
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
-        if not self.scheduler.add(task, task.held):
-            raise RuntimeError(f"provider {self.name} has ended")
+        self._take_on(task)
         return task
 
     def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
@@ -266,8 +269,7 @@ class StateMachineProvider(CloudProvider):
 
     def cleanupNode(self, node_id: Any) -> None:
         task = InstanceDeletion(self, node_id, self.log, persistent=False)
-        if not self.scheduler.add(task, task.held):
-            raise RuntimeError(f"provider {self.name} has ended")
+        self._take_on(task)
         with self._lock:
             self._cleanups[str(node_id)] = task
 
