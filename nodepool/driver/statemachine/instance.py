@@ -152,15 +152,6 @@ class CloudResource(Resource):
 # `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
 
 
-def _no_wake() -> None:
-    """Stands for the framework until it drives the machine."""
-
-
-def _always() -> bool:
-    """Stands for the framework until it drives the machine."""
-    return True
-
-
 class StateMachine:
     """Subclasses implement `advance`.
 
@@ -175,11 +166,11 @@ class StateMachine:
     next_advance_seconds: float | None = None
     #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
     #: machine waits for: it is advanced at once. Neither blocks nor raises.
-    wake: Callable[[], None] = staticmethod(_no_wake)
+    wake: Callable[[], None] = staticmethod(lambda: None)
     #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
     #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
     #: place; make nothing and raise an error. Neither blocks nor raises.
-    wanted: Callable[[], bool] = staticmethod(_always)
+    wanted: Callable[[], bool] = staticmethod(lambda: True)
 
     #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
     #: another machine after a while.

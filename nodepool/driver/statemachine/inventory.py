@@ -524,10 +524,9 @@ class ListPace:
         #: As `PRICE_SECONDS`, for this cloud.
         self.price_seconds = PRICE_SECONDS
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
-        #: Those that only news of one instance concern, by its id, and all others: a watch tells of one instance at a
+        #: By the id of the one instance whose news concern them, None = any news do: a watch tells of one instance at a
         #: time, and a thousand may wait.
-        self._by_record: dict[str, weakref.WeakSet[Waiter]] = {}
-        self._of_any: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        self._by_record: dict[str | None, weakref.WeakSet[Waiter]] = {}
         self._durations: dict[str, deque[float]] = {}
         #: The shortest of them; each waiter is judged by it with each list.
         self._shortest: dict[str, float] = {}
@@ -546,19 +545,15 @@ class ListPace:
     def add(self, waiter: Waiter) -> None:
         """Also for one that needs complete lists from now on."""
         self._waiters.add(waiter)
-        if waiter.record_id is None or waiter.complete:
-            self._of_any.add(waiter)
-        else:
-            self._by_record.setdefault(waiter.record_id, weakref.WeakSet()).add(waiter)
+        self._by_record.setdefault(None if waiter.complete else waiter.record_id, weakref.WeakSet()).add(waiter)
 
     def _discard(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
-        self._of_any.discard(waiter)
-        if waiter.record_id in self._by_record:
-            others = self._by_record[waiter.record_id]
-            others.discard(waiter)
-            if not others:
-                del self._by_record[waiter.record_id]
+        for record_id in {None, waiter.record_id}:
+            if (others := self._by_record.get(record_id)) is not None:
+                others.discard(waiter)
+                if not others:
+                    del self._by_record[record_id]
 
     def has(self, waiter: Waiter) -> bool:
         return waiter in self._waiters
@@ -581,9 +576,8 @@ class ListPace:
 
     def awaited(self) -> set[str] | None:
         """The instances of which news are waited for; None = somebody waits for something else."""
-        found = {waiter.record_id for waiter in self._waiters if waiter.record_id is not None and not waiter.complete}
-        others = any(waiter.record_id is None or waiter.complete for waiter in self._waiters)
-        return None if others else found
+        found = {record_id for record_id, known in self._by_record.items() if known}
+        return None if None in found else cast("set[str]", found)
 
     def complete_wanted(self) -> bool:
         """Does a waiter need complete lists?"""
@@ -591,9 +585,8 @@ class ListPace:
 
     def to_wake(self, changed: Collection[str]) -> list[Waiter]:
         """Whom a list concerns that changed what is known of these instances."""
-        # To walk through an empty one costs as much as the rest.
-        found = dict.fromkeys(self._of_any) if len(self._of_any) else {}
-        for record_id in changed:
+        found: dict[Waiter, None] = {}
+        for record_id in (None, *changed):
             if record_id in self._by_record:
                 found.update(dict.fromkeys(self._by_record[record_id]))
         for waiter in found:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from functools import cache
 from logging import DEBUG, WARNING
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,37 +98,27 @@ class LeakSweep:
         """D-10: what another installation made is left to it, and reported once for each."""
         name = self._provider.name
         self.others = found = others((resource.metadata for resource in resources), name)
+        ours = of_installation().get(INSTALLATION_KEY)
         for other in sorted(found.keys() - self._logged):
             self.log.warning(
                 "Provider %s: %d thing(s) in its cloud belong to installation %s, not to this one (%s): they are left",
-                *(
-                    name,
-                    found[other],
-                    other,
-                    of_installation().get(INSTALLATION_KEY),
-                ),
+                *(name, found[other], other, ours),
             )
         self._logged |= found.keys()
 
     def _unknown(self, resources: list[Resource]) -> list[tuple[Resource, Hashable]]:
         """Resources of this provider whose node or upload is not in ZooKeeper, and a key to know them again."""
         name = self._provider.name
-        nodes: set[str] | None = None
-        uploads: set[tuple[str, str]] | None = None
+        # Asked for only if there is something to compare.
+        nodes, uploads = cache(self._provider.node_ids), cache(self._provider.upload_ids)
         found: list[tuple[Resource, Hashable]] = []
         for resource in resources:
-            node_id = node_id_of(resource.metadata, name)
-            upload = upload_of(resource.metadata, name)
+            node_id, upload = node_id_of(resource.metadata, name), upload_of(resource.metadata, name)
             if node_id is not None:
-                if nodes is None:
-                    nodes = self._provider.node_ids()
-                if node_id not in nodes:
+                if node_id not in nodes():
                     found.append((resource, (resource.type, node_id)))
-            elif upload is not None and self._may_go(resource):
-                if uploads is None:
-                    uploads = self._provider.upload_ids()
-                if upload not in uploads:
-                    found.append((resource, (resource.type, *upload)))
+            elif upload is not None and self._may_go(resource) and upload not in uploads():
+                found.append((resource, (resource.type, *upload)))
         return found
 
     def _may_go(self, resource: Resource) -> bool:
