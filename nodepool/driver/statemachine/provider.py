@@ -332,10 +332,10 @@ class StateMachineProvider(CloudProvider):
         except NotImplementedError:
             # An adapter of the released interface.
             found = gateway.list_resources(self.name, self.adapter)
-        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
         return [
             ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
-            for resource in ours
+            for resource in found
+            if instance.upload_of(resource.metadata, self.name) is not None
         ]
 
     # -- nodepool check --
