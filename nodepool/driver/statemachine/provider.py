@@ -528,6 +528,7 @@ class NodeDeletion(Deletion):
             # One whose creation was on its way when its launcher died may still come.
             provider.look_for_leaks_soon()
         for external_id in targets:
+            self._external_id = external_id
             yield from self._removal(external_id)
         provider.calls.worked()
         zk.deleteNode(node)
