@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.framework.shared_threads import SharedThreads
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -57,13 +56,9 @@ class Adapter:
     #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, in one thread, as in 11.0.0. More for
     #: machines that are safe in several threads: a call that takes long then holds up fewer of the others.
     advance_threads: ClassVar[int] = 1
-    #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
-    lag_seconds: float = 0.0
-    #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
-    shared_threads: SharedThreads | None = None
     #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
     counts_ends: ClassVar[bool] = False
-    #: What its machines share; None = it is not built on that.
+    #: What its machines share; the framework uses its threads as well. None = it is not built on that.
     instance_cloud: InstanceCloud[Any] | None = None
 
     def __init__(self, provider_config: ProviderConfig) -> None:
@@ -95,8 +90,8 @@ class Adapter:
     def listInstances(self) -> Iterable[Instance]:
         """All visible instances, also those of others (for quota). May block.
 
-        What it shows must not be older than the call, but for ``lag_seconds``: it is asked for instances whose creation
-        gave no answer.
+        What it shows must not be older than the call, but for `InstanceCloud.lag_seconds`: it is asked for instances
+        whose creation gave no answer.
         """
         raise NotImplementedError
 
@@ -336,10 +331,7 @@ class CloudAdapter(Adapter):
     resources: ResourceKinds[Any]
 
     def use(self, cloud: InstanceCloud[Any]) -> None:
-        """Its threads are the framework's, too."""
         self.instance_cloud = cloud
-        self.shared_threads = cloud.threads
-        self.lag_seconds = cloud.lag_seconds
 
     def stop(self) -> None:
         self._cloud.stop()

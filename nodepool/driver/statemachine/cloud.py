@@ -41,7 +41,7 @@ from nodepool.zk import caches
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.instance import Creation, Instance, Log, Resource
+    from nodepool.driver.statemachine.instance import Creation, Instance, InstanceCloud, Log, Resource
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.status import LabelStatus
@@ -303,8 +303,10 @@ class CloudProvider(StateMachineQuota, Provider):
         self._threads = CloudThreads(self.name, adapter)
         self.patience = Patience()
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
-        lag = getattr(adapter, "lag_seconds", 0.0)
-        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, lag)
+        cloud: InstanceCloud[Any] | None = getattr(adapter, "instance_cloud", None)
+        #: Of lists.
+        self.lag_seconds = 0.0 if cloud is None else cloud.lag_seconds
+        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, self.lag_seconds)
         self.scans = Scans(self._threads.scans)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
@@ -739,14 +741,14 @@ class CloudThreads:
     """Executors of one provider, which share its threads. None of them begins before there is work.
 
     :param name: of the provider.
-    :param adapter: may have ``shared_threads`` of its own, which are used then, and ``advance_threads``.
+    :param adapter: may have an `InstanceCloud`, whose threads are used then, and ``advance_threads``.
     """
 
     def __init__(self, name: str, adapter: Any) -> None:
         steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
         extra = max(0, steps - STEP_THREADS)
-        shared: SharedThreads | None = getattr(adapter, "shared_threads", None)
-        self.shared = shared if shared is not None else SharedThreads(name, MAX_THREADS + extra)
+        cloud: InstanceCloud[Any] | None = getattr(adapter, "instance_cloud", None)
+        self.shared = SharedThreads(name, MAX_THREADS + extra) if cloud is None else cloud.threads
         #: Questions to the cloud that nobody waits for.
         self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
         #: One call at a time that finds out whether a cloud that was away answers again.

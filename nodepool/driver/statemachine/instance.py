@@ -394,7 +394,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     The abstract methods, and those below them, are called in these threads: they block, and raise what
     `nodepool.exceptions` has for it. Creations have a share of the threads, so that nothing else waits for them. The
-    adapter hands ``threads`` to the framework as its ``shared_threads``.
+    framework uses these ``threads`` as well.
 
     :param provider: its name.
     """

@@ -220,7 +220,7 @@ class LostInstances:
 
     `look` is called by one thread at a time. ``_lock`` guards what is found, and which nodes are in doubt.
 
-    :param lag_seconds: of lists, see `Adapter`.
+    :param lag_seconds: of lists, see `InstanceCloud`.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class StateMachineProvider(CloudProvider):
         self._cleanups: dict[str, InstanceDeletion] = {}
         self.transfers = RunningTransfers()
         #: Which nodes are in doubt, or have lost their instance?
-        self.lost = LostInstances(self, self.log, getattr(adapter, "lag_seconds", 0.0))
+        self.lost = LostInstances(self, self.log, self.lag_seconds)
         self._leaks = LeakSweep(self, self.log, lambda: self.lost)
         self._leak_look: Flow | None = None
         #: How often the circuit breaker opened.

@@ -328,7 +328,7 @@ class InstanceFinder:
 
     :param list_instances: asks the cloud; may block and raise.
     :param executor: where it is asked.
-    :param lag_seconds: of the lists, see `Adapter`.
+    :param lag_seconds: of the lists, see `InstanceCloud`.
     """
 
     def __init__(
