@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.driver.openstack import create
-from nodepool.driver.statemachine import cloud_quota, provider
+from nodepool.driver.statemachine import cloud as statemachine
 from tests.support.openstack_place import Place
 from tests.support.tables import rows
 from tests.support.wait import wait_for
@@ -58,8 +58,8 @@ def check(place: Place, caplog: pytest.LogCaptureFixture, text: str) -> None:
 
 def test_what_was_missing_is_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flavor and image come later: the label is served without a restart or a touched file."""
-    monkeypatch.setattr(cloud_quota, "NEED_AGE_SECONDS", 0.3)
-    monkeypatch.setattr(provider, "AGE_SECONDS", 0.3)
+    monkeypatch.setattr(statemachine, "NEED_AGE_SECONDS", 0.3)
+    monkeypatch.setattr(statemachine, "AGE_SECONDS", 0.3)
     monkeypatch.setattr(cloud_module, "REFUSAL_AGE_SECONDS", 0.1)
     place.section["cloud-images"].append({**place.section["cloud-images"][0], "name": "late", "image-name": "late"})
     place.label.update({"flavor-name": "late"})

@@ -18,7 +18,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from nodepool.builder import build as builder_build
 from nodepool.builder import image_cleanup, uploads
 from nodepool.driver.fake.cloud import FakeCloud, ImageError
-from nodepool.driver.statemachine import provider as statemachine
+from nodepool.driver.statemachine import cloud as statemachine
 from nodepool.runtime import providers
 from nodepool.zk import caches
 from nodepool.zk.client import ZooKeeperClient

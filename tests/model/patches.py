@@ -17,9 +17,8 @@ import pytest
 
 from nodepool.driver.framework.fact import Patience
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.statemachine import instance_cloud
-from nodepool.driver.statemachine import provider as statemachine
-from nodepool.driver.statemachine import provider as statemachine_provider
+from nodepool.driver.statemachine import cloud as statemachine
+from nodepool.driver.statemachine import instance as statemachine_instance
 from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
@@ -59,7 +58,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     # A third of the time of a run, and nothing looks at them.
     patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    for module in (statemachine_provider, instance_cloud):
+    for module in (statemachine, statemachine_instance):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)
     patch.setattr(Inventory, "_start", lambda inventory: ModelLister(inventory))
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)

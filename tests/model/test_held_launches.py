@@ -17,7 +17,7 @@ import pytest
 from nodepool.driver.aws import transport
 from nodepool.driver.gce import client as gce
 from nodepool.driver.ibmvpc import client as ibmvpc
-from nodepool.driver.statemachine import deletion
+from nodepool.driver.statemachine import provider as statemachine
 from tests.model.aws_cloud import AwsWorld
 from tests.model.azure_cloud import AzureWorld
 from tests.model.gce_cloud import GceWorld
@@ -133,7 +133,7 @@ def test_nor_does_it_count_against_the_time_of_a_deletion(
         configure(monkeypatch, world, **slow_down(monkeypatch))
         launch_all(world)
         # Lists that show that servers have gone come a few seconds after that.
-        monkeypatch.setattr(deletion, "DELETE_SECONDS", 2 * LAUNCH_SECONDS)
+        monkeypatch.setattr(statemachine, "DELETE_SECONDS", 2 * LAUNCH_SECONDS)
         logging.getLogger("nodepool").addHandler(errors)
         begun = world.now
         for _ in range(len(world.zuul.held)):

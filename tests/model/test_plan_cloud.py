@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
+from nodepool.driver.statemachine.cloud import StateMachineQuota
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation

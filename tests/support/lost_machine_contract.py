@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import StateMachineProvider
-from nodepool.driver.statemachine.lost_instances import LostInstances
+from nodepool.driver.statemachine.leaks import LostInstances
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.harness import DriverHarness

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
     from nodepool.driver.aws.quota import AccountLimits
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
 
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
 TERMINATED_A_CALL: Final = 100

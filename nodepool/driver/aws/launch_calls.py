@@ -20,7 +20,7 @@ from nodepool.driver.statemachine.instance import PROVIDER_KEY
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel
     from nodepool.driver.aws.facts import LaunchPlace
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.request import NodeRequest
 
 #: What is made with an instance, and says whose it is from its first moment on.

@@ -37,7 +37,7 @@ from nodepool.driver.kubernetes.records import (
 )
 from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance_cloud import GONE
+from nodepool.driver.statemachine.instance import GONE
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.guard import Guard
 from nodepool.model.quota import QuotaInformation

@@ -27,7 +27,7 @@ from nodepool.plan.retries import SeenTwice
 if TYPE_CHECKING:
     from nodepool.driver.metastatic.backing import OpenRequest
     from nodepool.driver.metastatic.config import MetastaticLabel
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason

@@ -27,7 +27,7 @@ from nodepool.plan import backing, maintenance
 from nodepool.plan.backing import Backing, BackingKind
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.zk.caches import NodepoolCache

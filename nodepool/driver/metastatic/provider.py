@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.launch import NodeLaunch
+    from nodepool.driver.statemachine.cloud import RunningLaunch
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -71,7 +71,7 @@ class MetastaticProvider(StateMachineProvider):
         if self.adapter.allocator is not None:
             self.adapter.allocator.slot_requests.stop_waiting(node_ids)
 
-    def launch_ended(self, launch: NodeLaunch) -> None:
+    def launch_ended(self, launch: RunningLaunch) -> None:
         super().launch_ended(launch)
         if self.adapter.allocator is not None:
             self.adapter.allocator.slot_requests.drop(launch.node.key)

@@ -15,7 +15,7 @@ from nodepool.model.record import InvalidRecord, is_finite
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.plan.backing import BackingKind
 

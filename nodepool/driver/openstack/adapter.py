@@ -23,8 +23,7 @@ from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import CloudResource, ImageFile, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
-from nodepool.driver.statemachine.cloud import CloudAdapter
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, CloudAdapter
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import (
     CloudUnavailableException,

@@ -23,8 +23,14 @@ from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, 
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
-from nodepool.driver.statemachine.instance import INSTALLATION_KEY, NODE_KEY, POOL_KEY, PROVIDER_KEY
-from nodepool.driver.statemachine.instance_cloud import GONE, InstanceCloud
+from nodepool.driver.statemachine.instance import (
+    GONE,
+    INSTALLATION_KEY,
+    NODE_KEY,
+    POOL_KEY,
+    PROVIDER_KEY,
+    InstanceCloud,
+)
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError

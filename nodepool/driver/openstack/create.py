@@ -21,8 +21,7 @@ from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.openstack.cloud import usage
 from nodepool.driver.openstack.transport import is_quota_text
-from nodepool.driver.statemachine.instance import Instance
-from nodepool.driver.statemachine.lost_creations import CreationKey
+from nodepool.driver.statemachine.instance import CreationKey, Instance
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
 from nodepool.exceptions import (
     CapacityException,

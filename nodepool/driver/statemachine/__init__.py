@@ -8,50 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
-from nodepool.driver.statemachine.cloud import CloudAdapter, ImageFile, PlacedCreation
-from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.instance import (
-    CloudInstance,
-    CloudResource,
-    Instance,
-    Resource,
-    ResourceKind,
-    ResourceKinds,
-)
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import WatchedInventory
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
-from nodepool.driver.statemachine.provider import StateMachineDriver, StateMachineProvider
+from nodepool.driver.framework.images import ListedImage as ListedImage
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS as SWEEP_LIST_SECONDS
+from nodepool.driver.statemachine.adapter import Adapter as Adapter
+from nodepool.driver.statemachine.adapter import CloudAdapter as CloudAdapter
+from nodepool.driver.statemachine.adapter import ImageFile as ImageFile
+from nodepool.driver.statemachine.adapter import PlacedCreation as PlacedCreation
+from nodepool.driver.statemachine.adapter import ResourceKind as ResourceKind
+from nodepool.driver.statemachine.adapter import ResourceKinds as ResourceKinds
+from nodepool.driver.statemachine.instance import CloudInstance as CloudInstance
+from nodepool.driver.statemachine.instance import CloudResource as CloudResource
+from nodepool.driver.statemachine.instance import Creation as Creation
+from nodepool.driver.statemachine.instance import CreationKey as CreationKey
+from nodepool.driver.statemachine.instance import Instance as Instance
+from nodepool.driver.statemachine.instance import InstanceCloud as InstanceCloud
+from nodepool.driver.statemachine.instance import Resource as Resource
+from nodepool.driver.statemachine.instance import StateMachine as StateMachine
+from nodepool.driver.statemachine.inventory import WatchedInventory as WatchedInventory
+from nodepool.driver.statemachine.launch import StateMachineHandler as StateMachineHandler
+from nodepool.driver.statemachine.machines import CreationMachine as CreationMachine
+from nodepool.driver.statemachine.machines import DeletionMachine as DeletionMachine
+from nodepool.driver.statemachine.machines import Order as Order
+from nodepool.driver.statemachine.provider import StateMachineDriver as StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineProvider as StateMachineProvider
 from nodepool.late_names import late_names
-
-__all__ = [
-    "SWEEP_LIST_SECONDS",
-    "Adapter",
-    "CloudAdapter",
-    "CloudInstance",
-    "CloudResource",
-    "Creation",
-    "CreationKey",
-    "CreationMachine",
-    "DeletionMachine",
-    "ImageFile",
-    "Instance",
-    "InstanceCloud",
-    "ListedImage",
-    "Order",
-    "PlacedCreation",
-    "Resource",
-    "ResourceKind",
-    "ResourceKinds",
-    "StateMachine",
-    "StateMachineDriver",
-    "StateMachineHandler",
-    "StateMachineProvider",
-    "WatchedInventory",
-]
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.

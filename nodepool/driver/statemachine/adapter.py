@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the framework knows of a cloud: `Adapter` and `StateMachine`, which a driver implements (reference/driver).
+"""All that the framework knows of a cloud: `Adapter`, which a driver implements (reference/driver).
 
-Last the two signatures of `Adapter.getCreateStateMachine`.
+Then `ResourceKinds`, `CloudAdapter`, which asks an `InstanceCloud`, and `PlacedCreation`: the launch of an instance for
+which there is a choice of places, such as zones and types. Last the two signatures of `Adapter.getCreateStateMachine`.
 """
 
 from __future__ import annotations
@@ -9,32 +10,37 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.places import P
+from nodepool.driver.statemachine.instance import (
+    PROVIDER_KEY,
+    Creation,
+    Instance,
+    InstanceCloud,
+    Log,
+    Resource,
+    StateMachine,
+)
+from nodepool.driver.statemachine.inventory import R
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
+from nodepool.exceptions import CapacityException, LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.framework.shared_threads import SharedThreads
-    from nodepool.driver.statemachine.instance import Instance, Resource
-    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-    from nodepool.driver.statemachine.lost_creations import Creation
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
 SWEEP_LIST_SECONDS: Final = 5.0
-
-#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
-Log = logging.LoggerAdapter[logging.Logger]
-
-
-def _ignore(*_: Any) -> None:
-    """Stands for the framework until it uses the adapter."""
 
 
 class Adapter:
@@ -50,20 +56,9 @@ class Adapter:
     #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, in one thread, as in 11.0.0. More for
     #: machines that are safe in several threads: a call that takes long then holds up fewer of the others.
     advance_threads: ClassVar[int] = 1
-    #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
-    lag_seconds: float = 0.0
-    #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
-    shared_threads: SharedThreads | None = None
-    #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
-    #: nothing, so that it counts no more: `InstanceCloud.on_room`. Neither blocks nor raises.
-    on_room: Callable[[], None] = staticmethod(_ignore)
-    #: Set by the framework. Call it, from any thread, when an instance ended that was not deleted here, with the id of
-    #: its node, its own id as `InstanceCloud.record_id` gives it, the cloud's code, and a text. Neither blocks nor
-    #: raises.
-    on_lost: Callable[[str, str, str, str], None] = staticmethod(_ignore)
     #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
     counts_ends: ClassVar[bool] = False
-    #: What its machines share; None = it is not built on that.
+    #: What its machines share; the framework uses its threads as well. None = it is not built on that.
     instance_cloud: InstanceCloud[Any] | None = None
 
     def __init__(self, provider_config: ProviderConfig) -> None:
@@ -95,8 +90,8 @@ class Adapter:
     def listInstances(self) -> Iterable[Instance]:
         """All visible instances, also those of others (for quota). May block.
 
-        What it shows must not be older than the call, but for ``lag_seconds``: it is asked for instances whose creation
-        gave no answer.
+        What it shows must not be older than the call, but for `InstanceCloud.lag_seconds`: it is asked for instances
+        whose creation gave no answer.
         """
         raise NotImplementedError
 
@@ -224,65 +219,258 @@ class Adapter:
         return
 
 
-# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
+# `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
+#
+# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
+# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
+# taken for deleted: what it has left is only deleted later.
+
+log = logging.getLogger("nodepool.driver.statemachine.resources")
+
+#: What cannot be listed is told so often.
+_TOLD_SECONDS: Final = 3600.0
+
+T = TypeVar("T", bound=Resource)
 
 
-def _no_wake() -> None:
-    """Stands for the framework until it drives the machine."""
+@dataclass(frozen=True)
+class ResourceKind(Generic[T]):
+    """Things of one kind.
 
-
-def _always() -> bool:
-    """Stands for the framework until it drives the machine."""
-    return True
-
-
-class StateMachine:
-    """Subclasses implement `advance`.
-
-    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
-    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
+    :param name: for the log; as a rule the ``type`` of the resources.
+    :param found: all that may be ours; blocks, and raises what the client raises.
+    :param delete: one of them; blocks. Raises NotFound and what the client raises.
+    :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
+        what the configuration has no use for, but an earlier one may have left.
+    :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
+        the same.
+    :param types: further types of its resources.
     """
 
-    START: ClassVar[str] = "start"
+    name: str
+    found: Callable[[], Iterable[T]]
+    delete: Callable[[T], object]
+    idle_seconds: float = 0.0
+    vital: bool = False
+    types: tuple[str, ...] = ()
 
-    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
-    #: times a second for a young machine, about once a second later.
-    next_advance_seconds: float | None = None
-    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
-    #: machine waits for: it is advanced at once. Neither blocks nor raises.
-    wake: Callable[[], None] = staticmethod(_no_wake)
-    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
-    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
-    #: place; make nothing and raise an error. Neither blocks nor raises.
-    wanted: Callable[[], bool] = staticmethod(_always)
 
-    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
-    #: another machine after a while.
-    resends: ClassVar[bool] = False
-    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
-    attempt: int = 1
-    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
-    waits_for: str = ""
-    #: Is ``external_id`` only a name so far, of an instance that is to be made?
-    announced: bool = False
+class ResourceKinds(Generic[T]):
+    """The kinds of one provider. Called by one thread at a time; blocks.
 
-    def __init__(self) -> None:
-        self.state: str = self.START
-        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
-        self.external_id: Any = None
-        self.complete = False
-        #: Monotonic seconds.
-        self.start_time = monotonic()
+    :param provider: its name, for the log.
+    :param kinds: in the order in which things are deleted: what uses others comes before them.
+    """
 
-    def advance(self) -> Instance | None:
-        """Go as far as is possible without waiting, and set ``complete`` at the end.
+    def __init__(self, provider: str, kinds: Iterable[ResourceKind[T]], clock: Callable[[], float] = monotonic) -> None:
+        self._provider = provider
+        self._kinds = tuple(kinds)
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._repeats = Repeats(_TOLD_SECONDS)
 
-        Should not block for long: it holds up a thread of the pool, though no other machine.
+    def all(self) -> Iterator[T]:
+        """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
+        for kind in self._kinds:
+            if self._due.get(kind.name, float("-inf")) <= self._clock():
+                yield from self._list(kind)
 
-        :return: of a create machine that is complete, the instance.
-        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
-        """
+    def delete(self, resource: T) -> None:
+        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
+        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
+        if kind is None:
+            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
+        kind.delete(resource)
+
+    def _list(self, kind: ResourceKind[T]) -> list[T]:
+        try:
+            found = list(kind.found())
+        except (LaunchError, RuntimeConfigurationException) as error:
+            if kind.vital:
+                raise
+            if self._repeats.worth_saying(kind.name):
+                log.warning("Provider %s: resources of kind %s cannot be listed: %s", self._provider, kind.name, error)
+            return []
+        self._repeats.over(kind.name)
+        # What is there must be seen in two sweeps in a row.
+        ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
+        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+        return found
+
+
+# What a driver derives from whose cloud is an `InstanceCloud`.
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFile:
+    """A file to upload: the arguments of `Adapter.uploadImage`.
+
+    :param image: image object of the provider's ``diskimages``.
+    """
+
+    image: Any
+    name: str
+    path: str
+    format: str | None
+    metadata: dict[str, str]
+    md5: str | None
+    sha256: str | None
+
+
+class CloudAdapter(Adapter):
+    """The constructor of a driver makes the cloud, and calls `use`. It must not call the cloud.
+
+    Beside what stands here a driver says what labels need and what the limits are, and what it does with images.
+    """
+
+    # Its machines share nothing but what is safe in several threads.
+    advance_threads = 8
+    #: Launches instances.
+    creation_class: ClassVar[type[CreationMachine[Any]]]
+    #: What may be left over, also images.
+    resources: ResourceKinds[Any]
+
+    def use(self, cloud: InstanceCloud[Any]) -> None:
+        self.instance_cloud = cloud
+
+    def stop(self) -> None:
+        self._cloud.stop()
+
+    @property
+    def _cloud(self) -> InstanceCloud[Any]:
+        assert self.instance_cloud is not None
+        return self.instance_cloud
+
+    def getCreateStateMachine(self, *order: Any, **named: Any) -> CreationMachine[Any]:
+        """Takes the arguments of an `Order`."""
+        return self.creation_class.of(self._cloud, Order(*order, **named))
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeletionMachine[Any]:
+        return self.creation_class.deletion_class(self._cloud, external_id, log)
+
+    def listInstances(self) -> list[Instance]:
+        cloud = self._cloud
+        records = cloud.inventory.all(max_age=0.0)
+        cloud.learn(records)
+        found = [cloud.instance(record) for record in records]
+        for instance, record in zip(found, records, strict=True):
+            instance.ends = cloud.why_ended(record)
+        return found
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self._cloud.unanswered()
+
+    def listResources(self) -> Iterable[Resource]:
+        return self.resources.all()
+
+    def upload(self, file: ImageFile) -> str:
+        """See `Adapter.uploadImage`."""
+        # As `Adapter`: how a driver says that its cloud takes no images.
         raise NotImplementedError
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.upload(
+            ImageFile(provider_image, image_name, filename, image_format, dict(metadata or {}), md5, sha256)
+        )
+
+    def deleteResource(self, resource: Resource) -> None:
+        self.resources.delete(resource)
+
+
+class PlacedCreation(CreationMachine[R], Generic[R, P]):
+    """Where the cloud has no capacity at one place it goes on with the next. ``cloud`` has ``places``.
+
+    A place is what a driver may choose among, see `nodepool.driver.framework.places`.
+    """
+
+    cloud: Any
+    #: What is wrong with the place, and not with the order.
+    elsewhere: ClassVar[tuple[type[LaunchError], ...]] = (CapacityException,)
+    #: What the cloud calls a lack of capacity.
+    no_capacity: ClassVar[str] = ""
+
+    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(cloud, order, clock)
+        #: Where to try it, the present one first; empty = that was not asked for. One thread at a time works on it.
+        self.places: list[P] = []
+
+    # -- what the driver says --
+
+    def all_places(self) -> Sequence[P]:
+        """All that the label allows, at least one. May block."""
+        # A driver that asks its cloud in another way overrides `find_places`.
+        raise NotImplementedError
+
+    def create_at(self, place: P, key: Any) -> str:
+        """See `create`. Calls `permit_at`."""
+        # A driver whose place is a part of the id, or that gathers creations, has `create` or `begin_creation` instead.
+        raise NotImplementedError
+
+    def another_place(self, error: LaunchError) -> bool:
+        """The present place has no capacity. Is there another one? It is the present one then."""
+        return bool(self.cloud.places.try_another(self.places, self.order.request, error, self.log))
+
+    def moved(self) -> None:
+        """The creation begins anew at another place: forget what came of it at the last one."""
+
+    def forget(self) -> None:
+        """The order was refused: what the instance was to be made of may not be there any more, or another one now."""
+
+    # -- the framework calls --
+
+    def find_places(self) -> list[P]:
+        """Where to try it, in order. May block."""
+        found: list[P] = self.cloud.places.to_try(self.all_places(), self.order.request, self.order.az)
+        return found
+
+    def place(self) -> P:
+        """The present one. May block, the first time."""
+        if not self.places:
+            self.places = self.find_places()
+        return self.places[0]
+
+    def create(self, key: Any) -> str:
+        while True:
+            try:
+                return self.create_at(self.place(), key)
+            except self.elsewhere as error:
+                if not isinstance(error, CloudRefused) or not self.another_place(error):
+                    raise
+
+    def permit_at(self, place: P) -> None:
+        """As `permit`.
+
+        :raises CloudNoCapacity: another launch found no capacity there meanwhile, and there is another place.
+        """
+        self.permit()
+        if len(self.places) > 1 and self.cloud.places.rests(place):
+            text = f"{self.where}: {place}: there was no capacity for another launch"
+            raise CloudNoCapacity(text, code=self.no_capacity)
+
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
+            self.forget()
+        return error
+
+    def begin_anew(self, error: LaunchError) -> float | None:
+        if not isinstance(error, self.elsewhere) or not self.places or not self.another_place(error):
+            return None
+        self.moved()
+        return 0.0
+
+    def settled(self) -> None:
+        """The instance can be used: other nodes of the request go where it is."""
+        if self.places:
+            self.cloud.places.made(self.places[0], self.order.request)
 
 
 # The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14).

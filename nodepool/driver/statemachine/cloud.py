@@ -1,212 +1,774 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver of a cloud derives from, beside its `InstanceCloud`.
+"""One configured cloud, as its requests, launches, deletions and sweeps see it.
 
-First `CloudAdapter`: the `Adapter` that asks it. Then `PlacedCreation`: the launch of an instance for which there is a
-choice of places, such as zones and types.
+First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`, then its calls with their
+circuit breaker, what is learned from refusals (rule L-7), and its threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+import abc
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
-from nodepool.driver.framework.places import P
-from nodepool.driver.statemachine.adapter import Adapter, Log
-from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKinds
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import R
-from nodepool.driver.statemachine.lost_creations import Creation
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
-from nodepool.exceptions import CapacityException, LaunchError
+from nodepool import log_names
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
+from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
+from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
+from nodepool.driver.framework.places import BrokenLabels
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
+from nodepool.driver.framework.rate import HeldTime
+from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
+from nodepool.driver.interface import Provider
+from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
+from nodepool.driver.statemachine.instance import diskimage_of, node_id_of, resources_of
+from nodepool.driver.statemachine.scheduler import InstanceFinder, Scheduler
+from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
+from nodepool.guard import OnError
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
+from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
+from nodepool.plan.retries import CircuitBreaker
+from nodepool.zk import caches
 
 if TYPE_CHECKING:
-    from nodepool.model.request import NodeRequest
+    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.interface import CleanupTask
+    from nodepool.driver.statemachine.instance import Creation, Instance, InstanceCloud, Log, Resource
+    from nodepool.model.image import ImageUpload
+    from nodepool.model.node import Node
+    from nodepool.model.status import LabelStatus
+    from nodepool.zk.zookeeper import ZooKeeper
+
+T = TypeVar("T")
+
+#: Seconds for which the need of a label is not asked for again.
+NEED_AGE_SECONDS: Final = 300.0
+#: The same of creations without an answer.
+UNANSWERED_AGE_SECONDS: Final = 0.1
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True, eq=False)
-class ImageFile:
-    """A file to upload: the arguments of `Adapter.uploadImage`.
+class StateMachineQuota(QuotaSupport):
+    """Mix-in of `CloudProvider`."""
 
-    :param image: image object of the provider's ``diskimages``.
-    """
-
-    image: Any
     name: str
-    path: str
-    format: str | None
-    metadata: dict[str, str]
-    md5: str | None
-    sha256: str | None
+    adapter: Adapter
+    calls: CloudCalls
+    patience: Patience
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self._unanswered: Fact[Sequence[Creation]] = Fact(lambda: self.calls.unanswered_creations())
+
+    def prepare_quota(self, executor: Executor) -> None:
+        """Before anything else is called."""
+        self._repeats = Repeats()
+        self._executor = executor
+        # Only the first answers are waited for.
+        self._limits = self._known(self._ask_for_limits, LIMITS_AGE_SECONDS)
+        self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
+        self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
+        #: Labels that a launch failed with for good, and until when they are not tried again.
+        self._broken_until: dict[str, float] = {}
+        self._broken_launches = BrokenLabels()
+
+    def _known(self, ask: Callable[[], T], age_seconds: float, *permanent: type[Exception]) -> Known[T]:
+        """What the cloud says; asked for again after a while, in the background."""
+        return Known(ask, age_seconds, self._executor.submit, permanent=permanent, patience=self.patience)
+
+    # -- limits --
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return self.calls.look_up(gateway.get_quota_limits)
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        """What others use, and instances of ours that have no node (Q-4). Blocks."""
+        before = self._node_ids()
+        instances = self.calls.list_instances()
+        # A node that comes or goes meanwhile must not count as somebody else's for the next minutes.
+        known = before | self._node_ids()
+        used = QuotaInformation()
+        for instance in instances:
+            if instance.deleted or node_id_of(instance.metadata, self.provider.name) in known:
+                continue
+            resources = resources_of(instance)
+            used.add(QuotaInformation(instances=1) if resources is None else QuotaInformation.from_resources(resources))
+        return used
+
+    def _node_ids(self) -> set[str]:
+        return set() if self.zk is None else set(self.zk.getNodes())
+
+    def _limits_unknown(self, error: BaseException) -> None:
+        if self._repeats.worth_saying("limits"):
+            name = self.provider.name
+            text = said_by(name, error)
+            self._quota_log.error("Provider %s: limits unknown: %s", name, text, extra={"provider": name})
+
+    def _ask_for_limits(self) -> QuotaInformation:
+        limits = super()._ask_for_limits()
+        if self._repeats.over("limits"):
+            self._quota_log.info("Provider %s: limits are known again", self.provider.name)
+        return limits
+
+    def invalidateQuotaCache(self) -> None:
+        """Ask the cloud again, now and in the background: it said that a quota is used up."""
+        super().invalidateQuotaCache()
+        self._limits.refresh()
+
+    # -- needs --
+
+    def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
+        """What one node of a label uses. Does not wait for the cloud, but for the first answer.
+
+        :raises NotKnown: it has not answered yet.
+        :raises RuntimeConfigurationException: the label can never work.
+        """
+        key = (pool.name, label)
+        if key not in self._known_needs:
+            ask = partial(self.calls.look_up, gateway.get_quota_for_label, pool.labels[label])
+            self._known_needs.setdefault(key, self._known(ask, NEED_AGE_SECONDS, RuntimeConfigurationException))
+        return self._known_needs[key].get()
+
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14). It gets another chance after a while."""
+        if label not in self.errorLabels():
+            self._tell_broken(label, error)
+            self._broken_launches.discard(label)
+        self._broken_launches.add(label, error)
+        self._broken_until[label] = monotonic() + NEED_AGE_SECONDS
+
+    def errorLabels(self) -> list[str]:
+        """Labels that can never work (Q-14), as far as is known: the cloud may get what one of them needs."""
+        now = monotonic()
+        broken = {label for label, until in list(self._broken_until.items()) if now < until}
+        for label in super().errorLabels():
+            needs = [known for (_, name), known in list(self._known_needs.items()) if name == label]
+            if any(_is_refused(known) for known in needs):
+                broken.add(label)
+            else:
+                if self._broken_labels.discard(label):
+                    self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
+        return sorted(broken)
+
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        causes = {**self._broken_launches.causes(), **super().labelErrors()}
+        return {label: causes[label] for label in self.errorLabels() if label in causes}
+
+    # -- room --
+
+    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
+        """Would these nodes fit together if nothing of ours ran (Q-1)? As long as nobody knows, the answer is yes."""
+        try:
+            return super().canEverFit(pool, labels)
+        except NotKnown as reason:
+            self._quota_log.debug("Provider %s: quota is not known: %s", self.provider.name, reason)
+            return True
+
+    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
+        """Is there room for one more node of a label now (Q-2)? As long as nobody knows, the answer is no."""
+        try:
+            room = super().roomForOne(pool, label)
+        except NotKnown as reason:
+            if self._repeats.worth_saying(label):
+                self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
+            return False
+        self._repeats.over(label)
+        return room and self.learned_limits.allows(pool.name, label)
+
+    def shortage(self, pool: ConfigPool, label: str) -> Reason | None:
+        """As `QuotaSupport.shortage`; also what the cloud refused, although it tells no limit."""
+        learned = self.learned_limits.known(pool.name, label)
+        return super().shortage(pool, label) or (None if learned is None else hidden_limit(label, *learned))
+
+    def roomFor(self, pool: ConfigPool, label: str) -> float:
+        """How many more nodes of a label have room now; 0 = none, or nobody knows. Does not wait for the cloud."""
+        try:
+            return min(self._available(pool, label), self.learned_limits.room(pool.name, label))
+        except NotKnown:
+            return 0
+
+    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
+        """Is there room for a node that is stored already, counting all that were stored before it?
+
+        Several launchers, or several pools, may see the same gap and fill it. Ids of nodes grow, so of those who did
+        the first one has its place. Blocks until what ZooKeeper announced has been read.
+        """
+        cache = None if self.zk is None else self.zk.cache
+        if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
+            return False
+        try:
+            if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
+                return not self._overdrawn(pool, *self._used_up_to(pool, node))
+        except NotKnown:
+            return False
+        return True
+
+    def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
+        """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
+        used = super().estimatedNodepoolQuotaUsed(pool)
+        used.add(self._unanswered_use(pool))
+        return used
+
+    def _unanswered_use(self, pool: ConfigPool | None) -> QuotaInformation:
+        """What creations without an answer may use whose nodes are gone: in a pool, or (None) in the provider."""
+        used = QuotaInformation()
+        # As the driver knew them a moment ago: this is asked for several times for each node.
+        for creation in self._unanswered.get(UNANSWERED_AGE_SECONDS):
+            owner = self.provider.pools.get(creation.pool)
+            if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
+                continue
+            if self._node_exists(creation.key.node_id):
+                continue
+            needed = self._needed(owner, [creation.label])
+            if needed is not None:
+                used.add(needed)
+        return used
+
+    def forget_unanswered(self) -> None:
+        """Ask the driver again."""
+        self._unanswered.clear()
+
+    def _node_exists(self, node_id: str) -> bool:
+        """Is there a node, which counts by itself?"""
+        cache = None if self.zk is None else self.zk.cache
+        return cache is not None and cache.nodes.get(node_id) is not None
+
+    def _overdrawn(self, pool: ConfigPool, in_pool: QuotaInformation, in_provider: QuotaInformation) -> bool:
+        """As long as the limits are not known, the answer is yes."""
+        nothing = QuotaInformation()
+        if first_shortage(self.poolQuota(pool), in_pool, nothing) is not None:
+            return True
+        limits, _ = self._limits_or_trouble(pool)
+        return limits is None or first_shortage(limits, in_provider, nothing) is not None
+
+    def _used_up_to(self, pool: ConfigPool, last: Node) -> tuple[QuotaInformation, QuotaInformation]:
+        """What this node, all that are older, and creations without an answer use: in the pool, and in the provider."""
+        in_pool, in_provider = self._unanswered_use(pool), self._unanswered_use(None)
+        for node in self.zk.nodeIterator() if self.zk is not None else ():
+            if node.provider != self.provider.name or (node.key) > (last.key):
+                continue
+            used = QuotaInformation.from_resources(node.resources or {"instances": 1})
+            in_provider.add(used)
+            if node.pool == pool.name:
+                in_pool.add(used)
+        return in_pool, in_provider
 
 
-class CloudAdapter(Adapter):
-    """The constructor of a driver makes the cloud, and calls `use`. It must not call the cloud.
+def _is_refused(known: Known[QuotaInformation]) -> bool:
+    try:
+        known.get()
+    except (RuntimeConfigurationException, NotKnown):
+        return True
+    return False
 
-    Beside what stands here a driver says what labels need and what the limits are, and what it does with images.
+
+#: So many nodes are remembered whose launches left nothing.
+MAX_UNMADE: Final = 10_000
+#: Seconds for which the cloud is not asked again for an image, and for its zones.
+AGE_SECONDS: Final = 5.0
+AZ_AGE_SECONDS: Final = 300.0
+
+
+class CloudProvider(StateMachineQuota, Provider):
+    """What handlers, launches, deletions and sweeps see of their provider.
+
+    :param adapter: of the driver.
     """
 
-    # Its machines share nothing but what is safe in several threads.
-    advance_threads = 8
-    #: Launches instances.
-    creation_class: ClassVar[type[CreationMachine[Any]]]
-    #: What may be left over, also images.
-    resources: ResourceKinds[Any]
-
-    def use(self, cloud: InstanceCloud[Any]) -> None:
-        """Its threads and its events are the framework's, too."""
-        self.instance_cloud = cloud
-        self.shared_threads = cloud.threads
-        self.lag_seconds = cloud.lag_seconds
-        cloud.on_room = lambda: self.on_room()
-        cloud.on_lost = lambda *lost: self.on_lost(*lost)
-
-    def stop(self) -> None:
-        self._cloud.stop()
+    def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.provider = provider_config
+        self.name = provider_config.name
+        # Drivers written for 11.0.0 know `zk` by this name.
+        self._zk: ZooKeeper | None = None
+        self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
+        #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
+        self.make_create_machine = create_machine_of(self.name, adapter)
+        #: Guards the tables of launches, pool workers and deletions; it is not held across I/O.
+        self._lock = threading.Lock()
+        self._launches: dict[str, RunningLaunch] = {}
+        #: Nodes whose launches failed before anything was made; in the order of their ends.
+        self._unmade: dict[str, None] = {}
+        self._idle = threading.Event()
+        self._threads = CloudThreads(self.name, adapter)
+        self.patience = Patience()
+        self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
+        cloud: InstanceCloud[Any] | None = getattr(adapter, "instance_cloud", None)
+        #: Of lists.
+        self.lag_seconds = 0.0 if cloud is None else cloud.lag_seconds
+        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, self.lag_seconds)
+        self.scans = Scans(self._threads.scans)
+        self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
+        self.prepare_quota(self._threads.asks)
+        self._azs = self._known(lambda: self.calls.look_up(gateway.get_azs) or [None], AZ_AGE_SECONDS)
+        #: Has the cloud the image of a label, by pool and label?
+        self._cloud_images: dict[tuple[str, str], Known[bool]] = {}
+        self._images_missing = BrokenLabels(ReasonCode.IMAGE_MISSING)
+        self._uploads_missing = Repeats()
 
     @property
-    def _cloud(self) -> InstanceCloud[Any]:
-        assert self.instance_cloud is not None
-        return self.instance_cloud
+    def idle_now(self) -> bool:
+        """Must no resources be deleted, because there is, or will be, a successor?"""
+        return self._idle.is_set()
 
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest | None,
-        az: str | None,
-        log: Log,
-    ) -> CreationMachine[Any]:
-        order = Order(hostname, label, image_external_id, metadata, request, az, log)
-        return self.creation_class.of(self._cloud, order)
+    @abc.abstractmethod
+    def _circuit_changed(self, begins: bool) -> None:
+        """The circuit breaker opened, or closed. Must not block."""
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeletionMachine[Any]:
-        return self.creation_class.deletion_class(self._cloud, external_id, log)
+    @abc.abstractmethod
+    def _ended(self) -> None:
+        """Nothing runs any more. In the scheduler's thread."""
 
-    def listInstances(self) -> list[Instance]:
-        cloud = self._cloud
-        records = cloud.inventory.all(max_age=0.0)
-        cloud.learn(records)
-        found = [cloud.instance(record) for record in records]
-        for instance, record in zip(found, records, strict=True):
-            instance.ends = cloud.why_ended(record)
-        return found
+    @abc.abstractmethod
+    def in_doubt(self, node_id: str) -> bool:
+        """May the instance of a node be lost? Any thread; does not block."""
 
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self._cloud.unanswered()
+    @abc.abstractmethod
+    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
+        """Delete an instance that nobody uses, in the background."""
 
-    def listResources(self) -> Iterable[Resource]:
-        return self.resources.all()
+    # -- images and zones --
 
-    def upload(self, file: ImageFile) -> str:
-        """See `Adapter.uploadImage`."""
-        # As `Adapter`: how a driver says that its cloud takes no images.
-        raise NotImplementedError
+    def labelReady(self, name: Any) -> bool:
+        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
+        labels = [name] if hasattr(name, "name") else self._labels(name)
+        return any(self._has_image(label) for label in labels)
 
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        return self.upload(
-            ImageFile(provider_image, image_name, filename, image_format, dict(metadata or {}), md5, sha256)
-        )
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        """Why labels cannot be served now, and since when. What the cloud lacked is asked for again meanwhile."""
+        missing = self._images_missing.causes()
+        return {**{label: missing[label] for label in missing if not self.labelReady(label)}, **super().labelErrors()}
 
-    def deleteResource(self, resource: Resource) -> None:
-        self.resources.delete(resource)
+    def _labels(self, name: str) -> list[LabelSettings]:
+        return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
+
+    def _has_image(self, label: LabelSettings) -> bool:
+        text = None
+        if (diskimage := diskimage_of(label)) is not None:
+            if self.newest_upload(diskimage.name) is None:
+                text = _no_ready_upload(diskimage)
+                if self._uploads_missing.worth_saying(label.name):
+                    self.log.warning("%s", f"provider {self.name}, label {label.name}: {text}")
+        elif not self._cloud_has_image(label):
+            image = getattr(label.cloud_image, "name", "")
+            text = f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
+        if text is None:
+            self._images_missing.discard(label.name)
+        else:
+            self._images_missing.add(label.name, text)
+        return text is None
+
+    def _cloud_has_image(self, label: LabelSettings) -> bool:
+        """As long as nobody knows that it is not there, no request must be declined for that."""
+        key = (label.pool.name, label.name)
+        if key not in self._cloud_images:
+            ask = partial(self.calls.look_up, gateway.label_ready_in_cloud, label)
+            self._cloud_images.setdefault(key, self._known(ask, AGE_SECONDS))
+        try:
+            return self._cloud_images[key].get()
+        except NotKnown as reason:
+            self.log.debug("Label %s: %s", label.name, reason)
+            return True
+
+    def newest_upload(self, image: str) -> ImageUpload | None:
+        """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
+        return self._started.getMostRecentImageUpload(image, self.name, cached=True)
+
+    @property
+    def _started(self) -> ZooKeeper:
+        if self.zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        return self.zk
+
+    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
+
+        :raises LaunchNodepoolException: there is no upload (L-10).
+        """
+        diskimage = diskimage_of(label)
+        if diskimage is None:
+            return None, getattr(getattr(label, "cloud_image", None), "name", None)
+        upload = self.newest_upload(diskimage.name)
+        if upload is None:
+            text = _no_ready_upload(diskimage)
+            raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")
+        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
+        return upload.external_id, path
+
+    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
+        """Availability zones to choose from (N-7)."""
+        if pool.azs:
+            return pool.azs
+        try:
+            return self._azs.get()
+        except NotKnown as reason:
+            self.log.warning("Provider %s: availability zones are not known: %s", self.name, reason)
+            return [None]
+
+    def zones_may_have_changed(self) -> None:
+        """Ask the cloud for its zones again, in the background: it has refused what was ordered in one (O-2)."""
+        self._azs.expire()
+        self._azs.refresh()
+
+    # -- launches --
+
+    def begin_launch(self, launch: RunningLaunch) -> None:
+        """Take on a launch. Raises RuntimeError when the provider has ended."""
+        with self._lock:
+            self._launches[launch.node.key] = launch
+        if not self.scheduler.add(launch, launch.held):
+            self.launch_ended(launch)
+            raise RuntimeError(f"provider {self.name} has ended")
+
+    def launch_of(self, node_id: str) -> RunningLaunch | None:
+        """The launch of a node, if it runs here."""
+        with self._lock:
+            return self._launches.get(node_id)
+
+    def launch_ended(self, launch: RunningLaunch) -> None:
+        with self._lock:
+            node_id = launch.node.key
+            if self._launches.get(node_id) is launch:
+                del self._launches[node_id]
+            if launch.outcome is not None and not launch.outcome.made:
+                self._unmade[node_id] = None
+                if len(self._unmade) > MAX_UNMADE:
+                    # Of a node that somebody else deleted.
+                    del self._unmade[next(iter(self._unmade))]
+
+    def left_nothing(self, node_id: str) -> bool:
+        """Did a launch of this node end here, surely without an instance? Else the cloud must be asked for one."""
+        with self._lock:
+            return node_id in self._unmade
+
+    def node_deleted(self, node: Node) -> None:
+        """The znode of a node is gone."""
+        with self._lock:
+            self._unmade.pop(node.key, None)
+        gateway.node_deleted_notification(self, node)
+
+    # -- what ZooKeeper has --
+
+    def node_ids(self) -> set[str]:
+        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
+        return set(self._started.getNodes())
+
+    def upload_ids(self) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to this provider. Blocks."""
+        return self._started.getImageUploadIds(self.name)
+
+    def external_id_of(self, node_id: str) -> Any:
+        """External id of a node that is not being launched; else None."""
+        node = None if self.zk is None else self.zk.getNode(node_id)
+        return None if node is None or node.state == "building" else node.external_id
 
 
-class PlacedCreation(CreationMachine[R], Generic[R, P]):
-    """Where the cloud has no capacity at one place it goes on with the next. ``cloud`` has ``places``.
+def _no_ready_upload(diskimage: Any) -> str:
+    name = diskimage.name
+    return f"there is no ready upload of image {name}; see nodepool image-list and nodepool dib-image-list"
 
-    A place is what a driver may choose among, see `nodepool.driver.framework.places`.
+
+class RunningLaunch(abc.ABC):
+    """A launch, a task of the scheduler, as its provider sees it.
+
+    :param node: locked by us, `building`, stored.
     """
 
-    cloud: Any
-    #: What is wrong with the place, and not with the order.
-    elsewhere: ClassVar[tuple[type[LaunchError], ...]] = (CapacityException,)
-    #: What the cloud calls a lack of capacity.
-    no_capacity: ClassVar[str] = ""
+    def __init__(self, provider: CloudProvider, node: Node, clock: Callable[[], float]) -> None:
+        self.provider = provider
+        self.node = node
+        self.held = HeldTime(clock)
+        #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
+        self.outcome: LaunchOutcome | None = None
+        #: The node is deleted elsewhere: end without a word.
+        self._abandoned = False
 
-    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order, clock)
-        #: Where to try it, the present one first; empty = that was not asked for. One thread at a time works on it.
-        self.places: list[P] = []
+    @property
+    def complete(self) -> bool:
+        """Has it ended, and is the outcome stored?"""
+        return self.outcome is not None
 
-    # -- what the driver says --
+    def abandon(self) -> None:
+        """Stop soon; the node is not ours any more. Any thread; does not block."""
+        self._abandoned = True
+        self.wake()
 
-    def all_places(self) -> Sequence[P]:
-        """All that the label allows, at least one. May block."""
-        # A driver that asks its cloud in another way overrides `find_places`.
-        raise NotImplementedError
+    def wake(self) -> None:
+        """The next step is due now. Any thread; does not block."""
+        self.provider.scheduler.wake(self)
 
-    def create_at(self, place: P, key: Any) -> str:
-        """See `create`. Calls `permit_at`."""
-        # A driver whose place is a part of the id, or that gathers creations, has `create` or `begin_creation` instead.
-        raise NotImplementedError
+    @abc.abstractmethod
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
 
-    def another_place(self, error: LaunchError) -> bool:
-        """The present place has no capacity. Is there another one? It is the present one then."""
-        return bool(self.cloud.places.try_another(self.places, self.order.request, error, self.log))
 
-    def moved(self) -> None:
-        """The creation begins anew at another place: forget what came of it at the last one."""
+# Calls that ask the cloud.
 
-    def forget(self) -> None:
-        """The order was refused: what the instance was to be made of may not be there any more, or another one now."""
 
-    # -- the framework calls --
+def said_by(provider: str, error: BaseException) -> str:
+    """What an error says, in one line, for a sentence that names the provider already.
 
-    def find_places(self) -> list[P]:
-        """Where to try it, in order. May block."""
-        found: list[P] = self.cloud.places.to_try(self.all_places(), self.order.request, self.order.az)
+    Errors of drivers name the provider, and say by themselves what is wrong; others are known by their type.
+    """
+    text = str(error)
+    said = text.removeprefix(f"Provider {provider}: ")
+    return (said if said and said != text else f"{type(error).__name__}: {text}").splitlines()[0]
+
+
+class CloudCalls:
+    """The adapter's calls that are not part of a machine; all of them may block, and raise what the adapter raises.
+
+    ``_lock`` guards ``_breaker``; it is not held while the cloud is asked.
+
+    :param name: of the provider.
+    :param on_change: called when the circuit breaker opens or closes, in the thread of the call that showed it. Must
+        not block.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        adapter: Adapter,
+        log: Log,
+        on_change: Callable[[bool], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._name = name
+        self._adapter = adapter
+        self._log = log
+        self._on_change = on_change
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._breaker = CircuitBreaker()
+        #: When it opened, and when the cloud is asked again, in seconds since the epoch; None = it is closed.
+        self._opened_at: float | None = None
+        self._probe_at: float | None = None
+
+    # -- the state of the cloud --
+
+    @property
+    def circuit_open(self) -> bool:
+        """Is the circuit breaker open?"""
+        return self._breaker.is_open
+
+    @property
+    def circuit_reason(self) -> str:
+        """What the cloud did last; empty while the circuit breaker is closed."""
+        return self._breaker.reason
+
+    @property
+    def circuit_times(self) -> tuple[float | None, float | None]:
+        """When the circuit breaker opened, and when the cloud is asked again, in seconds since the epoch."""
+        with self._lock:
+            return self._opened_at, self._probe_at
+
+    def probe_due(self) -> float | None:
+        """Seconds until the cloud is to be asked whether it is back; None = it answers."""
+        with self._lock:
+            return self._breaker.probe_due(self._clock())
+
+    def failed(self, error: BaseException) -> None:
+        """The cloud did not do what it was asked, for a reason of its own."""
+        reason = said_by(self._name, error)[:300]
+        with self._lock:
+            now = self._clock()
+            before = self._breaker.probe_due(now)
+            begins = self._breaker.failed(now, reason)
+            due = self._breaker.probe_due(now)
+            if begins:
+                self._opened_at = wall_time()
+            if due is not None and due != before:
+                self._probe_at = wall_time() + due
+        if begins:
+            self._log.error(
+                "Provider %s keeps failing (%s). Its circuit breaker opens: no new launches until it answers again",
+                self._name,
+                reason,
+            )
+            self._on_change(True)
+
+    def worked(self) -> None:
+        """The cloud did what it was asked."""
+        with self._lock:
+            ends = self._breaker.worked()
+            if ends:
+                self._opened_at = self._probe_at = None
+        if ends:
+            self._log.info("Provider %s answers again, launches go on", self._name)
+            self._on_change(False)
+
+    def judge(self, error: BaseException) -> None:
+        """Note an error of a machine: only some of them say something about the cloud."""
+        if classify(error) is Failure.CLOUD:
+            self.failed(error)
+
+    def _not_answered(self, error: BaseException) -> None:
+        if not isinstance(error, Exception) or isinstance(error, (NotImplementedError, RuntimeConfigurationException)):
+            return
+        if not isinstance(error, LaunchError) or classify(error) is Failure.CLOUD:
+            self.failed(error)
+
+    def look_up(self, hook: Callable[..., T], *arguments: Any) -> T:
+        """Ask what may be known without the cloud: only that it does not answer says something about it.
+
+        :param hook: of the adapter, in `nodepool.driver.gateway`.
+        """
+        with OnError(self.judge):
+            return hook(self._name, self._adapter, *arguments)
+
+    # -- questions --
+
+    def list_instances(self) -> list[Instance]:
+        """All instances; none if the driver cannot list them."""
+        return self._list(gateway.list_instances)
+
+    def list_resources(self) -> list[Resource]:
+        """All that could be left over; nothing if the driver cannot list it."""
+        return self._list(gateway.list_resources)
+
+    def _list(self, hook: Callable[..., list[T]]) -> list[T]:
+        try:
+            with OnError(self._not_answered):
+                found = hook(self._name, self._adapter)
+        except NotImplementedError:
+            # How a driver of the released interface says that it cannot.
+            return []
+        self.worked()
         return found
 
-    def place(self) -> P:
-        """The present one. May block, the first time."""
-        if not self.places:
-            self.places = self.find_places()
-        return self.places[0]
+    def unanswered_creations(self) -> Sequence[Creation]:
+        """Creations without an answer, as far as the driver knows. Does not block."""
+        return gateway.unanswered_creations(self._name, self._adapter)
 
-    def create(self, key: Any) -> str:
-        while True:
-            try:
-                return self.create_at(self.place(), key)
-            except self.elsewhere as error:
-                if not isinstance(error, CloudRefused) or not self.another_place(error):
-                    raise
 
-    def permit_at(self, place: P) -> None:
-        """As `permit`.
+# What a provider's cloud took of each label when it said that a quota was used up (rule L-7).
 
-        :raises CloudNoCapacity: another launch found no capacity there meanwhile, and there is another place.
-        """
-        self.permit()
-        if len(self.places) > 1 and self.cloud.places.rests(place):
-            text = f"{self.where}: {place}: there was no capacity for another launch"
-            raise CloudNoCapacity(text, code=self.no_capacity)
 
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            self.forget()
-        return error
+class LearnedLimits:
+    """Clouds do not report all of their quotas. Where one refused a node, no more are launched than it has taken.
 
-    def begin_anew(self, error: LaunchError) -> float | None:
-        if not isinstance(error, self.elsewhere) or not self.places or not self.another_place(error):
-            return None
-        self.moved()
-        return 0.0
+    Thread-safe; ``_lock`` guards the tables, and ``count`` and ``exists`` are called with it: they must not block.
 
-    def settled(self) -> None:
-        """The instance can be used: other nodes of the request go where it is."""
-        if self.places:
-            self.cloud.places.made(self.places[0], self.order.request)
+    :param count: how many nodes of the provider there are.
+    :param exists: is there still a node of this id?
+    """
+
+    def __init__(
+        self,
+        count: Callable[[], int],
+        exists: Callable[[str], bool],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._count = count
+        self._exists = exists
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: What the cloud took, and what it said.
+        self._limits: dict[tuple[str, str], tuple[LearnedLimit, str]] = {}
+        #: Refused nodes that are not removed yet: the cloud does not have them.
+        self._refused: set[str] = set()
+        #: Nodes that are launched although the cloud was full with those that were there: it may have room again.
+        self._beyond: set[str] = set()
+
+    def allows(self, pool: str, label: str) -> bool:
+        """May another node be launched, as far as the cloud's refusals go?"""
+        with self._lock:
+            limit, _ = self._limits.get((pool, label), (None, ""))
+            return limit is None or limit.allows(self._clock(), self._count())
+
+    def room(self, pool: str, label: str) -> float:
+        """How many more the cloud takes, as far as its refusals go."""
+        found = self.known(pool, label)
+        return math.inf if found is None else max(0, found[0] - found[1])
+
+    def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
+        """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""
+        with self._lock:
+            limit, words = self._limits.get((pool, label), (None, ""))
+            return None if limit is None else (limit.nodes, self._count(), words)
+
+    def begun(self, pool: str, label: str, node_id: str) -> None:
+        """A node that is stored already is launched."""
+        with self._lock:
+            limit, _ = self._limits.get((pool, label), (None, ""))
+            if limit is not None and self._taken() > limit.nodes:
+                self._beyond.add(node_id)
+
+    def refused(self, pool: str, label: str, node_id: str, words: str) -> None:
+        """The cloud said that a quota is used up, in these words."""
+        with self._lock:
+            self._beyond.discard(node_id)
+            self._refused.add(node_id)
+            limit, _ = self._limits.get((pool, label), (LearnedLimit(), ""))
+            limit.refused(self._clock(), self._taken())
+            self._limits[pool, label] = (limit, words)
+
+    def ended(self, pool: str, label: str, node_id: str, *, ready: bool) -> None:
+        """A launch is over. One beyond the limit that is ready shows that there is more room."""
+        with self._lock:
+            if node_id in self._beyond:
+                self._beyond.discard(node_id)
+                if ready:
+                    self._limits.pop((pool, label), None)
+
+    def _taken(self) -> int:
+        self._refused = {node_id for node_id in self._refused if self._exists(node_id)}
+        return self._count() - len(self._refused)
+
+
+# `CloudThreads`: what the threads of one provider are for.
+
+#: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
+STEP_THREADS: Final = 8
+#: Of the provider's threads: for questions to the cloud that nothing waits for; and how many are reserved for them, and
+#: for steps of launches and deletions.
+ASK_THREADS: Final = 4
+RESERVED_ASK_THREADS: Final = 1
+RESERVED_STEP_THREADS: Final = 4
+
+
+class CloudThreads:
+    """Executors of one provider, which share its threads. None of them begins before there is work.
+
+    :param name: of the provider.
+    :param adapter: may have an `InstanceCloud`, whose threads are used then, and ``advance_threads``.
+    """
+
+    def __init__(self, name: str, adapter: Any) -> None:
+        steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
+        extra = max(0, steps - STEP_THREADS)
+        cloud: InstanceCloud[Any] | None = getattr(adapter, "instance_cloud", None)
+        self.shared = SharedThreads(name, MAX_THREADS + extra) if cloud is None else cloud.threads
+        #: Questions to the cloud that nobody waits for.
+        self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
+        #: One call at a time that finds out whether a cloud that was away answers again.
+        self.probes = self.shared.share("probe", 1, 1)
+        #: They wait for hosts that boot: nothing else must wait for them.
+        self._of_scans = SharedThreads(name, MAX_SCANS)
+        self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
+        # One that is the same all the time: libraries keep things for the thread that they are called in.
+        self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
+        #: Steps of launches and deletions.
+        self.steps = self._of_steps.share("step", steps, min(steps, RESERVED_STEP_THREADS))
+
+    def ask_no_more(self) -> None:
+        """Begin no question to the cloud any more. Does not block."""
+        for executor in (self.asks, self.probes):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Take no more work, and end the threads; blocks until what runs has ended."""
+        for executor in (self.asks, self.probes):
+            executor.shutdown(wait=True)
+        for threads in (self._of_scans, self._of_steps, self.shared):
+            threads.close()

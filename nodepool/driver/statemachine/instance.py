@@ -1,28 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an adapter reports of things in its cloud (reference/driver 7, 11).
+"""Instances of a cloud: what an adapter says of them, and what launches and deletions of one provider share.
 
-First `Instance` and `Resource`, then the metadata by which Nodepool recognises them, then what a node takes over, then
-the kinds of things that can be left over.
+First `Instance` and `Resource`, then `StateMachine`, then the metadata by which Nodepool recognises its resources, then
+what a node takes over. Then `InstanceCloud`, and which instances were made for which node.
 """
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import logging
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import DEFAULT_PORT
-from nodepool.driver.framework.fact import Repeats
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
+from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
+from nodepool.exceptions import LaunchError, NotFound
+from nodepool.metrics import reports
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.model.node import Node
     from nodepool.model.quota import QuotaInformation
+
+#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
+Log = logging.LoggerAdapter[logging.Logger]
 
 
 class Instance:
@@ -138,6 +147,58 @@ class CloudResource(Resource):
         self.name = name
         self.zone = zone
         self.usable = usable
+
+
+# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
+
+
+class StateMachine:
+    """Subclasses implement `advance`.
+
+    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
+    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
+    """
+
+    START: ClassVar[str] = "start"
+
+    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
+    #: times a second for a young machine, about once a second later.
+    next_advance_seconds: float | None = None
+    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
+    #: machine waits for: it is advanced at once. Neither blocks nor raises.
+    wake: Callable[[], None] = staticmethod(lambda: None)
+    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
+    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
+    #: place; make nothing and raise an error. Neither blocks nor raises.
+    wanted: Callable[[], bool] = staticmethod(lambda: True)
+
+    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
+    #: another machine after a while.
+    resends: ClassVar[bool] = False
+    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
+    attempt: int = 1
+    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
+    waits_for: str = ""
+    #: Is ``external_id`` only a name so far, of an instance that is to be made?
+    announced: bool = False
+
+    def __init__(self) -> None:
+        self.state: str = self.START
+        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
+        self.external_id: Any = None
+        self.complete = False
+        #: Monotonic seconds.
+        self.start_time = monotonic()
+
+    def advance(self) -> Instance | None:
+        """Go as far as is possible without waiting, and set ``complete`` at the end.
+
+        Should not block for long: it holds up a thread of the pool, though no other machine.
+
+        :return: of a create machine that is complete, the instance.
+        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
+        """
+        raise NotImplementedError
 
 
 # The metadata by which Nodepool recognises its resources in a cloud (rules D-1, D-10).
@@ -315,80 +376,505 @@ def resources_of(instance: Instance) -> dict[str, float] | None:
         return None
 
 
-# `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
-#
-# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
-# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
-# taken for deleted: what it has left is only deleted later.
+# `InstanceCloud`: what launches and deletions of one provider share. A driver says how its cloud does it.
 
-log = logging.getLogger("nodepool.driver.statemachine.resources")
+log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 
-#: What cannot be listed is told so often.
-_TOLD_SECONDS: Final = 3600.0
+T = TypeVar("T")
 
-T = TypeVar("T", bound=Resource)
+#: Code of an end for which the cloud gives no reason.
+GONE: Final = "NotFound"
+#: Of the provider's threads, so many are reserved for creations, and for all other calls.
+RESERVED_CREATE_THREADS: Final = 4
+RESERVED_OTHER_THREADS: Final = 3
 
 
-@dataclass(frozen=True)
-class ResourceKind(Generic[T]):
-    """Things of one kind.
+class InstanceCloud(abc.ABC, Generic[R]):
+    """Inventory, lost creations and threads of one provider. Threads begin with the first piece of work.
 
-    :param name: for the log; as a rule the ``type`` of the resources.
-    :param found: all that may be ours; blocks, and raises what the client raises.
-    :param delete: one of them; blocks. Raises NotFound and what the client raises.
-    :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
-        what the configuration has no use for, but an earlier one may have left.
-    :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
-        the same.
-    :param types: further types of its resources.
+    The abstract methods, and those below them, are called in these threads: they block, and raise what
+    `nodepool.exceptions` has for it. Creations have a share of the threads, so that nothing else waits for them. The
+    framework uses these ``threads`` as well.
+
+    :param provider: its name.
     """
 
-    name: str
-    found: Callable[[], Iterable[T]]
-    delete: Callable[[T], object]
-    idle_seconds: float = 0.0
-    vital: bool = False
-    types: tuple[str, ...] = ()
+    #: Calls under way at once: creations, and all others.
+    create_threads: ClassVar[int] = 12
+    other_threads: ClassVar[int] = 8
+    #: Threads of the provider at most.
+    most_threads: ClassVar[int] = MAX_THREADS
+    #: Does `list_instances` understand a time, and `changes_since` make one?
+    lists_changes: ClassVar[bool] = False
+    #: What happened so long before a list begins may be missing in it, in seconds.
+    lag_seconds: ClassVar[float] = 0.0
+    #: Do deletions of an instance that was just made answer for ``lag_seconds`` that there is none?
+    new_may_be_unknown: ClassVar[bool] = False
+    #: Between two lists, in seconds, at least; but for a few that follow instances which come quickly.
+    shortest_list_pause: ClassVar[float] = 0.0
+    #: What those who wait must have lost together to be worth one of these few lists, in seconds.
+    list_price: ClassVar[float] = PRICE_SECONDS
+    #: While at most so many instances are waited for, `look_at` is asked for each, in place of a list; 0 = never.
+    looks_singly: ClassVar[int] = 0
+    #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
+    absence_is_proved: ClassVar[bool] = False
+    #: Can creations be resumed (`CreationMachine.adopt`) that another launcher has begun?
+    resumes_launches: ClassVar[bool] = False
+    #: `WatchedInventory` for a cloud that tells what changes.
+    inventory_class: ClassVar[type[Inventory[Any]]] = Inventory
+    #: The longest time that one call takes, in seconds.
+    call_seconds: float = 60.0
 
+    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+        self.provider = provider
+        since = self.changes_since if self.lists_changes else no_changes
+        self.inventory: Inventory[R] = self.inventory_class(
+            provider, self.list_instances, since, self.lag_seconds, clock
+        )
+        pace = self.inventory.pace
+        pace.shortest_seconds, pace.price_seconds = self.shortest_list_pause, self.list_price
+        self.inventory.look_at, self.inventory.looks_singly = self.look_at, self.looks_singly
+        self.inventory.on_news = self._news
+        self.inventory.on_list = self._listed
+        self.creations = LostCreations(provider, clock)
+        #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
+        self._lost: Waiter | None = None
+        self._lock = threading.Lock()
+        # The framework sets both. Any thread; they must not block.
+        #: Called when such a creation turned out to have made nothing: it does not count any more.
+        self.on_room: Callable[[], None] = lambda: None
+        #: Called when an instance ended that was not deleted here, with the id of its node, its own id in lists, the
+        #: cloud's code, and a text.
+        self.on_lost: Callable[[str, str, str, str], None] = lambda *lost: None
+        self.threads = SharedThreads(provider, self.most_threads)
+        self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)
+        self.others: Executor = self.threads.share("call", self.other_threads, RESERVED_OTHER_THREADS)
 
-class ResourceKinds(Generic[T]):
-    """The kinds of one provider. Called by one thread at a time; blocks.
+    # -- what the driver says --
 
-    :param provider: its name, for the log.
-    :param kinds: in the order in which things are deleted: what uses others comes before them.
-    """
+    @abc.abstractmethod
+    def list_instances(self, since: str | None) -> Iterable[R]:
+        """All instances of the project (None), or those that changed since a time, deleted ones too.
 
-    def __init__(self, provider: str, kinds: Iterable[ResourceKind[T]], clock: Callable[[], float] = monotonic) -> None:
-        self._provider = provider
-        self._kinds = tuple(kinds)
-        self._clock = clock
-        self._due: dict[str, float] = {}
-        self._repeats = Repeats(_TOLD_SECONDS)
+        :raises ChangesNotListed: the cloud refuses the second.
+        """
 
-    def all(self) -> Iterator[T]:
-        """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
-        for kind in self._kinds:
-            if self._due.get(kind.name, float("-inf")) <= self._clock():
-                yield from self._list(kind)
+    @abc.abstractmethod
+    def delete_instance(self, record_id: str) -> None:
+        """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
 
-    def delete(self, resource: T) -> None:
-        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
-        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
-        if kind is None:
-            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
-        kind.delete(resource)
+    @abc.abstractmethod
+    def instance(self, record: R) -> Instance:
+        """An instance of a list as the framework sees it, with what it uses of the quota. Does not block, where `learn`
+        has looked up what is needed."""
 
-    def _list(self, kind: ResourceKind[T]) -> list[T]:
+    def learn(self, records: Sequence[R]) -> None:
+        """Look up what `instance` is to know of some records. Blocks."""
+
+    def delete_seen(self, record: R) -> None:
+        """The same for one that was seen. Where ids are used again: not of another one that has its id by now."""
+        self.delete_instance(record.id)
+
+    def gone_already(self, record_id: str) -> bool:
+        """A deletion begins: is it known that there is nothing to delete? Does not block."""
+        return self.inventory.is_gone(record_id)
+
+    def begin_deletion(self, record_id: str) -> Future[None]:
+        """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
+        return self.submit(partial(self.delete_instance, record_id))
+
+    def get_instance(self, record_id: str) -> R:
+        """One instance, as it is now; raises NotFound when it is gone: that is the proof.
+
+        A cloud that cannot be asked for one leaves this out: the absence from lists is the proof then, as far as
+        ``lag_seconds`` lets it be one.
+        """
+        raise NotImplementedError
+
+    def look_at(self, record_id: str) -> R:
+        """One instance as a list would show it now; raises NotFound when it is gone. Only in the thread that lists."""
+        return self.get_instance(record_id)
+
+    def record_id(self, external_id: Any) -> str | None:
+        """The id in lists of the instance that a node names, out of its record, where anything may stand; None = there
+        is none.
+        """
+        return external_id if isinstance(external_id, str) and external_id else None
+
+    def why_ended(self, record: R) -> tuple[str, str] | None:
+        """Why an instance ends, or was stopped by the cloud, so that it can be used no more: code and text.
+
+        None = it is well. Asked also for instances that are being made, or deleted here. Pure.
+        """
+        return (GONE, f"the cloud shows instance {record.id} as {record.status}") if record.gone else None
+
+    def ask_for(self, record_id: str) -> R | None:
+        """One instance that lists do not show, as it is now; None = the cloud says that there is none. Any thread."""
         try:
-            found = list(kind.found())
-        except (LaunchError, RuntimeConfigurationException) as error:
-            if kind.vital:
-                raise
-            if self._repeats.worth_saying(kind.name):
-                log.warning("Provider %s: resources of kind %s cannot be listed: %s", self._provider, kind.name, error)
-            return []
-        self._repeats.over(kind.name)
-        # What is there must be seen in two sweeps in a row.
-        ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
-        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+            return self.get_instance(record_id)
+        except NotFound:
+            return None
+
+    def is_gone(self, external_id: Any) -> bool | None:
+        """See `Adapter.isGone`. Blocks."""
+        record_id = self.record_id(external_id)
+        if record_id is None:
+            return None
+        record = self.ask_for(record_id)
+        return record is None or record.gone
+
+    def begin_proof(self, record_id: str) -> Future[R | None]:
+        """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.
+
+        Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
+        cannot be told yet. A cloud that proves it for several at once may gather them.
+        """
+        return self.submit(partial(self.get_instance, record_id))
+
+    def changes_since(self, latest: str) -> str | None:
+        """The time to ask for changes from; None = all instances.
+
+        :param latest: ``updated`` of the record that changed last.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Break off calls that are under way; later ones fail. Does not block."""
+
+    # -- the framework calls --
+
+    def stop(self) -> None:
+        """End everything; blocks until calls that are under way have ended."""
+        self.inventory.stop()
+        self.close()
+        for executor in (self.creators, self.others):
+            executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self.creators, self.others):
+            executor.shutdown(wait=True)
+        self.inventory.join()
+
+    def of_node(self, node_id: str) -> list[R]:
+        """Instances whose metadata names a node of this provider. Does not block."""
+        return [one for one in self.inventory.known() if node_id_of(one.metadata, self.provider) == node_id]
+
+    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
+        """Make a call in a thread of the cloud. The step of a machine ends with it: the same thread can make it.
+
+        :param executor: a share of these threads; None = that of other calls than creations.
+        """
+        share = executor or self.others
+        return (share.submit_next if isinstance(share, ThreadShare) else share.submit)(function)
+
+    def unanswered(self) -> list[Creation]:
+        """Creations that may have made an instance which no list has shown yet. Does not block.
+
+        Whoever asks may wait for the room that they take: lists are made until it is known.
+        """
+        before = self.creations.made_nothing
+        found = self.creations.unanswered(self.inventory.absence_is_certain)
+        self._wait_for_lists([creation.lost_at for creation in found if creation.lost_at is not None])
+        if self.creations.made_nothing > before:
+            self.on_room()
         return found
+
+    def _wait_for_lists(self, lost_at: list[float]) -> None:
+        """Have the instances listed while there are creations without an answer.
+
+        :param lost_at: since when each of them is without one.
+        """
+        with self._lock:
+            waiter = self._lost
+            if waiter is None and lost_at:
+                since = min(lost_at) + self.lag_seconds
+                self._lost = self.inventory.wait_for("lost", lambda: None, complete=True, not_before=since)
+            elif waiter is not None and lost_at:
+                self.inventory.touch(waiter)
+            elif waiter is not None:
+                self._lost = None
+                self.inventory.done(waiter, happened=False)
+
+    def _listed(self) -> None:
+        """After each list."""
+        if self._lost is not None:
+            self.unanswered()
+
+    def _news(self, records: list[R]) -> None:
+        self.delete_strays(record for record in records if not record.gone)
+        for record in records:
+            self.tell_lost(record, self.why_ended(record))
+
+    def tell_lost(self, record: R, why: tuple[str, str] | None) -> None:
+        """An instance may have ended. Does not block.
+
+        :param why: see `why_ended`.
+        """
+        node_id = None if why is None else node_id_of(record.metadata, self.provider)
+        if why is not None and node_id is not None:
+            self.on_lost(node_id, record.id, *why)
+
+    def delete_strays(self, records: Iterable[R]) -> None:
+        """Instances whose creation was given up as lost, and that showed up late. Does not block."""
+        for record in self.creations.strays(records):
+            log.warning(
+                "Provider %s: instance %s of node %s was made by a call that was not answered, deleting it",
+                self.provider,
+                record.id,
+                record.metadata.get(NODE_KEY),
+            )
+            self.others.submit(self._delete_stray, record.id, partial(self.delete_seen, record))
+
+    def delete_abandoned(self, record_id: str) -> None:
+        """An instance was made for a launch that nobody goes on with. Does not block."""
+        log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
+        self.others.submit(self._delete_stray, record_id, partial(self.delete_instance, record_id))
+
+    def _delete_stray(self, record_id: str, delete: Callable[[], None]) -> None:
+        try:
+            delete()
+        except NotFound:
+            log.debug("Instance %s is gone already", record_id)
+        except LaunchError as error:
+            # The search for leaks comes by later.
+            log.warning("Instance %s could not be deleted: %s", record_id, error)
+            return
+        reports.report_leaks(self.provider, "instances")
+
+
+# `LostCreations`: which instances were made for which node, so that none is made twice, and none is kept that came late
+# (D, L-4).
+#
+# A creation whose answer is lost may have made an instance. It may show up at once, after minutes, or never. While its
+# node is launched the creation is repeated with its key, where the cloud knows the key, or else the instance is looked
+# for and adopted. While a node is deleted nothing is repeated: the instance is only looked for.
+
+#: How long an instance may take to show up after its creation was not answered, in seconds.
+LATE_SECONDS: Final = 3600.0
+#: With more nodes than these, those whose creation began so long ago are forgotten: other launchers delete instances,
+#: and do not tell.
+MANY_NODES: Final = 1000
+OLD_SECONDS: Final = 2 * LATE_SECONDS
+
+
+class CreationKey(NamedTuple):
+    """What makes the creations of an attempt one creation, however often they are sent.
+
+    :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
+    :param anew: how often the attempt was begun anew, see `CreationMachine.begin_anew`.
+    """
+
+    provider: str
+    node_id: str
+    attempt: int
+    anew: int = 0
+
+    @property
+    def text(self) -> str:
+        """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
+        parts = [self.provider, self.node_id, str(self.attempt), *([str(self.anew)] if self.anew else [])]
+        whole = "\0".join(parts)
+        return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+    def name(self, hostname: str) -> str:
+        """For clouds where names are unique: the first creation has the name of the host, each later one its own. The
+        instance of the one before, or what belongs to it, may still be there.
+        """
+        if self.attempt <= 1 and not self.anew:
+            return hostname
+        return f"{hostname}-{self.attempt}" + (f"-{self.anew}" if self.anew else "")
+
+
+@dataclass(eq=False, slots=True)
+class Creation:
+    """One creation; made by `LostCreations.begin`.
+
+    :param pool: of the node; ``label`` is its label. They say what an instance uses.
+    :param begun_at: seconds of the clock.
+    :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
+        way.
+    """
+
+    key: CreationKey
+    pool: str
+    label: str
+    begun_at: float
+    lost_at: float | None = None
+
+
+@dataclass(slots=True)
+class _OfNode:
+    """All creations of one node."""
+
+    latest: Creation | None = None
+    #: An instance may come that is the latest creation's.
+    pending: bool = False
+    #: Instances whose creation was answered, or that were adopted.
+    owned: set[str] = field(default_factory=set)
+    #: Until when an instance may come that nobody expects.
+    late_until: float = float("-inf")
+
+
+class LostCreations:
+    """Creations of one provider, by node id. Thread-safe, does not block; ``_lock`` guards all.
+
+    :param provider: whose instances they are: others are none of our business.
+    """
+
+    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+        self.provider = provider
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._nodes: dict[str, _OfNode] = {}
+        #: Node of each instance.
+        self._node_of: dict[str, str] = {}
+        #: Creations that were sent, and whose outcome is not known.
+        self._open: dict[Creation, None] = {}
+        self._many = MANY_NODES
+        #: Creations without an answer of which it turned out that they had made nothing, since the beginning.
+        self.made_nothing = 0
+
+    # -- the life of a creation --
+
+    def begin(self, key: CreationKey, pool: str = "", label: str = "") -> Creation:
+        """A creation is about to be sent.
+
+        One of the same node that still has no answer was given up: it may make an instance late.
+        """
+        now = self._clock()
+        with self._lock:
+            self._forget_old(now)
+            node = self._nodes.setdefault(key.node_id, _OfNode())
+            if node.pending:
+                node.late_until = now + LATE_SECONDS
+            node.pending = True
+            node.latest = Creation(key, pool, label, now)
+            return node.latest
+
+    def sent(self, creation: Creation) -> None:
+        """A creation is sent now; again, when it is repeated."""
+        with self._lock:
+            creation.lost_at = None
+            self._open[creation] = None
+
+    def ended(self, creation: Creation) -> None:
+        """The call was answered, whatever the answer is: it leaves nothing open."""
+        with self._lock:
+            self._close(creation)
+
+    def answered(self, creation: Creation, record_id: str) -> bool:
+        """A creation was answered with this instance, and its machine goes on with it.
+
+        The instance of a machine that was given up before is nobody's: this is not called for it.
+
+        :return: may an earlier creation of the node have made another one meanwhile? Then ask `strays` for all of them:
+            until now any of them could have been this one.
+        """
+        with self._lock:
+            node = self._close(creation)
+            if node is None or node.latest is not creation:
+                return False
+            node.pending = False
+            self._own(node, creation.key.node_id, record_id)
+            return node.late_until >= self._clock()
+
+    def refused(self, creation: Creation) -> None:
+        """A creation was answered: no instance was made."""
+        with self._lock:
+            node = self._close(creation)
+            if node is not None and node.latest is creation:
+                node.pending = False
+                self._drop_if_over(creation.key.node_id, node)
+
+    def not_answered(self, creation: Creation) -> None:
+        """The call has ended without an answer, or what it says does not count. It may be repeated, or its instance
+        looked for.
+        """
+        with self._lock:
+            creation.lost_at = self._clock()
+
+    def found(self, creation: Creation, records: Iterable[R]) -> str | None:
+        """Of the instances of a node, one that nobody knew: the answer to a creation that got lost on its way."""
+        with self._lock:
+            node = self._nodes.setdefault(creation.key.node_id, _OfNode())
+            for record in records:
+                if record.id not in node.owned:
+                    self._close(creation)
+                    node.pending = False
+                    self._own(node, creation.key.node_id, record.id)
+                    return record.id
+        return None
+
+    def given_up(self, creation: Creation) -> None:
+        """There was no answer to a creation, and no instance was found."""
+        now = self._clock()
+        with self._lock:
+            node = self._nodes.setdefault(creation.key.node_id, _OfNode())
+            node.pending = False
+            node.late_until = now + LATE_SECONDS
+            creation.lost_at = now
+
+    def deleted(self, record_id: str) -> None:
+        """An instance is gone."""
+        with self._lock:
+            node_id = self._node_of.pop(record_id, "")
+            node = self._nodes.get(node_id)
+            # Until the late one came, those that are known must be told from it.
+            if node is not None and node.late_until < self._clock():
+                node.owned.discard(record_id)
+                self._drop_if_over(node_id, node)
+
+    # -- what they leave --
+
+    def strays(self, records: Iterable[R]) -> list[R]:
+        """Instances that a lost creation made after it was given up. Each is returned once."""
+        found: list[R] = []
+        now = self._clock()
+        with self._lock:
+            for record in records:
+                node_id = node_id_of(record.metadata, self.provider)
+                node = None if node_id is None else self._nodes.get(node_id)
+                if node_id is None or node is None or node.pending or node.late_until < now or record.id in node.owned:
+                    continue
+                self._own(node, node_id, record.id)
+                found.append(record)
+        return found
+
+    def unanswered(self, absence_is_certain: Callable[[float], bool]) -> list[Creation]:
+        """Creations that may have made an instance that no list has shown yet. They count against the limits.
+
+        :param absence_is_certain: would lists have shown an instance that was there at that time? See `Inventory`.
+        """
+        with self._lock:
+            lost = {creation: creation.lost_at for creation in self._open}
+        # Without the lock: the inventory has its own.
+        over = {creation for creation, since in lost.items() if since is not None and absence_is_certain(since)}
+        with self._lock:
+            for creation in over:
+                # One that was sent again meanwhile is open again.
+                if creation.lost_at == lost[creation] and creation in self._open:
+                    del self._open[creation]
+                    self.made_nothing += 1
+        return [creation for creation in lost if creation not in over]
+
+    # -- inside, with the lock held --
+
+    def _close(self, creation: Creation) -> _OfNode | None:
+        """The outcome of a creation is known; returns its node."""
+        self._open.pop(creation, None)
+        creation.lost_at = None
+        return self._nodes.get(creation.key.node_id)
+
+    def _forget_old(self, now: float) -> None:
+        if len(self._nodes) <= self._many:
+            return
+        old = now - OLD_SECONDS
+        self._nodes = {key: node for key, node in self._nodes.items() if node.latest and node.latest.begun_at > old}
+        self._node_of = {record: node_id for record, node_id in self._node_of.items() if node_id in self._nodes}
+        self._many = max(MANY_NODES, 2 * len(self._nodes))
+
+    def _own(self, node: _OfNode, node_id: str, record_id: str) -> None:
+        node.owned.add(record_id)
+        self._node_of[record_id] = node_id
+
+    def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
+        if not node.pending and not node.owned and node.late_until < self._clock():
+            del self._nodes[node_id]

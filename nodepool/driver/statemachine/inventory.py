@@ -6,7 +6,7 @@ long, and not at all when nothing waits. If the cloud can list changes, most lis
 also shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
-deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.begin_proof`. After the
+deleted is proved otherwise, see `nodepool.driver.statemachine.InstanceCloud.begin_proof`. After the
 `Inventory` come when it lists, and inventories that watches feed.
 """
 
@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
-from nodepool.driver.statemachine import instance
 from nodepool.exceptions import NotFound
 from nodepool.plan.retries import Backoff
 
@@ -149,8 +148,6 @@ class Inventory(Generic[R]):
         self.held = HeldTogether(self._work)
         #: Until when the thread waits; the past while it does not.
         self._waiting_until = float("-inf")
-        #: Lists in a row that failed.
-        self.failures = 0
         #: Lists that failed since the beginning.
         self.failed_lists = 0
         #: Gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
@@ -273,11 +270,10 @@ class Inventory(Generic[R]):
             else:
                 self._never_seen.add(record_id)
 
-    def of_node(self, node_id: str) -> list[R]:
-        """Instances whose metadata names a node of this provider."""
+    def known(self) -> list[R]:
+        """All instances as last seen. Does not block."""
         with self._changed:
-            records = list(self._records.values())
-        return [record for record in records if instance.node_id_of(record.metadata, self.provider) == node_id]
+            return list(self._records.values())
 
     def all(self, max_age: float) -> list[R]:
         """All instances; asks the cloud unless the last complete list began at most ``max_age`` seconds ago. Blocks.
@@ -288,8 +284,7 @@ class Inventory(Generic[R]):
             fresh = self._clock() - self.complete_at <= max_age
         if not fresh:
             self._complete.get_new()
-        with self._changed:
-            return list(self._records.values())
+        return self.known()
 
     # -- lists --
 
@@ -445,13 +440,11 @@ class Inventory(Generic[R]):
         # Whatever it is, also sys.exit() of a library: the thread goes on, and so do all who wait for it.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:
-                self.failures += 1
                 self.failed_lists += 1
                 pause = self.pace.failed(self._clock())
             log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
-                self.failures = 0
                 now = self._clock()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
                 self.pace.worked(now, took=now - started - (self.held.seconds - held))
@@ -531,10 +524,9 @@ class ListPace:
         #: As `PRICE_SECONDS`, for this cloud.
         self.price_seconds = PRICE_SECONDS
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
-        #: Those that only news of one instance concern, by its id, and all others: a watch tells of one instance at a
+        #: By the id of the one instance whose news concern them, None = any news do: a watch tells of one instance at a
         #: time, and a thousand may wait.
-        self._by_record: dict[str, weakref.WeakSet[Waiter]] = {}
-        self._of_any: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        self._by_record: dict[str | None, weakref.WeakSet[Waiter]] = {}
         self._durations: dict[str, deque[float]] = {}
         #: The shortest of them; each waiter is judged by it with each list.
         self._shortest: dict[str, float] = {}
@@ -546,26 +538,22 @@ class ListPace:
         self._not_before = float("-inf")
         self._paid_not_before = float("-inf")
         #: Lists that failed, in a row.
-        self._failures = 0
+        self.failures = 0
 
     # -- who waits --
 
     def add(self, waiter: Waiter) -> None:
         """Also for one that needs complete lists from now on."""
         self._waiters.add(waiter)
-        if waiter.record_id is None or waiter.complete:
-            self._of_any.add(waiter)
-        else:
-            self._by_record.setdefault(waiter.record_id, weakref.WeakSet()).add(waiter)
+        self._by_record.setdefault(None if waiter.complete else waiter.record_id, weakref.WeakSet()).add(waiter)
 
     def _discard(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
-        self._of_any.discard(waiter)
-        if waiter.record_id in self._by_record:
-            others = self._by_record[waiter.record_id]
-            others.discard(waiter)
-            if not others:
-                del self._by_record[waiter.record_id]
+        for record_id in {None, waiter.record_id}:
+            if (others := self._by_record.get(record_id)) is not None:
+                others.discard(waiter)
+                if not others:
+                    del self._by_record[record_id]
 
     def has(self, waiter: Waiter) -> bool:
         return waiter in self._waiters
@@ -588,9 +576,8 @@ class ListPace:
 
     def awaited(self) -> set[str] | None:
         """The instances of which news are waited for; None = somebody waits for something else."""
-        found = {waiter.record_id for waiter in self._waiters if waiter.record_id is not None and not waiter.complete}
-        others = any(waiter.record_id is None or waiter.complete for waiter in self._waiters)
-        return None if others else found
+        found = {record_id for record_id, known in self._by_record.items() if known}
+        return None if None in found else cast("set[str]", found)
 
     def complete_wanted(self) -> bool:
         """Does a waiter need complete lists?"""
@@ -598,9 +585,8 @@ class ListPace:
 
     def to_wake(self, changed: Collection[str]) -> list[Waiter]:
         """Whom a list concerns that changed what is known of these instances."""
-        # To walk through an empty one costs as much as the rest.
-        found = dict.fromkeys(self._of_any) if len(self._of_any) else {}
-        for record_id in changed:
+        found: dict[Waiter, None] = {}
+        for record_id in (None, *changed):
             if record_id in self._by_record:
                 found.update(dict.fromkeys(self._by_record[record_id]))
         for waiter in found:
@@ -619,14 +605,14 @@ class ListPace:
 
         A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
         """
-        self._failures = 0
+        self.failures = 0
         self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took, self.shortest_seconds - took)
         self._paid_not_before = now - took + max(PAID_PAUSE_SECONDS, 2 * took)
 
     def failed(self, now: float) -> float:
         """A list failed. Returns the seconds until the next one."""
-        self._failures += 1
-        pause = RETRY.pause(self._failures)
+        self.failures += 1
+        pause = RETRY.pause(self.failures)
         self._not_before = self._paid_not_before = now + pause
         return pause
 
@@ -783,11 +769,6 @@ class WatchedInventory(Inventory[R]):
         """An instance is about to be made whose id was that of another one, which is gone."""
         with self._changed:
             self._gone.pop(record_id, None)
-
-    def known(self) -> list[R]:
-        """All instances as told last. Does not block."""
-        with self._changed:
-            return list(self._records.values())
 
     # -- when to list --
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node on its way from `building` to `ready` (rules L).
+"""One request that is served with instances of a cloud, and each of its nodes on the way from `building` to `ready`.
 
-First what tasks see of their provider, then the launch (`NodeLaunch`), then its phases in their order. What follows
-what::
+First the handler, then the launch of a node (rules L), from the top down. What follows what::
 
     begin -> create -> [scan] -> end
       ^         |         |       ^
@@ -16,22 +15,21 @@ A launch that another launcher has begun is resumed: it begins with the look, an
 
 from __future__ import annotations
 
-import abc
 import copy
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+import random
+from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.rate import HeldTime, TimeLimit
-from nodepool.driver.statemachine.calls import Driven, Removal
-from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
-from nodepool.driver.statemachine.lost_creations import Search
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.driver.framework.rate import TimeLimit
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
+from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.scheduler import Driven, ended, removal
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -46,151 +44,183 @@ from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.reasons import images_missing
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
 from nodepool.tracing import spans
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.keyscan import Scans
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
-    from nodepool.driver.statemachine.calls import CloudCalls
-    from nodepool.driver.statemachine.cloud_quota import LearnedLimits
-    from nodepool.driver.statemachine.instance import Instance
-    from nodepool.driver.statemachine.lost_creations import InstanceFinder
-    from nodepool.driver.statemachine.lost_instances import LostInstances
-    from nodepool.driver.statemachine.scheduler import Scheduler
+    from collections.abc import Sequence
+
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
+    from nodepool.driver.statemachine.instance import Instance, StateMachine
     from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
+    from nodepool.model.reasons import Reason
+    from nodepool.model.request import NodeRequest
+
+#: Who defines one of these is polled in each pass.
+POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thread_count"})
 
 
-class CloudProviderView(Protocol):
-    """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
+class StateMachineHandler(NodeRequestHandler):
+    """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    The provider makes all of them, so their files do not import it.
-    """
+    manager: CloudProvider
+    #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
+    _polled_always = False
 
-    name: str
-    adapter: Adapter
-    calls: CloudCalls
-    finder: InstanceFinder
-    learned_limits: LearnedLimits
-    #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
-    make_create_machine: Callable[..., StateMachine]
-    #: Which nodes are in doubt, or have lost their instance?
-    lost: LostInstances
-    #: The section.
-    provider: ProviderConfig
-    scans: Scans
-    scheduler: Scheduler
-    zk: ZooKeeper | None
+    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
+        super().__init__(pw, request)
+        self._launches: dict[str, NodeLaunch] = {}
+        #: Nodes that somebody else was faster than.
+        self._outpaced: set[str] = set()
+        self._az: str | None = None
+        self._az_chosen = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        below = cls.__mro__[: cls.__mro__.index(StateMachineHandler)]
+        cls._polled_always = any(not POLLED.isdisjoint(vars(base)) for base in below)
 
     @property
-    def log(self) -> Log: ...
+    def awaits_launches(self) -> bool:
+        """Of a hundred requests that launch, a pass finds one or two whose launches have ended."""
+        if self._polled_always:
+            return False
+        # No generator: this is asked for each request in each pass.
+        for launch in self._launches.values():  # noqa: SIM110
+            if not launch.complete:
+                return True
+        return False
+
+    def tells_end_of(self, node_id: str) -> bool:
+        launch = self._launches.get(node_id)
+        return launch is not None and not launch.complete
 
     @property
-    def idle_now(self) -> bool:
-        """Must no resources be deleted, because there is, or will be, a successor?"""
-        ...
+    def alive_thread_count(self) -> int:
+        """Launches in progress; their number has nothing to do with threads here. Any thread may ask."""
+        return sum(1 for launch in list(self._launches.values()) if not launch.complete)
 
-    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
-        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
-        ...
+    def launch_steps(self) -> Sequence[LaunchStatus]:
+        return [launch.status for launch in list(self._launches.values()) if not launch.complete]
 
-    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
-        """Is there room for one more node of a label now (Q-2)?"""
-        ...
+    def imagesAvailable(self) -> bool:
+        labels = self.pool.labels
+        return all(gateway.label_ready(self.manager, labels[name]) for name in set(self.request.node_types))
 
-    def roomFor(self, pool: ConfigPool, label: str) -> float:
-        """How many more nodes of a label have room now; 0 = none, or that is not known."""
-        ...
+    def why_images_missing(self) -> Reason:
+        labels = self.pool.labels
+        wanted = sorted(set(self.request.node_types))
+        missing = [name for name in wanted if not gateway.label_ready(self.manager, labels[name])]
+        known = gateway.label_errors(self.manager)
+        return images_missing(missing, {label: known[label].text for label in missing if label in known})
 
-    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
-        """Is there room for a node that is stored already, counting all that were stored before it?"""
-        ...
+    def hasProviderQuota(self, node_types: list[str]) -> bool:
+        return self.manager.canEverFit(self.pool, node_types)
 
-    def invalidateQuotaCache(self) -> None:
-        """Ask the cloud for its limits again, in the background."""
-        ...
+    def hasRemainingQuota(self, ntype: str) -> bool:
+        return not self.manager.calls.circuit_open and self.manager.roomForOne(self.pool, ntype)
 
-    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
-        """Availability zones to choose from (N-7)."""
-        ...
+    def has_room_now(self, ntype: str) -> bool:
+        """The probe of a cloud whose limit nobody knows is left to those that launch."""
+        return not self.manager.calls.circuit_open and self.manager.roomFor(self.pool, ntype) >= 1
 
-    def zones_may_have_changed(self) -> None:
-        """Ask the cloud for its zones again, in the background."""
-        ...
+    def room_ahead(self) -> float:
+        if len(self.request.node_types) != 1 or self.manager.calls.circuit_open:
+            return 1
+        return self.manager.roomFor(self.pool, self.request.node_types[0])
 
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
-        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
-        ...
+    def checkReusableNode(self, node: Node) -> bool:
+        """All in the same zone (N-7).
 
-    def begin_launch(self, launch: NodeLaunch) -> None:
-        """Take on a launch. Raises RuntimeError when the provider has ended."""
-        ...
+        It need not be one of the pool: those go from the configuration, and ``nova:host1`` is shown as ``nova``.
+        """
+        if self.manager.in_doubt(node.key):
+            self.log.info("Node %s is not used: its instance may be lost", node.key)
+            return False
+        return self._az is None or node.az is None or node.az == self._az
 
-    def launch_of(self, node_id: str) -> NodeLaunch | None:
-        """The launch of a node, if it runs here."""
-        ...
+    def nodeReusedNotification(self, node: Node) -> None:
+        """The others go where this one is."""
+        if node.az is not None and self._az is None:
+            self._az = node.az
+            self._az_chosen = True
 
-    def launch_ended(self, launch: NodeLaunch) -> None:
-        """The outcome of a launch is stored."""
-        ...
+    def setNodeMetadata(self, node: Node) -> None:
+        """Everything that is known before the launch is stored with the node (L-1)."""
+        if node.az is None:
+            if not self._az_chosen:
+                self._az = random.choice(self.manager.zones(self.pool))
+                self._az_chosen = True
+            node.az = self._az
+        describe(node, self.pool.labels[node.type[0]], self.provider)
 
-    def label_is_broken(self, label: str, error: Exception) -> None:
-        """A launch showed that a label can never work (Q-14)."""
-        ...
+    def launch(self, node: Node) -> None:
+        if self.manager.hasPlace(self.pool, node):
+            self._begin(NodeLaunch(self.manager, self, node))
+            return
+        self.log.info("No room for node %s: another launcher used it at the same time", node.id)
+        self._outpaced.add(node.key)
+        # Not stored: it is removed at the next look.
+        node.state = states.ABORTED
+        self.pw.wake()
 
-    def left_nothing(self, node_id: str) -> bool:
-        """Did a launch of this node end here, surely without an instance?"""
-        ...
+    def resume(self, node: Node) -> None:
+        self._begin(NodeLaunch(self.manager, self, node, resumed=True))
 
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nothing uses, in the background."""
-        ...
+    def _begin(self, launch: NodeLaunch) -> None:
+        node = launch.node
+        self.manager.learned_limits.begun(self.pool.name, node.type[0], node.key)
+        self.manager.begin_launch(launch)
+        self._launches[node.key] = launch
 
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node was deleted."""
-        ...
+    def let_go_of_aborted(self, node: Node) -> None:
+        """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
+        launch = self._launches.get(node.key)
+        if launch is None or (launch.outcome is not None and not launch.outcome.made):
+            self.zk.deleteNode(node)
+        else:
+            super().let_go_of_aborted(node)
+        # Last: what raised is called again, and must know then what was made.
+        self._launches.pop(node.key, None)
 
-    def node_ids(self) -> set[str]:
-        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        ...
+    def pause_after_abort(self) -> float:
+        """0 seconds where it is known what has to happen before the next launch.
 
-    def upload_ids(self) -> set[tuple[str, str]]:
-        """Build id and upload id of all uploads to this provider. Blocks."""
-        ...
+        Another launcher took the room, or the learned limit says when the cloud takes another node.
+        """
+        aborted = [node.key for node in self.nodeset if node.state == states.ABORTED]
+        if all(node_id in self._outpaced or self._was_refused(node_id) for node_id in aborted):
+            return 0.0
+        return super().pause_after_abort()
 
-    def external_id_of(self, node_id: str) -> Any:
-        """External id of a node that is not being launched; else None."""
-        ...
+    def _was_refused(self, node_id: str) -> bool:
+        launch = self._launches.get(node_id)
+        return launch is not None and launch.outcome is not None and launch.outcome.why is Failure.QUOTA
 
-    def look_for_leaks_soon(self) -> None:
-        """Something may be left over: do not wait for the regular sweep."""
-        ...
-
-    def sweep_leaks(self) -> bool:
-        """Look for leaks now; blocks. Is another look worth while?"""
-        ...
-
-    def leak_look_ended(self) -> None:
-        """The task that looks soon has ended."""
-        ...
+    def launchesComplete(self) -> bool:
+        return self.alive_thread_count == 0
 
 
+# `NodeLaunch`: the launch of one node.
+
+#: ``launch-retries``, ``launch-timeout`` and ``boot-timeout`` of a provider whose driver does not know them.
+LAUNCH_RETRIES: Final = 3
+LAUNCH_SECONDS: Final = 3600.0
+BOOT_SECONDS: Final = 120.0
+#: That many seconds at least has a launch that is resumed until ``launch-timeout``: its instance may be up already.
+RESUMED_SECONDS: Final = 60.0
 #: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
 _OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failure.UNKNOWN)
 
+#: A part of a launch. It blocks for single round trips at most, and yields the seconds until it is to go on.
+Steps = Generator[float, None, None]
 
-#: That many seconds at least has a launch that is resumed until ``launch-timeout``: its instance may be up already.
-RESUMED_SECONDS: Final = 60.0
 
-
-class NodeLaunch:
-    """A task of the scheduler. Everything belongs to the step that runs; others read ``outcome`` and call `abandon`.
+class NodeLaunch(RunningLaunch):
+    """Everything belongs to the step that runs; others read ``outcome`` and ``status``, and call `abandon`.
 
     :param node: locked by us, `building`, stored.
     :param resumed: another launcher has begun it, and may have made an instance.
@@ -198,29 +228,30 @@ class NodeLaunch:
 
     def __init__(
         self,
-        provider: CloudProviderView,
+        provider: CloudProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
         *,
         resumed: bool = False,
     ) -> None:
-        self.provider = provider
+        super().__init__(provider, node, clock)
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
         self.label = handler.pool.labels[node.type[0]]
+        # Drivers written for 11.0.0 may have no such keys.
+        self.launch_retries = int(getattr(self.settings, "launch_retries", LAUNCH_RETRIES))
+        self.launch_timeout = float(getattr(self.settings, "launch_timeout", LAUNCH_SECONDS))
+        self.boot_timeout = float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))
+        #: What ZooKeeper has as the id of the instance already; the node says it when the machine does.
         self._id_in_advance: Any = None
         if not resumed:
             # Nothing is made yet, and perhaps nothing will be: the name is for those who find the node after a crash.
             self._id_in_advance, node.external_id = node.external_id, None
-        #: The instance that another launcher has ordered, as the node names it.
-        self._ordered: Any = None
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
-        #: The phases fill its fields.
-        self.node = node
         self._clock = clock
         self.log = get_annotated_logger(
             logging.getLogger(log_names.state_machine_launcher(provider.name)),
@@ -233,70 +264,23 @@ class NodeLaunch:
         )
         #: In which step it is, and since when. Replaced as a whole; any thread may read it.
         self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
-        #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
-        self.outcome: LaunchOutcome | None = None
-        #: The node is deleted elsewhere: end without a word.
-        self._abandoned = False
         self._begun = clock()
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
         self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
         self._attempt_begun = self._begun
-        self.held = HeldTime(clock)
         #: Of the attempt.
         self.limit = TimeLimit(self.launch_timeout, self.held, clock)
-        #: When the cloud said of the instance of the attempt that it runs.
-        self._created_at = self._begun
         #: May any attempt have made an instance?
         self._made = False
         self._error: Exception | None = None
         #: External ids of instances of earlier attempts whose creation had no answer.
         self.others: list[Any] = []
         self._machine: StateMachine | None = None
-        self._phase: Phase
-        #: What follows the phase.
-        self._then: Callable[[], float | None]
-        if resumed:
-            self._resume(wall_time() - (node.state_time or wall_time()))
-        else:
-            self._begin()
-
-    # Drivers written for 11.0.0 may have no such keys; then the defaults of all others hold.
-
-    @property
-    def launch_retries(self) -> int:
-        return int(getattr(self.settings, "launch_retries", LAUNCH_RETRIES))
-
-    @property
-    def launch_timeout(self) -> float:
-        return float(getattr(self.settings, "launch_timeout", LAUNCH_SECONDS))
-
-    @property
-    def boot_timeout(self) -> float:
-        return float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))
-
-    @property
-    def external_id(self) -> Any:
-        """Of the instance, as far as it is known."""
-        return self.node.external_id
-
-    @property
-    def complete(self) -> bool:
-        """Has it ended, and is the outcome stored?"""
-        return self.outcome is not None
-
-    def abandon(self) -> None:
-        """Stop soon; the node is not ours any more. Any thread; does not block."""
-        self._abandoned = True
-        self.wake()
-
-    def wake(self) -> None:
-        """The next step is due now. Any thread; does not block."""
-        self.provider.scheduler.wake(self)
+        self._steps = self._run(self._resumed() if resumed else self._try())
 
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
         if self._abandoned:
             # Not the request's fault: it gets another one.
             self.log.info("Launch abandoned: the node is being deleted")
@@ -305,110 +289,187 @@ class NodeLaunch:
             return None
         with Guard(self.log, "Launch abandoned") as guard:
             try:
-                return self._guarded_step()
+                return next(self._steps, None)
             except ZKConflict as conflict:
-                return self._taken(conflict)
+                self._taken(conflict)
+                return None
         # Whatever it is, the request must not wait for ever.
         self.node.state = states.FAILED
         self._complete(made=True, why=None if guard.error is None else classify(guard.error))
         return None
 
-    def _guarded_step(self) -> float | None:
-        try:
-            return self._go_on()
-        except ZKConflict:
-            raise
-        except Exception as error:  # noqa: BLE001 - logged where it is judged
-            return self._failed(error)
+    def _run(self, attempt: Steps) -> Steps:
+        """Attempts, until one ends well or no other may help."""
+        while True:
+            try:
+                yield from attempt
+            except ZKConflict:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged where it is judged
+                self._error = error
+            else:
+                self._end(states.READY)
+                return
+            decision = yield from self._judge(self._error)
+            if not isinstance(decision, Retry):
+                break
+            self._attempt += 1
+            self._attempt_begun = self._clock() + decision.delay_seconds
+            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held, self._clock)
+            attempt = self._try_again(decision.delay_seconds, self._error)
+        if self.node.external_id is None and self.others:
+            self.node.external_id = self.others[0]
+        self.log.info("Launch abandoned: %s", decision.reason)
+        self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
-    def _go_on(self) -> float | None:
-        self._note_step()
-        wait = self._phase.step()
-        if wait is None:
-            return self._then()
-        self._note_step()
-        return wait
+    # -- attempts --
 
-    def _note_step(self) -> None:
-        name, text, before = self._phase.name, self._phase.text, self.status
-        if (name, text) == (before.step, before.text):
-            return
-        now = wall_time()
-        if name == "keys":
-            ends, option = now + self.boot_timeout, "boot-timeout"
-        else:
-            ends, option = now + self.limit.left, "launch-timeout"
-        since = before.since if name == before.step else now
-        self.status = replace(before, step=name, text=text, since=since, ends=ends, option=option)
-
-    def _enter(self, phase: Phase, then: Callable[[], float | None]) -> float | None:
-        self._phase, self._then = phase, then
-        return self._go_on()
-
-    # -- what follows which --
-
-    def _resume(self, age: float) -> None:
-        """The first phase of a launch that another launcher has begun that many seconds ago."""
-        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
-        # Its answer may have been lost with that launcher.
-        look = LookPhase(self, self.provider.finder.search(self.node.key, self.wake, may_be_late=True))
-        self._phase, self._then = look, lambda: self._resumed(look)
-
-    def _resumed(self, look: LookPhase) -> float | None:
+    def _resumed(self) -> Steps:
         """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
-        node = self.node
-        if look.cloud_away:
+        node, now = self.node, wall_time()
+        age = now - (node.state_time or now)
+        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
+        ordered = None
+        # Its answer may have been lost with that launcher.
+        found, named, cloud_away = yield from self._look(may_be_late=True)
+        if cloud_away:
             raise CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
-        if look.named or look.found:
-            if not look.named:
-                node.external_id = look.found.pop(0)
+        if named or found:
+            if not named:
+                node.external_id = found.pop(0)
                 self.zk.storeNode(node)
-            self._ordered = node.external_id
-            self.log.info("Going on with instance %s, which another launcher has ordered", node.external_id)
-            for external_id in look.found:
+            ordered = node.external_id
+            self.log.info("Going on with instance %s, which another launcher has ordered", ordered)
+            for external_id in found:
                 self.provider.delete_orphan(external_id, self.log)
-        elif node.external_id is not None:
-            return self._enter(CleanPhase(self), self._cleaned)
-        self._begin()
-        return 0.0
+        else:
+            yield from self._clean()
+        yield 0.0
+        yield from self._try(ordered)
 
-    def _begin(self) -> None:
-        """The first phase of an attempt, with the next step."""
-        phase = BeginPhase(self)
-        self._phase, self._then = phase, lambda: self._create(phase.machine)
+    def _try_again(self, delay: float, before: Exception) -> Steps:
+        """Another attempt, perhaps in another zone.
 
-    def _create(self, machine: StateMachine) -> float | None:
+        :param delay: seconds.
+        :param before: how the last one ended.
+        """
+        yield delay
+        yield from self._clean()
+        if classify(before) in _OF_THE_PLACE:
+            zones = self.provider.zones(self.pool)
+            self.node.az = plan.zone_of_next_attempt(self.node.az, zones, self.request.key)
+        # It may have stored something else meanwhile, and has another name.
+        self._id_in_advance = None
+        yield 0.0
+        yield from self._try()
+
+    def _try(self, ordered: Any = None) -> Steps:
+        """One attempt.
+
+        :param ordered: the instance that another launcher has ordered, as the node names it.
+        """
+        node, provider = self.node, self.provider
+        self._note("begin")
+        while not self.zk.surelyLocked(node):
+            # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
+            yield plan.PACE.longest_seconds
+        image_id, node.image_id = provider.image_of(self.label)
+        tags = for_node(node.key, self.pool.name, self.settings.name)
+        machine = provider.make_create_machine(
+            hostname(node.id), self.label, image_id, tags, self.request, node.az, self.log
+        )
         machine.wanted = lambda: self._wants(machine)
         machine.attempt = self._earlier + self._attempt
         self._machine = machine
-        if self._ordered is not None:
-            cast("Any", machine).adopt(self._ordered)
-            self._ordered = None
-        # A later attempt may have stored something else meanwhile, and has another name.
-        stored = self._id_in_advance if self._attempt == 1 else None
-        return self._enter(CreatePhase(self, machine, stored), self._created)
+        if ordered is not None:
+            cast("Any", machine).adopt(ordered)
+        yield from self._create(machine)
+        begun, created = self._attempt_begun, self._clock()
+        reports.report_boot(self.settings.name, created - begun)
+        self._trace_part(spans.BOOT, created - begun)
+        if getattr(self.label, "host_key_checking", True):
+            yield from self._scan()
+            seconds = self._clock() - created
+            reports.report_scan(self.settings.name, seconds)
+            self._trace_part(spans.SCAN, seconds)
 
-    def _created(self) -> float | None:
-        now = self._clock()
-        reports.report_boot(self.settings.name, now - self._attempt_begun)
-        self._trace_part(spans.BOOT, now - self._attempt_begun)
-        self._created_at = now
-        if not getattr(self.label, "host_key_checking", True):
-            return self._end(states.READY)
-        return self._enter(ScanPhase(self), self._scanned)
+    def _create(self, machine: StateMachine) -> Steps:
+        """Advance the machine until the instance is complete, and take over what it says (L-3)."""
+        driven = Driven(self.provider.name, machine, self.wake)
+        while True:
+            left = self.limit.left
+            if left <= 0:
+                awaited = getattr(machine, "waits_for", "")
+                raise ServerCreateTimeoutException(
+                    f"no instance within launch-timeout of {self.launch_timeout:g} s, "
+                    f"it got as far as {machine.state!r}{f': {awaited}' if awaited else ''}"
+                )
+            instance, wait = self._advance(driven)
+            if wait <= 0 and getattr(machine, "announced", False) and not machine.complete:
+                # It only said how the instance will be called. That is stored, and no other thread need wake to go on.
+                instance, wait = self._advance(driven)
+            if machine.complete:
+                break
+            self._note_machine(machine)
+            yield min(wait, max(0.0, left))
+        self.provider.calls.worked()
+        if instance is None:
+            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
+        take_instance(self.node, instance, self.pool)
+        if self.node.interface_ip is None and getattr(instance, "has_address", True):
+            raise LaunchNetworkException(f"instance {self.node.external_id} has no address that could be used")
 
-    def _scanned(self) -> float | None:
-        seconds = self._clock() - self._created_at
-        reports.report_scan(self.settings.name, seconds)
-        self._trace_part(spans.SCAN, seconds)
-        return self._end(states.READY)
+    def _advance(self, driven: Driven) -> tuple[Instance | None, float]:
+        """Advance the machine once; seconds until the next time."""
+        try:
+            return driven.advance()
+        finally:
+            self._store_id(driven.machine)
 
-    def _trace_part(self, name: str, seconds: float) -> None:
-        spans.part_ended(name, self.request, self.node, self._attempt, seconds)
+    def _store_id(self, machine: StateMachine) -> None:
+        """L-3: store the id at once. Those who find the node after a crash know what to delete.
 
-    def _trace_attempt(self, error: str) -> None:
-        seconds, name = self._clock() - self._attempt_begun, self.settings.name
-        spans.attempt_ended(self.request, self.node, name, self._attempt, seconds, error)
+        An empty object is no id yet. The driver fills it in by and by: what is stored must not change with it.
+        """
+        node, external_id = self.node, machine.external_id
+        if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
+            # The instance does not exist any more, and another one is ordered: that one must be found after a crash.
+            node.external_id = None
+            self.zk.storeNode(node)
+            return
+        if not external_id or external_id == node.external_id:
+            return
+        node.external_id = copy.deepcopy(external_id)
+        if getattr(machine, "announced", False):
+            self.log.debug("Instance %s is going to be created", external_id)
+        else:
+            self.log.info("Instance %s was created", external_id)
+            self.provider.calls.worked()
+        if external_id != self._id_in_advance:
+            self.zk.storeNode(node)
+        # What is stored later replaces it.
+        self._id_in_advance = None
+
+    def _scan(self) -> Steps:
+        """Wait until the instance can be logged in to, and collect its host keys (rules K), unless it brought them."""
+        node = self.node
+        self._note("keys")
+        assert node.interface_ip is not None
+        scan = self.provider.scans.scan(
+            node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type
+        )
+        try:
+            keys = yield from ended(scan, self.wake)
+        except LaunchKeyscanException:
+            # L-16. Neither may fail the launch in another way: no error is raised. Blocks for both.
+            of_instance = (self.provider.name, self.provider.adapter, self.label, node.external_id)
+            console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
+            if console:
+                self.log.info("Console of instance %s:\n%s", node.external_id, console)
+            gateway.notify_nodescan_failure(*of_instance)
+            raise
+        if not node.host_keys:
+            node.host_keys = list(keys)
 
     def _wants(self, machine: StateMachine) -> bool:
         """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
@@ -424,10 +485,45 @@ class NodeLaunch:
         except ZKConflict:
             return False
 
+    # -- for people --
+
+    def _note_machine(self, machine: StateMachine) -> None:
+        """Where the machine is, or what it says that it waits for."""
+        step = "call" if getattr(machine, "calling", False) else "wait"
+        if machine.external_id and not getattr(machine, "announced", False):
+            step = "build"
+        self._note(step, str(getattr(machine, "waits_for", "") or machine.state))
+
+    def _note(self, step: str, text: str = "") -> None:
+        """Say in which step it is, see `nodepool.model.status.LaunchStatus`.
+
+        :param text: what it waits for.
+        """
+        before = self.status
+        if (step, text) == (before.step, before.text):
+            return
+        now = wall_time()
+        scans = step == "keys"
+        self.status = replace(
+            before,
+            step=step,
+            text=text,
+            since=before.since if step == before.step else now,
+            ends=now + (self.boot_timeout if scans else self.limit.left),
+            option="boot-timeout" if scans else "launch-timeout",
+        )
+
+    def _trace_part(self, name: str, seconds: float) -> None:
+        spans.part_ended(name, self.request, self.node, self._attempt, seconds)
+
+    def _trace_attempt(self, error: str) -> None:
+        seconds, name = self._clock() - self._attempt_begun, self.settings.name
+        spans.attempt_ended(self.request, self.node, name, self._attempt, seconds, error)
+
     # -- failures --
 
-    def _failed(self, error: Exception) -> float | None:
-        """An attempt ended badly; whether there is another shows when the cloud was asked what it left behind."""
+    def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
+        """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
         if kind is Failure.HELD:
             self.log.info("Not launched now: %s", error)
@@ -444,18 +540,21 @@ class NodeLaunch:
             provider.label_is_broken(label.name, error)
         elif kind in _OF_THE_PLACE:
             provider.zones_may_have_changed()
-        self._error = error
         self._machine = None
         id_known = self.node.external_id is not None
         if id_known or plan.may_have_made_an_instance(kind):
             self._made = True
         searched = getattr(error, "searched", False)
         search = plan.search_after(kind, id_known=id_known, others_known=bool(self.others), searched=searched)
-        if search is plan.SearchDepth.NONE:
-            return self._decide(cloud_away=False)
-        late = search is plan.SearchDepth.REPEATED
-        phase = LookPhase(self, provider.finder.search(self.node.key, self.wake, may_be_late=late))
-        return self._enter(phase, lambda: self._looked(phase))
+        cloud_away = False
+        if search is not plan.SearchDepth.NONE:
+            late = search is plan.SearchDepth.REPEATED
+            found, _, cloud_away = yield from self._look(may_be_late=late)
+            for external_id in found:
+                self.log.warning("The creation gave no answer, but there is instance %s", external_id)
+            self.others.extend(found)
+        cloud_away = cloud_away or provider.calls.circuit_open
+        return plan.after_failure(kind, self._attempt, self.launch_retries, circuit_open=cloud_away)
 
     def _log_failure(self, error: Exception) -> None:
         text = f"Attempt {self._attempt} of {self.launch_retries} failed"
@@ -464,39 +563,55 @@ class NodeLaunch:
         else:
             self.log.error(text, exc_info=error)
 
-    def _looked(self, phase: LookPhase) -> float | None:
-        for external_id in phase.found:
-            self.log.warning("The creation gave no answer, but there is instance %s", external_id)
-        self.others.extend(phase.found)
-        return self._decide(phase.cloud_away)
+    def _look(self, *, may_be_late: bool) -> Generator[float, None, tuple[list[Any], bool, bool]]:
+        """Look for the instances of the node: two of them must never be. And it shows whether the cloud is there.
 
-    def _decide(self, cloud_away: bool) -> float | None:
-        assert self._error is not None
-        kind = classify(self._error)
-        away = cloud_away or self.provider.calls.circuit_open
-        decision = plan.after_failure(kind, self._attempt, self.launch_retries, circuit_open=away)
-        if isinstance(decision, Retry):
-            self._attempt += 1
-            self._attempt_begun = self._clock() + decision.delay_seconds
-            seconds = decision.delay_seconds + self.launch_timeout
-            self.limit = TimeLimit(seconds, self.held, self._clock)
-            self._phase, self._then = CleanPhase(self), self._cleaned
-            return decision.delay_seconds
-        if self.node.external_id is None and self.others:
-            self.node.external_id = self.others[0]
-        self.log.info("Launch abandoned: %s", decision.reason)
-        return self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
+        :return: external ids of those whose creation had no answer; is the one there that the node names? and does the
+            cloud not answer?
+        """
+        self._note("search")
+        while True:
+            try:
+                found = yield from self.provider.finder.search(self.node.key, self.wake, may_be_late=may_be_late)
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
+                if self.provider.calls.circuit_open or self.limit.left <= 0:
+                    return [], False, True
+                self.log.warning("Instances cannot be listed, asking again: %s", error)
+            yield plan.PACE.longest_seconds
+        strange = [external_id for external_id in found if external_id != self.node.external_id]
+        return strange, len(strange) < len(found), False
 
-    def _cleaned(self) -> float | None:
-        if self._error is not None and classify(self._error) in _OF_THE_PLACE:
-            zones = self.provider.zones(self.pool)
-            self.node.az = plan.zone_of_next_attempt(self.node.az, zones, self.request.key)
-        self._begin()
-        return 0.0
+    def _clean(self) -> Steps:
+        """Before another attempt what the last one made is deleted (L-4): what the node names, then the others.
+
+        A deletion that fails is begun again after a pause. The limit is that of the next attempt.
+        """
+        self._note("clean")
+        node, provider = self.node, self.provider
+        while node.external_id is not None or self.others:
+            target = self.others[-1] if node.external_id is None else node.external_id
+            self.log.info("Deleting instance %s before the next attempt", target)
+            deletion = removal(provider.name, provider.adapter, target, self.log, self.wake, self._may_be_done_later)
+            for wait in deletion:
+                left = self.limit.left
+                if left <= 0:
+                    raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
+                yield min(wait, left)
+            if node.external_id is None:
+                self.others.pop()
+            else:
+                node.external_id = None
+                self.zk.storeNode(node)
+
+    def _may_be_done_later(self, error: Exception) -> bool:
+        calls = self.provider.calls
+        calls.judge(error)
+        return not calls.circuit_open
 
     # -- the end --
 
-    def _taken(self, conflict: ZKConflict) -> float | None:
+    def _taken(self, conflict: ZKConflict) -> None:
         """The node was deleted or taken by others: not the request's fault, it gets another one. Nothing may be left.
 
         But for the instance that the node names: it may be ready without our knowledge, and free for others. Those
@@ -513,7 +628,6 @@ class NodeLaunch:
         self._report("error.unknown", str(conflict))
         self._trace_attempt(str(conflict))
         self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else classify(self._error))
-        return None
 
     def _stored_id(self) -> Any:
         """The instance that the node names; None = none, or there is no such node. Blocks for a round trip."""
@@ -525,7 +639,7 @@ class NodeLaunch:
             return self.node.external_id
         return None if stored is None else stored.external_id
 
-    def _end(self, state: str) -> float | None:
+    def _end(self, state: str) -> None:
         """Store the outcome. A failure was reported already."""
         made = self._made or self.node.external_id is not None
         why = None if state == states.READY or self._error is None else classify(self._error)
@@ -538,7 +652,6 @@ class NodeLaunch:
             self._report(launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
         self._complete(made, why)
-        return None
 
     def _store(self, state: str) -> Exception | None:
         """Store the state in which the launch ended; why that failed. Raises ZKConflict: others took the node."""
@@ -568,293 +681,3 @@ class NodeLaunch:
             az=self.node.az,
             requestor=self.request.requestor,
         )
-
-
-# What the phases of a launch have in common.
-
-#: ``launch-retries``, ``launch-timeout`` and ``boot-timeout`` of a provider whose driver does not know them.
-LAUNCH_RETRIES: Final = 3
-LAUNCH_SECONDS: Final = 3600.0
-BOOT_SECONDS: Final = 120.0
-
-
-class Phase(abc.ABC):
-    """A part of a launch that goes on in steps. It does not know the others."""
-
-    #: What it waits for, for people.
-    text = ""
-
-    def __init__(self, launch: NodeLaunch) -> None:
-        self._launch = launch
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """Of its step, see `nodepool.model.status.LaunchStatus`. Any thread."""
-
-    @abc.abstractmethod
-    def step(self) -> float | None:
-        """Do what can be done now; blocks for single round trips at most.
-
-        :return: seconds until the next step; None = the phase is over.
-        :raises Exception: the attempt failed.
-        """
-
-
-# `BeginPhase`: find the image and make the machine (rule L-1).
-
-
-class BeginPhase(Phase):
-    """Result: ``machine``."""
-
-    name = "begin"
-    machine: StateMachine
-
-    def step(self) -> float | None:
-        launch = self._launch
-        node, provider = launch.node, launch.provider
-        if not launch.zk.surelyLocked(node):
-            # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
-            return plan.PACE.longest_seconds
-        image_id, node.image_id = provider.image_of(launch.label)
-        self.machine = provider.make_create_machine(
-            hostname(node.id),
-            launch.label,
-            image_id,
-            for_node(node.key, launch.pool.name, launch.settings.name),
-            launch.request,
-            node.az,
-            launch.log,
-        )
-        return None
-
-
-# `CreatePhase`: advance the machine until the instance is complete, and take over what it says (rule L-3).
-
-
-def waits_for(machine: StateMachine) -> str:
-    """What a machine says that it waits for, to be added to an error."""
-    said = getattr(machine, "waits_for", "")
-    return f": {said}" if said else ""
-
-
-class CreatePhase(Phase):
-    """Result: the fields of the node.
-
-    :param id_in_advance: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
-    """
-
-    def __init__(self, launch: NodeLaunch, machine: StateMachine, id_in_advance: Any) -> None:
-        super().__init__(launch)
-        self._driven = Driven(launch.provider.name, machine, launch.wake)
-        self._id_in_advance = id_in_advance
-
-    @property
-    def name(self) -> str:
-        machine = self._driven.machine
-        if machine.external_id and not getattr(machine, "announced", False):
-            return "build"
-        return "call" if getattr(machine, "calling", False) else "wait"
-
-    @property
-    def text(self) -> str:  # type: ignore[override]
-        """Where the machine is, or what it says that it waits for."""
-        machine = self._driven.machine
-        return str(getattr(machine, "waits_for", "") or machine.state)
-
-    def step(self) -> float | None:
-        launch, machine = self._launch, self._driven.machine
-        left = launch.limit.left
-        if left <= 0:
-            raise ServerCreateTimeoutException(
-                f"no instance within launch-timeout of {launch.launch_timeout:g} s, "
-                f"it got as far as {machine.state!r}{waits_for(machine)}"
-            )
-        instance, wait = self._advance()
-        if wait <= 0 and getattr(machine, "announced", False) and not machine.complete:
-            # It only said how the instance will be called. That is stored, and no other thread need wake to go on.
-            instance, wait = self._advance()
-        if not machine.complete:
-            return min(wait, max(0.0, left))
-        launch.provider.calls.worked()
-        if instance is None:
-            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
-        self._take(instance)
-        return None
-
-    def _advance(self) -> tuple[Instance | None, float]:
-        """Advance the machine once; seconds until the next time."""
-        try:
-            return self._driven.advance()
-        finally:
-            self._store_id()
-
-    def _store_id(self) -> None:
-        """L-3: store the id at once. Those who find the node after a crash know what to delete.
-
-        An empty object is no id yet. The driver fills it in by and by: what is stored must not change with it.
-        """
-        launch, machine = self._launch, self._driven.machine
-        node = launch.node
-        external_id = machine.external_id
-        if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
-            # The instance does not exist any more, and another one is ordered: that one must be found after a crash.
-            node.external_id = None
-            launch.zk.storeNode(node)
-            return
-        if not external_id or external_id == node.external_id:
-            return
-        node.external_id = copy.deepcopy(external_id)
-        if getattr(machine, "announced", False):
-            launch.log.debug("Instance %s is going to be created", external_id)
-        else:
-            launch.log.info("Instance %s was created", external_id)
-            launch.provider.calls.worked()
-        if external_id != self._id_in_advance:
-            launch.zk.storeNode(node)
-        # What is stored later replaces it.
-        self._id_in_advance = None
-
-    def _take(self, instance: Instance) -> None:
-        node = self._launch.node
-        take_instance(node, instance, self._launch.pool)
-        if node.interface_ip is None and getattr(instance, "has_address", True):
-            raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")
-
-
-# `ScanPhase`: wait until the instance can be logged in to, and collect its host keys (rules K).
-
-
-class ScanPhase(Phase):
-    """Result: ``host_keys`` of the node, unless the instance brought them."""
-
-    name = "keys"
-    _scan: Future[tuple[str, ...]] | None = None
-
-    def step(self) -> float | None:
-        launch = self._launch
-        node = launch.node
-        if self._scan is None:
-            assert node.interface_ip is not None
-            self._scan = launch.provider.scans.scan(
-                node.interface_ip, node.connection_port, launch.boot_timeout, node.connection_type
-            )
-            self._scan.add_done_callback(lambda _: launch.wake())
-        if not self._scan.done():
-            return WHEN_WOKEN_SECONDS
-        try:
-            keys = self._scan.result()
-        except LaunchKeyscanException:
-            self._tell_failure()
-            raise
-        if not node.host_keys:
-            node.host_keys = list(keys)
-        return None
-
-    def _tell_failure(self) -> None:
-        """L-16: write the console to the log if the label wants it, and notify the adapter. Blocks for both.
-
-        Neither may fail the launch in another way: no error is raised.
-        """
-        launch = self._launch
-        of_instance = (launch.provider.name, launch.provider.adapter, launch.label, launch.node.external_id)
-        if getattr(launch.label, "console_log", False):
-            console = gateway.get_console_log(*of_instance)
-            if console:
-                launch.log.info("Console of instance %s:\n%s", launch.node.external_id, console)
-        gateway.notify_nodescan_failure(*of_instance)
-
-
-# `LookPhase`: after a failure, what did the attempt leave in the cloud?
-
-
-class LookPhase(Phase):
-    """Looks for the instances of a node.
-
-    Results: ``found``, external ids of those whose creation had no answer; ``named``: is the one there that the node
-    names? ``cloud_away``: the cloud does not answer.
-
-    Two instances for one node must never be. And it shows whether the cloud is there at all.
-
-    :param search: of instances of the node.
-    """
-
-    name = "search"
-
-    def __init__(self, launch: NodeLaunch, search: Search) -> None:
-        super().__init__(launch)
-        self._search = search
-        self.found: list[Any] = []
-        self.named = False
-        self.cloud_away = False
-
-    def step(self) -> float | None:
-        """Does not raise what the cloud raises."""
-        launch = self._launch
-        try:
-            wait = self._search.step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
-            if launch.provider.calls.circuit_open or launch.limit.left <= 0:
-                self.cloud_away = True
-                return None
-            launch.log.warning("Instances cannot be listed, asking again: %s", error)
-            return plan.PACE.longest_seconds
-        if wait is not None:
-            return wait
-        self.found = [external_id for external_id in self._search.found if external_id != launch.node.external_id]
-        self.named = len(self.found) < len(self._search.found)
-        return None
-
-
-# `CleanPhase`: before another attempt, what the last one made must be deleted (rule L-4).
-
-
-class CleanPhase(Phase):
-    """Deletes the instance that the node names, then the others. A deletion that fails is begun again after a pause.
-
-    One that was deleted is taken out of the others. The limit is that of the next attempt, which has not begun when it
-    is over.
-    """
-
-    name = "clean"
-
-    def __init__(self, launch: NodeLaunch) -> None:
-        super().__init__(launch)
-        self._removal: Removal | None = None
-
-    def step(self) -> float | None:
-        launch, node = self._launch, self._launch.node
-        while (target := self._target()) is not None:
-            left = launch.limit.left
-            if left <= 0:
-                raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
-            if self._removal is None:
-                launch.log.info("Deleting instance %s before the next attempt", target)
-                self._removal = Removal(
-                    (launch.provider.name, launch.provider.adapter),
-                    target,
-                    launch.log,
-                    launch.wake,
-                    self._may_be_done_later,
-                )
-            if (wait := self._removal.step()) is not None:
-                return min(wait, left)
-            self._removal = None
-            if node.external_id is None:
-                launch.others.pop()
-            else:
-                node.external_id = None
-                launch.zk.storeNode(node)
-        return None
-
-    def _may_be_done_later(self, error: Exception) -> bool:
-        calls = self._launch.provider.calls
-        calls.judge(error)
-        return not calls.circuit_open
-
-    def _target(self) -> Any:
-        """What is deleted now; None = nothing is left."""
-        node, others = self._launch.node, self._launch.others
-        if node.external_id is not None:
-            return node.external_id
-        return others[-1] if others else None

@@ -24,18 +24,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
-from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.adapter import Log, StateMachine
-from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, Log, StateMachine
 from nodepool.driver.statemachine.inventory import R, Waiter
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+    from nodepool.driver.statemachine.instance import InstanceCloud
     from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
@@ -113,10 +110,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
         """Make a call in a thread of the cloud, of which the machine may know nothing."""
-        share = executor or self.cloud.others
-        # Steps end when they have made a call: the same thread can make it.
-        submit = share.submit_next if isinstance(share, ThreadShare) else share.submit
-        return submit(function)
+        return self.cloud.submit(function, executor)
 
     def await_call(self, call: Future[Any]) -> None:
         """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""
@@ -492,7 +486,7 @@ class CreationMachine(InventoryMachine[R]):
             self.log.warning("The repeated creation was rejected, looking for the instance: %s", error)
             return self._search()
         if self.cloud.creations.answered(self._creation, record_id):
-            self.cloud.delete_strays(self.cloud.inventory.of_node(self.node_id))
+            self.cloud.delete_strays(self.cloud.of_node(self.node_id))
         return self._created(record_id)
 
     def _not_answered(self, error: Exception) -> bool:
@@ -525,7 +519,7 @@ class CreationMachine(InventoryMachine[R]):
         assert self._creation is not None
         assert self._lost is not None
         inventory = self.cloud.inventory
-        found = self.cloud.creations.found(self._creation, inventory.of_node(self.node_id))
+        found = self.cloud.creations.found(self._creation, self.cloud.of_node(self.node_id))
         if found is not None:
             self.log.info("Found instance %s, whose creation was not answered", found)
             self.found()
@@ -537,7 +531,7 @@ class CreationMachine(InventoryMachine[R]):
         searched = waited >= SEARCH_SECONDS + self.cloud.lag_seconds and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
         # Failures of before say nothing: nobody may have asked since the end of an outage.
-        failures = min(inventory.failures, inventory.failed_lists - self._failed_before)
+        failures = min(inventory.pace.failures, inventory.failed_lists - self._failed_before)
         if not searched and failures < SEARCH_FAILURES and waited < 10 * (SEARCH_SECONDS + self.cloud.lag_seconds):
             return False
         self.cloud.creations.given_up(self._creation)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One configured cloud, driven through its `Adapter`.
 
-First its images, then the provider (`StateMachineProvider`), then its threads, what ``nodepool check`` finds out, the
-probe of its circuit breaker, and the driver.
+First the transfers of its images, then the provider (`StateMachineProvider`), then deletions (rules X), what ``nodepool
+check`` finds out, and the driver.
 """
 
 from __future__ import annotations
@@ -12,60 +12,49 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from nodepool import log_names
+from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
+from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
-from nodepool.driver.framework.places import BrokenLabels
-from nodepool.driver.framework.rate import HeldTime, working_for
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
-from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
-from nodepool.driver.statemachine.calls import CloudCalls
-from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
-from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
-from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.instance import Resource
-from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
-from nodepool.driver.statemachine.lost_creations import InstanceFinder
-from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
+from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.rate import HeldTime, TimeLimit, working_for
+from nodepool.driver.interface import Done, Driver, Provider
+from nodepool.driver.statemachine import instance, leaks
+from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.cloud import CloudProvider
+from nodepool.driver.statemachine.instance import Resource, diskimage_of
+from nodepool.driver.statemachine.launch import StateMachineHandler
+from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
+from nodepool.driver.statemachine.scheduler import Flow, ended, removal
 from nodepool.exceptions import (
     LaunchError,
-    LaunchNodepoolException,
     NotFound,
     RuntimeConfigurationException,
     ServerDeleteTimeoutException,
+    ZKException,
 )
 from nodepool.guard import Guard
-from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
+from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
 from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
-from nodepool.zk import caches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Future
 
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.config import ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.launch import NodeLaunch
+    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.event import LostInstance
-    from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LabelStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -85,20 +74,20 @@ class RunningTransfers:
         self._stop: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            self._running += 1
+        self._count(1)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running -= 1
-            over = not self._running
-        if over:
-            self.stop_now()
+        self._count(-1)
 
     def stop_after(self, stop: Callable[[], None]) -> None:
         """Have something called when none runs any more; at once, if none does. Does not block for them."""
+        self._stop = stop
+        self._count(0)
+
+    def _count(self, change: int) -> None:
         with self._lock:
-            self._stop, over = stop, not self._running
+            self._running += change
+            over = not self._running
         if over:
             self.stop_now()
 
@@ -110,96 +99,12 @@ class RunningTransfers:
             stop()
 
 
-# `LabelImages`: which labels have their image, in ZooKeeper or in the cloud?
-
-#: Seconds for which the cloud is not asked again.
-AGE_SECONDS: Final = 5.0
-
-
-class LabelImages:
-    """Any thread. ``_lock`` guards the table of what is known.
-
-    :param executor: asks the cloud.
-    """
-
-    def __init__(self, provider: StateMachineProvider, executor: Executor) -> None:
-        self._provider = provider
-        self._executor = executor
-        self._missing = BrokenLabels(ReasonCode.IMAGE_MISSING)
-        self._repeats = Repeats()
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], Known[bool]] = {}
-
-    def ready(self, name: Any) -> bool:
-        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
-        labels = [name] if hasattr(name, "name") else self._labels(name)
-        return any(self._ready(label) for label in labels)
-
-    def missing(self) -> dict[str, LabelStatus]:
-        """Labels that were looked at and whose images are still not there."""
-        return {label: cause for label, cause in self._missing.causes().items() if not self.ready(label)}
-
-    def no_upload(self, label: LabelSettings) -> str:
-        """The message about a label whose diskimage has no ready upload."""
-        return f"provider {self._provider.name}, label {label.name}: {_no_ready_upload(label)}"
-
-    def _labels(self, name: str) -> list[LabelSettings]:
-        return [pool.labels[name] for pool in self._provider.provider.pools.values() if name in pool.labels]
-
-    def _ready(self, label: LabelSettings) -> bool:
-        diskimage = instance.diskimage_of(label)
-        if diskimage is not None:
-            uploaded = self._provider.newest_upload(diskimage.name) is not None
-            if not uploaded and self._repeats.worth_saying(label.name):
-                self._provider.log.warning("%s", self.no_upload(label))
-            return self._noted(label, uploaded, _no_ready_upload)
-        try:
-            return self._noted(label, self._known_of(label).get(), _no_cloud_image)
-        except NotKnown as reason:
-            # Nobody knows that it is not there, and a request must not be declined for that.
-            self._provider.log.debug("Label %s: %s", label.name, reason)
-            return True
-
-    def _known_of(self, label: LabelSettings) -> Known[bool]:
-        key = (label.pool.name, label.name)
-        with self._lock:
-            known = self._known.get(key)
-            if known is None:
-                ask = partial(self._provider.calls.label_ready, label)
-                known = Known(ask, AGE_SECONDS, self._executor.submit, patience=self._provider.patience)
-                self._known[key] = known
-            return known
-
-    def _noted(self, label: LabelSettings, there: bool, text: Callable[[LabelSettings], str]) -> bool:
-        if there:
-            self._missing.discard(label.name)
-        else:
-            self._missing.add(label.name, text(label))
-        return there
-
-
-def _no_ready_upload(label: LabelSettings) -> str:
-    image = getattr(instance.diskimage_of(label), "name", "")
-    return f"there is no ready upload of image {image}; see nodepool image-list and nodepool dib-image-list"
-
-
-def _no_cloud_image(label: LabelSettings) -> str:
-    image = getattr(label.cloud_image, "name", "")
-    return f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
-
-
-#: Seconds for which answers of the adapter are not asked for again.
-AZ_AGE_SECONDS: Final = 300.0
 #: So much longer than a deletion may take its end is waited for.
 WAIT_LONGER_SECONDS: Final = 10.0
-#: So many nodes are remembered whose launches left nothing.
-MAX_UNMADE: Final = 10_000
 
 
-class StateMachineProvider(StateMachineQuota, Provider):
+class StateMachineProvider(CloudProvider):
     """Owns launches and deletions: tasks of ``scheduler``.
-
-    ``_lock`` guards the tables of launches, pool workers, uploads and known answers; it is not held across I/O.
 
     :param adapter: of the driver.
     """
@@ -208,43 +113,20 @@ class StateMachineProvider(StateMachineQuota, Provider):
     handler_class: ClassVar[type[StateMachineHandler]] = StateMachineHandler
 
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
-        super().__init__()
-        self.adapter = adapter
-        self.provider = provider_config
-        self.name = provider_config.name
-        # Drivers written for 11.0.0 know `zk` by this name.
-        self._zk: ZooKeeper | None = None
-        self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
-        self.make_create_machine = create_machine_of(self.name, adapter)
+        super().__init__(adapter, provider_config)
         cloud = getattr(adapter, "instance_cloud", None)
-        self.RESUMES = cloud is not None and cloud.resumes_launches
-        self._lock = threading.Lock()
-        self._launches: dict[str, NodeLaunch] = {}
-        #: Nodes whose launches failed before anything was made; in the order of their ends.
-        self._unmade: dict[str, None] = {}
+        if cloud is not None:
+            self.RESUMES = cloud.resumes_launches
+            cloud.on_room, cloud.on_lost = self._room_came_free, self._instance_ended
         self._workers: set[PoolWorkerView] = set()
         self._cleanups: dict[str, InstanceDeletion] = {}
-        self._idle = threading.Event()
-        self._threads = CloudThreads(self.name, adapter)
-        self.patience = Patience()
-        self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
-        lag = getattr(adapter, "lag_seconds", 0.0)
-        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, lag)
-        self.scans = Scans(self._threads.scans)
-        self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
-        self.prepare_quota(self._threads.asks)
-        self.images = LabelImages(self, self._threads.asks)
-        self._azs: Known[Sequence[str | None]] = Known(
-            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks.submit, patience=self.patience
-        )
-        adapter.on_room = self._room_came_free
-        adapter.on_lost = self._instance_ended
         self.transfers = RunningTransfers()
-        self.lost = LostInstances(self, self.log, lag)
-        self._leaks = LeakSweep(self, self.log)
-        self._leak_look: LeakLook | None = None
-        #: Of the circuit breaker, since it opened last.
-        self.probe: CircuitProbe | None = None
+        #: Which nodes are in doubt, or have lost their instance?
+        self.lost = LostInstances(self, self.log, self.lag_seconds)
+        self._leaks = LeakSweep(self, self.log, lambda: self.lost)
+        self._leak_look: Flow | None = None
+        #: How often the circuit breaker opened.
+        self._openings = 0
 
     # -- life --
 
@@ -272,11 +154,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
         if look is not None:
             self.scheduler.wake(look)
 
-    @property
-    def idle_now(self) -> bool:
-        """Must no resources be deleted, because there is, or will be, a successor?"""
-        return self._idle.is_set()
-
     def stop(self) -> None:
         """What runs is finished in the background (L-17), then everything is released. Does not block."""
         self.idle()
@@ -301,9 +178,33 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def _circuit_changed(self, begins: bool) -> None:
         reports.report_circuit_breaker(self.name, begins)
         if begins:
-            self.probe = CircuitProbe(self, self._threads.probes)
-            self.scheduler.add(self.probe)
+            self._openings += 1
+            self.scheduler.add(Flow(self.scheduler, partial(self._probe, self._openings)))
         self.wake_workers()
+
+    def _probe(self, opening: int, wake: Callable[[], None]) -> Iterator[float]:
+        """Ask a cloud whose circuit breaker is open whether it is back.
+
+        :param opening: when it opens again, that has a probe of its own.
+        """
+        repeats = Repeats()
+        # The opening was logged just now.
+        repeats.worth_saying(self.name)
+        while opening == self._openings and (wait := self.calls.probe_due()) is not None:
+            if wait > 0:
+                yield wait
+            elif self.idle_now and len(self.scheduler) == 1:
+                # It was replaced, and nothing that it began is left: its successor asks.
+                return
+            else:
+                # A cloud that is away may let the call wait, and the one thread of some drivers goes on with deletions.
+                yield from ended(self._threads.probes.submit(self._ask_the_cloud, repeats), wake)
+
+    def _ask_the_cloud(self, repeats: Repeats) -> None:
+        """One call; blocks."""
+        level = logging.WARNING if repeats.worth_saying(self.name) else logging.DEBUG
+        with Guard(self.log, "Provider %s still fails", self.name, level=level, traceback=False):
+            self.calls.list_instances()
 
     def wake_workers(self) -> None:
         """Pools that serve requests here look again. Any thread; does not block."""
@@ -334,53 +235,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self._workers.add(poolworker)
         return self.handler_class(poolworker, request)
 
-    def labelReady(self, name: Any) -> bool:
-        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
-        return self.images.ready(name)
-
-    def labelErrors(self) -> Mapping[str, LabelStatus]:
-        """Why labels cannot be served now, and since when. What the cloud lacked is asked for again meanwhile."""
-        return {**self.images.missing(), **super().labelErrors()}
-
-    def newest_upload(self, image: str) -> ImageUpload | None:
-        """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
-        return self._started.getMostRecentImageUpload(image, self.name, cached=True)
-
-    @property
-    def _started(self) -> ZooKeeper:
-        if self.zk is None:
-            raise RuntimeError(f"provider {self.name} was not started")
-        return self.zk
-
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
-        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
-
-        :raises LaunchNodepoolException: there is no upload (L-10).
-        """
-        diskimage = instance.diskimage_of(label)
-        if diskimage is None:
-            return None, getattr(getattr(label, "cloud_image", None), "name", None)
-        upload = self.newest_upload(diskimage.name)
-        if upload is None:
-            raise LaunchNodepoolException(self.images.no_upload(label))
-        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
-        return upload.external_id, path
-
-    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
-        """Availability zones to choose from (N-7)."""
-        if pool.azs:
-            return pool.azs
-        try:
-            return self._azs.get()
-        except NotKnown as reason:
-            self.log.warning("Provider %s: availability zones are not known: %s", self.name, reason)
-            return [None]
-
-    def zones_may_have_changed(self) -> None:
-        """Ask the cloud for its zones again, in the background: it has refused what was ordered in one (O-2)."""
-        self._azs.expire()
-        self._azs.refresh()
-
     # -- launches --
 
     def idInAdvance(self, node: Node) -> Any:
@@ -394,48 +248,16 @@ class StateMachineProvider(StateMachineQuota, Provider):
         known = pool is not None and any(label in pool.labels for label in node.type)
         return self.RESUMES and known and self.launch_of(node.key) is None
 
-    def begin_launch(self, launch: NodeLaunch) -> None:
-        """Take on a launch. Raises RuntimeError when the provider has ended."""
-        with self._lock:
-            self._launches[launch.node.key] = launch
-        if not self.scheduler.add(launch, launch.held):
-            self.launch_ended(launch)
-            raise RuntimeError(f"provider {self.name} has ended")
-
-    def launch_of(self, node_id: str) -> NodeLaunch | None:
-        """The launch of a node, if it runs here."""
-        with self._lock:
-            return self._launches.get(node_id)
-
-    def launch_ended(self, launch: NodeLaunch) -> None:
-        with self._lock:
-            node_id = launch.node.key
-            if self._launches.get(node_id) is launch:
-                del self._launches[node_id]
-            if launch.outcome is not None and not launch.outcome.made:
-                self._unmade[node_id] = None
-                if len(self._unmade) > MAX_UNMADE:
-                    # Of a node that somebody else deleted.
-                    del self._unmade[next(iter(self._unmade))]
-
-    def left_nothing(self, node_id: str) -> bool:
-        """Did a launch of this node end here, surely without an instance? Else the cloud must be asked for one."""
-        with self._lock:
-            return node_id in self._unmade
-
     # -- deletions --
+
+    def _take_on(self, deletion: Deletion) -> None:
+        if not self.scheduler.add(deletion, deletion.held):
+            raise RuntimeError(f"provider {self.name} has ended")
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
-        if not self.scheduler.add(task, task.held):
-            raise RuntimeError(f"provider {self.name} has ended")
+        self._take_on(task)
         return task
-
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node is gone."""
-        with self._lock:
-            self._unmade.pop(node.key, None)
-        gateway.node_deleted_notification(self, node)
 
     def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
         """Delete an instance that nobody uses, in the background."""
@@ -447,8 +269,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def cleanupNode(self, node_id: Any) -> None:
         task = InstanceDeletion(self, node_id, self.log, persistent=False)
-        if not self.scheduler.add(task, task.held):
-            raise RuntimeError(f"provider {self.name} has ended")
+        self._take_on(task)
         with self._lock:
             self._cleanups[str(node_id)] = task
 
@@ -511,10 +332,10 @@ class StateMachineProvider(StateMachineQuota, Provider):
         except NotImplementedError:
             # An adapter of the released interface.
             found = gateway.list_resources(self.name, self.adapter)
-        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
         return [
             ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
-            for resource in ours
+            for resource in found
+            if instance.upload_of(resource.metadata, self.name) is not None
         ]
 
     # -- nodepool check --
@@ -544,6 +365,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
         finally:
             if again:
                 self.look_for_leaks_soon(1)
+
+    def in_doubt(self, node_id: str) -> bool:
+        return self.lost.in_doubt(node_id)
 
     def lostInstances(self) -> Sequence[LostInstance]:
         return self.lost.take()
@@ -579,74 +403,171 @@ class StateMachineProvider(StateMachineQuota, Provider):
         with self._lock:
             if self._leak_look is not None or self.idle_now:
                 return
-            self._leak_look = LeakLook(self, self._threads.asks, looks)
+            self._leak_look = Flow(self.scheduler, partial(self._look_for_leaks, looks))
             # Under the lock: `idle` wakes it.
             self.scheduler.add(self._leak_look)
 
-    def leak_look_ended(self) -> None:
+    def _look_for_leaks(self, looks: int, wake: Callable[[], None]) -> Iterator[float]:
+        """Look for leaks soon, and soon again as long as something new seems to be left over.
+
+        :param looks: how often at most when looks fail.
+        """
+        again = True
+        while again:
+            yield leaks.LOOK_AGAIN_SECONDS
+            if self.idle_now:
+                # Nothing shall wait for a look that comes to nothing.
+                break
+            # While the cloud is away, what is left over stays.
+            if not self.calls.circuit_open:
+                looks -= 1
+                # It may take minutes: the one thread of some drivers shall not wait for it.
+                again = yield from ended(self._threads.asks.submit(self._sweep, looks > 0), wake)
         with self._lock:
             self._leak_look = None
 
-    def node_ids(self) -> set[str]:
-        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        return set(self._started.getNodes())
-
-    def upload_ids(self) -> set[tuple[str, str]]:
-        """Build id and upload id of all uploads to this provider. Blocks."""
-        return self._started.getImageUploadIds(self.name)
-
-    def external_id_of(self, node_id: str) -> Any:
-        """External id of a node that is not being launched; else None."""
-        node = None if self.zk is None else self.zk.getNode(node_id)
-        return None if node is None or node.state == "building" else node.external_id
+    def _sweep(self, otherwise: bool) -> bool:
+        """One look; blocks. Is another one worth while? If it fails, ``otherwise``: the regular sweep comes, too."""
+        with Guard(self.log, "Leaked resources cannot be looked for", level=logging.WARNING, traceback=False):
+            return self.sweep_leaks()
+        return otherwise
 
 
-# `CloudThreads`: what the threads of one provider are for.
+# Deletions: of a node with its instance (rules X), and of an instance that has no node.
 
-#: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
-STEP_THREADS: Final = 8
-#: Of the provider's threads: for questions to the cloud that nothing waits for; and how many are reserved for them, and
-#: for steps of launches and deletions.
-ASK_THREADS: Final = 4
-RESERVED_ASK_THREADS: Final = 1
-RESERVED_STEP_THREADS: Final = 4
+#: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
+DELETE_SECONDS: Final = 590.0
+#: Pause while a launch of the same node is brought to its end.
+LAUNCH_END_SECONDS: Final = 0.1
 
 
-class CloudThreads:
-    """Executors of one provider, which share its threads. None of them begins before there is work.
+class Deletion(Done, abc.ABC):
+    """A task of the scheduler, with its time limit."""
 
-    :param name: of the provider.
-    :param adapter: may have ``shared_threads`` of its own, which are used then, and ``advance_threads``.
+    #: Yields the seconds until the next step.
+    _steps: Iterator[float]
+
+    def __init__(
+        self, provider: StateMachineProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
+    ) -> None:
+        super().__init__()
+        self._provider = provider
+        self._external_id = external_id
+        self.log = log
+        self.held = HeldTime(clock)
+        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is given up."""
+        return self._limit.left
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        try:
+            wait = next(self._steps, None)
+            if wait is not None and self.left > 0:
+                return wait
+            if wait is not None:
+                raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+        except Exception as error:  # noqa: BLE001 - logged in there
+            self.error = error
+            self._failed(error)
+        self.set()
+        return None
+
+    @abc.abstractmethod
+    def _failed(self, error: Exception) -> None:
+        """It has ended with this. Does not raise."""
+
+    def _wake(self) -> None:
+        self._provider.scheduler.wake(self)
+
+    def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
+        return removal(self._provider.name, self._provider.adapter, external_id, self.log, self._wake, try_again)
+
+
+class NodeDeletion(Deletion):
+    """Deletes one locked node: cloud first, then the znode.
+
+    Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, name: str, adapter: Any) -> None:
-        steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
-        extra = max(0, steps - STEP_THREADS)
-        shared: SharedThreads | None = getattr(adapter, "shared_threads", None)
-        self.shared = shared if shared is not None else SharedThreads(name, MAX_THREADS + extra)
-        #: Questions to the cloud that nobody waits for.
-        self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
-        #: One call at a time that finds out whether a cloud that was away answers again.
-        self.probes = self.shared.share("probe", 1, 1)
-        #: They wait for hosts that boot: nothing else must wait for them.
-        self._of_scans = SharedThreads(name, MAX_SCANS)
-        self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
-        # One that is the same all the time: libraries keep things for the thread that they are called in.
-        self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
-        #: Steps of launches and deletions.
-        self.steps = self._of_steps.share("step", steps, min(steps, RESERVED_STEP_THREADS))
+    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
+        log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
+        super().__init__(provider, node.external_id, log, clock)
+        self._node = node
+        self._steps = self._run()
 
-    def ask_no_more(self) -> None:
-        """Begin no question to the cloud any more. Does not block."""
-        for executor in (self.asks, self.probes):
-            executor.shutdown(wait=False, cancel_futures=True)
+    def step(self) -> float | None:
+        if self._node.lock is not None:
+            return super().step()
+        self.log.warning("Deletion stops: the lock of the node was lost")
+        self.set()
+        return None
 
-    def close(self) -> None:
-        """Take no more work, and end the threads; blocks until what runs has ended."""
-        for executor in (self.asks, self.probes):
-            executor.shutdown(wait=True)
-        for threads in (self._of_scans, self._of_steps, self.shared):
-            threads.close()
+    def _run(self) -> Iterator[float]:
+        node, provider, zk = self._node, self._provider, cast("ZooKeeper", self._provider.zk)
+        launch = provider.launch_of(node.key)
+        if launch is not None:
+            # It may be in the middle of the creation: what it makes must be known here.
+            launch.abandon()
+            while not launch.complete:
+                yield LAUNCH_END_SECONDS
+            node.external_id = node.external_id or launch.node.external_id
+        if node.state != states.DELETING:
+            node.state = states.DELETING
+            zk.storeNode(node)
+        targets = [node.external_id] if node.external_id else []
+        # Searched for in vain, it would keep its place in the quota for seconds.
+        if not targets and not provider.left_nothing(node.key):
+            # The creation may have given no answer.
+            targets = yield from provider.finder.search(node.key, self._wake, may_be_late=True)
+            if targets:
+                self.log.warning("Found instance(s) %s of the node", targets)
+            # One whose creation was on its way when its launcher died may still come.
+            provider.look_for_leaks_soon()
+        for external_id in targets:
+            self._external_id = external_id
+            yield from self._removal(external_id)
+        provider.calls.worked()
+        zk.deleteNode(node)
+        self.log.info("Deleted node of provider %s", node.provider)
+        provider.node_deleted(node)
+
+    def _failed(self, error: Exception) -> None:
+        self._provider.calls.judge(error)
+        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
+            self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
+        else:
+            self.log.error("Deletion failed, it will be tried again", exc_info=error)
+        if self._node.lock is None:
+            return
+        try:
+            cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
+        except ZKException as problem:
+            self.log.error("Unlocking failed: %s", problem)
+
+
+class InstanceDeletion(Deletion):
+    """Deletes one instance.
+
+    :param persistent: try again after an error, with a growing pause, as long as the provider works. Else ``error``
+        says why it failed.
+    """
+
+    def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
+        super().__init__(provider, external_id, log)
+        self._persistent = persistent
+        self._steps = self._removal(external_id, self._may_be_done_later)
+
+    def _may_be_done_later(self, error: Exception) -> bool:
+        self._provider.calls.judge(error)
+        return self._persistent and self.left > 0
+
+    def _failed(self, error: Exception) -> None:
+        """Those who wait for it raise the error."""
+        self.log.error("Instance %s could not be deleted: %s", self._external_id, error)
 
 
 # What ``nodepool check`` finds out beside the driver.
@@ -675,7 +596,7 @@ def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
         # Of a provider without labels of its own these are names.
         found = pool.labels.values() if isinstance(pool.labels, dict) else ()
         for label in found:
-            image = instance.diskimage_of(label)
+            image = diskimage_of(label)
             if image is not None:
                 labels.setdefault(str(image.name), []).append(label.name)
     for name, users in labels.items():
@@ -688,51 +609,6 @@ def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
             )
         else:
             yield CheckResult(subject, True, f"build {upload.build_id} is uploaded")
-
-
-# `CircuitProbe`: finds out when a cloud whose circuit breaker is open answers again.
-
-
-class CircuitProbe:
-    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back.
-
-    :param executor: runs the calls: a cloud that is away may let them wait, and the one thread of some drivers goes on
-        with deletions meanwhile.
-    """
-
-    def __init__(self, provider: StateMachineProvider, executor: Executor) -> None:
-        self._provider = provider
-        self._executor = executor
-        self._call: Future[None] | None = None
-        #: The opening was logged just now.
-        self._repeats = Repeats()
-        self._repeats.worth_saying(provider.name)
-
-    def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
-        if self._call is not None:
-            if not self._call.done():
-                return WHEN_WOKEN_SECONDS
-            self._call = None
-        if self._provider.probe is not self:
-            # The circuit breaker closed and opened again, and has a probe of its own.
-            return None
-        wait = self._provider.calls.probe_due()
-        if wait is None or wait > 0:
-            return wait
-        if self._provider.idle_now and len(self._provider.scheduler) == 1:
-            # It was replaced, and nothing that it began is left: its successor asks.
-            return None
-        self._call = self._executor.submit(self._ask)
-        self._call.add_done_callback(lambda _: self._provider.scheduler.wake(self))
-        return WHEN_WOKEN_SECONDS
-
-    def _ask(self) -> None:
-        """One call; blocks."""
-        name = self._provider.name
-        level = logging.WARNING if self._repeats.worth_saying(name) else logging.DEBUG
-        with Guard(self._provider.log, "Provider %s still fails", name, level=level, traceback=False):
-            self._provider.calls.list_instances()
 
 
 # `StateMachineDriver`: entry point of drivers that have an `Adapter` (reference/driver 10).

@@ -16,7 +16,8 @@ from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine.adapter import Adapter, StateMachine
+from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.instance import StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
@@ -30,7 +31,7 @@ OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
 OF_THE_CONFIGURATION = {"reset", "getProviderConfig"}
 #: What a machine or an adapter asks of the framework, or tells it; and what words a handler of ours has for an answer.
 OF_THE_FRAMEWORK = {
-    *("wake", "wanted", "on_room", "on_lost", "use"),
+    *("wake", "wanted", "use"),
     *("why_images_missing", "why_too_large", "why_no_room"),
 }
 

@@ -185,7 +185,7 @@ def test_answers(number: int, room: int, instead: list[Any], counts: list[int]) 
     assert joined[BATCH_KEY] == " ".join(map(node_id, range(1, counts[1] + 1)))
     burst.show(*burst.made.values())
     for index, found in enumerate(burst.ids if room > 2 else []):
-        assert [record.id for record in burst.cloud.inventory.of_node(node_id(index))] == [found]
+        assert [record.id for record in burst.cloud.of_node(node_id(index))] == [found]
 
 
 def test_made_by_an_earlier_launcher() -> None:

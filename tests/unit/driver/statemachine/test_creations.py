@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey, LostCreations
+from nodepool.driver.statemachine.instance import Creation, CreationKey, LostCreations
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.statemachine.conftest import MakeSite
 

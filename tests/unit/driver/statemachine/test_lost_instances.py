@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, LostInstances
+from nodepool.driver.statemachine.leaks import HELD_SECONDS, LostInstances
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.model import states
 from nodepool.model.node import Node
