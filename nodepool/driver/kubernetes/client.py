@@ -241,7 +241,6 @@ NAMESPACES: Final = "/api/v1/namespaces"
 PROJECTS: Final = "/apis/project.openshift.io/v1/projects"
 PROJECT_REQUESTS: Final = "/apis/project.openshift.io/v1/projectrequests"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-NODES: Final = "/api/v1/nodes"
 CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 

@@ -309,7 +309,6 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     context: str | None
     #: Keys of ``driver: kubernetes`` only.
     shared_roles: bool | None = False
-    cluster_room: bool = False
     #: Key of ``driver: openshift`` only.
     default_account: bool = False
     launch_timeout: float = key(
@@ -355,12 +354,6 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "without ``spec`` uses the account ``default``, which the cluster makes: another call less. ``false``: a role "
         "and an account in each namespace, as Nodepool 11.0.0 makes them.",
         default_text="``true``, but a role in each namespace if the launcher may not make cluster roles",
-    )
-    cluster_room: bool = key(
-        FLAG,
-        False,
-        "Launch no more than the cluster has room for: what its nodes can allocate without what others request. "
-        "Not for a cluster that grows by itself.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
 

@@ -34,7 +34,6 @@ from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, Sections, key
-from nodepool.model.quota import QuotaInformation
 
 # `PodCreation`: the launch of a pod in a project that is there (OS-6).
 
@@ -82,8 +81,6 @@ class PodCreation(NamespaceCreation):
         return found
 
 
-log = logging.getLogger("nodepool.driver.openshiftpods.Adapter")
-
 POD_RIGHTS: Final = rights("pods", "create delete get list watch")
 
 
@@ -94,23 +91,6 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
 
     def make_cloud(self) -> PodCloud:
         return PodCloud(self.config.name, self.client, self.config.pools)
-
-    def getQuotaLimits(self) -> QuotaInformation:
-        """What the quotas of the projects leave, where the account may read them; all pools together."""
-        own = []
-        for project in self.config.pools:
-            quotas = self._listed("resourcequotas", project)
-            own.append(objects.of_quotas(quotas, self._listed("pods", project, self.cloud.selector) if quotas else []))
-        return objects.together(own)
-
-    def _listed(self, kind: str, project: str, selector: str = "") -> list[kubernetes_client.Object]:
-        try:
-            found, _ = self.client.list(kubernetes_client.core(kind, project), selector)
-        except CloudRefused as error:
-            # An account that may not read quotas meets them when a launch is refused, which waits then.
-            log.debug("Provider %s: quotas of project %s are not known: %s", self.config.name, project, error)
-            return []
-        return found
 
     def preflight(self) -> Iterator[CheckResult]:
         found = list(super().preflight())

@@ -111,7 +111,7 @@ def works(driver: str, *labels: str, **keys: Any) -> None:
             drive(adapter.getDeleteStateMachine(machine.external_id, LOG))
 
 
-@pytest.mark.parametrize("keys", [{}, {"shared-roles": False}, {"cluster-room": True}], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"shared-roles": False}], ids=str)
 def test_documented_role(simulator: KubernetesSimulator, keys: dict[str, Any]) -> None:
     """KU-2, KU-3: the role of the documentation, as it is for these keys, is enough."""
     given = {key.replace("-", "_"): value for key, value in keys.items()}
