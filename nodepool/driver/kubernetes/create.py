@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
-from nodepool.driver.kubernetes.client import NoTokenYet, NotYet
+from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView, TokenView
 from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, Order
@@ -132,7 +132,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.cloud.awaited(self.name, self.pod_name)
         account = (self.label.spec or {}).get("serviceAccountName") or objects.DEFAULT_ACCOUNT
         if self.pod_name is not None and account == objects.DEFAULT_ACCOUNT:
-            self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
+            self.cloud.accounts.wait_for(self.name, lambda: self.wake())
 
     def content(self) -> list[tuple[str, client.Object]]:
         """What is made in the namespace, in this order: path and object."""
@@ -210,8 +210,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return None
         self.waits_for = str(error)
         self.log.debug("Not yet: %s", error)
-        if isinstance(error, NoTokenYet):
-            self.cloud.accounts.need_tokens()
         self._awaits_account = self._is_turn_of("pods") and self.cloud.accounts.is_missing(self.name)
         if self._awaits_account:
             return self._account_pause()

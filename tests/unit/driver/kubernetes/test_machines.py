@@ -236,36 +236,27 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
     """KU-2, KU-10: each is woken once for its own; none waits before the watch begins, or without the right."""
     woken: list[str] = []
 
-    def wait(name: str, **options: Any) -> None:
-        accounts.wait_for(name, lambda: woken.append(name), **options)
+    def wait(name: str) -> None:
+        accounts.wait_for(name, lambda: woken.append(name))
 
-    def tell(name: str, *secrets: str, gone: bool = False) -> None:
-        named = {"secrets": [{"name": each} for each in secrets]} if secrets else {}
-        accounts.changed(KIND, {"metadata": {"name": "default", "namespace": name}, **named}, gone=gone)
+    def tell(name: str, gone: bool = False) -> None:
+        accounts.changed(KIND, {"metadata": {"name": "default", "namespace": name}}, gone=gone)
 
     def missing() -> str:
         return "".join(name for name in "abc" if accounts.is_missing(name))
 
     wait("a")
-    wait("b", token=False)
+    wait("b")
     assert missing() == ""
     accounts.listed(KIND, [], 0.0)
     assert missing() == "ab"
     for name in ("a", "a", "other"):
         tell(name)
     assert (woken, missing()) == (["a"], "b")
-    # Before Kubernetes 1.24 a pod that gets a token waits for that, too. One that needs none does not.
-    tell("b")
-    accounts.need_tokens()
-    assert (woken, missing()) == (["a", "b"], "a")
-    tell("a", "default-dockercfg-x")
-    assert missing() == "a"
-    tell("a", "default-dockercfg-x", "default-token-y")
-    assert (woken, missing()) == (["a", "b", "a"], "")
     # The account of the attempt before says nothing; the watch may have missed its end, and begin anew.
     wait("a")
-    assert missing() == "a"
-    tell("a", "default-token-z")
+    assert missing() == "ab"
+    tell("a")
     accounts.listed(KIND, [], 0.0)
     assert missing() == "ab"
     tell("b")
@@ -273,7 +264,7 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
     assert missing() == "ab"
     accounts.over("b")
     accounts.refused(KIND, NO_RIGHT)
-    assert (woken[3:], missing()) == (["a", "b", "a"], "")
+    assert (woken[1:], missing()) == (["a", "b", "a"], "")
     accounts.refused(KIND, None)
     assert missing() == "a"
 
