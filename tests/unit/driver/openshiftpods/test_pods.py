@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
-from nodepool.driver.openshiftpods.adapter import PodCloud
+from nodepool.driver.openshift.adapter import PodCloud
 from nodepool.exceptions import NotFound
 from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import StandIn
