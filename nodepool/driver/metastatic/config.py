@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, Problem, section_check
 from nodepool.driver.framework.sections import LaunchingProviderConfig
-from nodepool.driver.metastatic.slots import MAX_SLOTS
+from nodepool.driver.metastatic.backing import MAX_SLOTS
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     FILLED_TEXT,
