@@ -15,12 +15,11 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import ChangedNodes
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import OnError
 from nodepool.model import states
 from nodepool.model.event import BACKING_OWNER
@@ -67,7 +66,6 @@ class BackingView:
     :param kinds: the kinds that are configured.
     :param is_held: has an operator taken out of service where a backing node with a label comes from?
     :param on_change: called in the cache thread when `update` will find something of interest; must not block.
-    :param clock: seconds since the epoch.
     """
 
     def __init__(
@@ -79,7 +77,6 @@ class BackingView:
         is_held: Callable[[Node, str], bool],
         on_change: Callable[[], None],
         log: Log,
-        clock: Callable[[], float],
     ) -> None:
         self._zk = zk
         self._nodes = cache.nodes
@@ -91,7 +88,6 @@ class BackingView:
         self._is_held = is_held
         self._on_change = on_change
         self.log = log
-        self._clock = clock
         self._changes = ChangedNodes()
         self.entries: dict[str, Entry] = {}
         #: node -> backing nodes on which it may have a slot.
@@ -229,7 +225,7 @@ class BackingView:
         kinds = (kind for kind in self._kinds if kind.label == data.label and kind.backing_label in node.type)
         entry.kind = next(kinds, None)
         if data.idle_since is not None:
-            entry.idle_since = min(data.idle_since, self._clock())
+            entry.idle_since = min(data.idle_since, wall_time())
 
     def _forget(self, entry: Entry) -> None:
         """T-12."""
@@ -276,7 +272,7 @@ class BackingView:
         if living:
             entry.idle_since = None
         elif entry.idle_since is None:
-            entry.idle_since = self._clock()
+            entry.idle_since = wall_time()
         self._unlink(entry)
         # Those who are gone, too: should they come back, e.g. because they are readable again, they count.
         entry.users = living | {node_id for node_id in entry.data.nodes if node_id is not None}
@@ -355,7 +351,7 @@ class BackingView:
 
     def backings(self) -> list[Backing]:
         """All of them, for a decision."""
-        now = self._clock()
+        now = wall_time()
         return [
             Backing(
                 entry.id,
@@ -404,13 +400,11 @@ class BackingRequests:
         owner: str,
         log: Log,
         on_change: Callable[[], None],
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._zk = zk
         self._owner = owner
         self.log = log
         self._on_change = on_change
-        self._clock = clock
         #: Oldest first.
         self.open: dict[str, OpenRequest] = {}
         #: Requests that have ended, and when they are to be deleted.
@@ -471,7 +465,7 @@ class BackingRequests:
     def end(self, request_id: str) -> None:
         """Nothing more is wanted of a request that has ended: it will be deleted."""
         self.open.pop(request_id, None)
-        self._ended[request_id] = self._clock() + LINGER_SECONDS
+        self._ended[request_id] = monotonic() + LINGER_SECONDS
 
     def cancel(self, request_id: str) -> None:
         """Take back a request that nobody waits for; blocks for a round trip."""
@@ -481,7 +475,7 @@ class BackingRequests:
 
     def delete_ended(self) -> float:
         """Delete what is due; seconds until the next is."""
-        now = self._clock()
+        now = monotonic()
         for request_id in [request_id for request_id, when in self._ended.items() if when <= now]:
             self._delete(request_id)
             del self._ended[request_id]
@@ -510,15 +504,11 @@ DECLINED_SECONDS: Final = 60.0
 
 
 class BackingHolds:
-    """Notes are written by one thread; any thread may ask. Nothing blocks.
+    """Notes are written by one thread; any thread may ask. Nothing blocks."""
 
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, clock: Callable[[], float]) -> None:
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache) -> None:
         self._zk = zk
         self._maintenance = cache.maintenance
-        self._clock = clock
         #: Pools that declined to make a backing node, and until when that counts.
         self._declined: dict[BackingKind, tuple[frozenset[str], float]] = {}
         self._free: frozenset[BackingKind] = frozenset()
@@ -531,7 +521,7 @@ class BackingHolds:
     def note_declined(self, kind: BackingKind, pool_ids: Collection[str]) -> None:
         """These pools declined a backing request that is still open; empty = there is none, or it was served."""
         if pool_ids:
-            self._declined[kind] = (frozenset(pool_ids), self._clock() + DECLINED_SECONDS)
+            self._declined[kind] = (frozenset(pool_ids), wall_time() + DECLINED_SECONDS)
         else:
             self._declined.pop(kind, None)
 
@@ -549,7 +539,7 @@ class BackingHolds:
         # Those of static hosts keep no pool from making a node, and may stay for weeks.
         if all(kind == "host" for kind, _ in records):
             return {}
-        now, pools = self._clock(), self._zk.getRegisteredPools()
+        now, pools = wall_time(), self._zk.getRegisteredPools()
         found = {}
         for kind in kinds:
             if kind in self._free:
@@ -563,11 +553,11 @@ class BackingHolds:
 
     def of_node(self, node: Node, backing_label: str) -> bool:
         """Does a backing node get no new nodes?"""
-        return maintenance.of_node(self._maintenance.snapshot(), node, backing_label, self._clock()) is not None
+        return maintenance.of_node(self._maintenance.snapshot(), node, backing_label, wall_time()) is not None
 
     def next_end(self) -> float:
         """Seconds until a record ends by itself."""
-        now = self._clock()
+        now = wall_time()
         end = maintenance.next_end(self._maintenance.snapshot(), now)
         return math.inf if end is None else end - now
 
@@ -639,8 +629,7 @@ class SlotRequests:
 
     def first(self, kind: BackingKind, count: int) -> list[SlotRequest]:
         """At most so many of those who wait, in their order."""
-        with self._lock:
-            return list(islice((waiting for waiting in self._waiting.values() if waiting.kind == kind), count))
+        return list(self.waiting().get(kind, {}).values())[:count]
 
     def place(self, slot_request: SlotRequest, backing: Node, slot: int) -> None:
         """The node of a slot request has a slot."""
@@ -657,21 +646,18 @@ class SlotRequests:
         slot_request.error = error
         self._answer(slot_request)
 
-    def fail_request(self, request_id: str, make_error: Callable[[], Exception]) -> None:
+    def fail_request(self, request_id: str, text: str) -> None:
         """T-4: those who wait for a backing request will not get a slot now."""
         with self._lock:
             found = [waiting for waiting in self._waiting.values() if waiting.request_id == request_id]
         for slot_request in found:
-            self.fail(slot_request, make_error())
+            self.fail(slot_request, LaunchStatusException(text))
 
     def _answer(self, slot_request: SlotRequest) -> None:
-        self._remove(slot_request)
-        slot_request.wake()
-
-    def _remove(self, slot_request: SlotRequest) -> None:
         with self._lock:
             if self._waiting.get(slot_request.node_id) is slot_request:
                 del self._waiting[slot_request.node_id]
+        slot_request.wake()
 
     def stop_waiting(self, node_ids: Collection[str]) -> None:
         """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
@@ -781,10 +767,6 @@ class BackingData:
         """The same with another holder of a slot."""
         nodes = (*self.nodes[:slot], node_id, *self.nodes[slot + 1 :])
         return dataclasses.replace(self, nodes=nodes, idle_since=None)
-
-    def as_failed(self) -> BackingData:
-        """The same, but no new nodes may be put on it."""
-        return dataclasses.replace(self, failed=True)
 
     @classmethod
     def decode(cls, value: Any) -> BackingData | None:

@@ -34,7 +34,7 @@ from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan import backing as plan
-from nodepool.plan.backing import BackingKind, Release, Rules
+from nodepool.plan.backing import Release
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.launch import NodeLaunch
-    from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -62,13 +61,9 @@ class MetastaticProvider(StateMachineProvider):
         Without a cache, in a command, nothing is looked after: the provider is there to delete one node.
         """
         super().start(zk_conn)
-        if zk_conn.cache is not None:
-            rules = self.provider.rules()
-            self.adapter.allocator = SlotAllocator(
-                zk_conn, zk_conn.cache, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
-            )
         self.adapter.zk = zk_conn
-        if self.adapter.allocator is not None:
+        if zk_conn.cache is not None:
+            self.adapter.allocator = SlotAllocator(self, zk_conn, zk_conn.cache)
             self.adapter.allocator.start()
 
     def idle(self) -> None:
@@ -138,26 +133,24 @@ class WaitForSlot(StateMachine):
     def __init__(self, allocator: SlotAllocator, label: MetastaticLabel, metadata: dict[str, str], log: Log) -> None:
         super().__init__()
         self._allocator = allocator
-        self._label = label
         self._metadata = metadata
-        self._log = log
-        self._ticket: SlotRequest | None = None
+        # `wake` is set later.
+        self._ticket = SlotRequest(metadata["nodepool_node_id"], label.kind, lambda: self.wake(), log)
 
     def advance(self) -> Instance | None:
-        node_id = self._metadata["nodepool_node_id"]
-        if self._ticket is None:
-            self.external_id = node_id
-            self._ticket = SlotRequest(node_id, self._label.kind, self.wake, self._log)
+        ticket = self._ticket
+        if self.state == self.START:
+            self.external_id = ticket.node_id
             self.state = "waiting for a slot"
             self.next_advance_seconds = WAITING_SECONDS
-            self._allocator.slot_requests.add(self._ticket)
+            self._allocator.slot_requests.add(ticket)
             return None
-        if self._ticket.error is not None:
-            raise self._ticket.error
-        if self._ticket.place is None:
+        if ticket.error is not None:
+            raise ticket.error
+        if ticket.place is None:
             return None
         self.complete = True
-        return SlotInstance(node_id, self._metadata, *self._ticket.place)
+        return SlotInstance(ticket.node_id, self._metadata, *ticket.place)
 
 
 class GiveSlotBack(StateMachine):
@@ -224,11 +217,8 @@ class MetastaticAdapter(Adapter):
         node = None if cache is None else cache.nodes.get(node_id)
         return node is not None and node.state not in (states.DELETING, states.DELETED)
 
-    def listInstances(self) -> Iterable[Instance]:
+    def listInstances(self) -> Iterator[Instance]:
         """Nodes of this provider that have a slot: their metadata is in their ``driver_data``."""
-        return list(self._instances())
-
-    def _instances(self) -> Iterator[Instance]:
         for node in self.zk.nodeIterator() if self.zk is not None else ():
             place = place_of(node) if node.provider == self._provider_name else None
             if place is not None:
@@ -285,36 +275,19 @@ class SlotAllocator:
     """Keeps the slots of one provider.
 
     A pass owns everything but the slot requests, which are guarded by a lock of their own.
-
-    :param rules: what is configured.
-    :param served_again: called when labels may be served that were not; must not block.
-    :param slot_lost: called with the id of a node whose backing node is lost, a code and a text; may block.
     """
 
-    def __init__(
-        self,
-        zk: ZooKeeper,
-        cache: NodepoolCache,
-        provider_name: str,
-        rules: Mapping[BackingKind, Rules],
-        scheduler: Scheduler,
-        log: Log,
-        served_again: Callable[[], None],
-        slot_lost: Callable[[str, str, str], None],
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, provider: MetastaticProvider, zk: ZooKeeper, cache: NodepoolCache) -> None:
+        self._provider = provider
         self._zk = zk
         self._cache = cache
         #: Identifier of our locks.
-        self._owner = owner_of(provider_name)
-        self._clock = clock
-        self._rules = rules
-        self._scheduler = scheduler
-        self.log = log
-        self._served_again = served_again
-        self._slot_lost = slot_lost
+        self._owner = owner_of(provider.name)
+        self._rules = provider.provider.rules()
+        self._scheduler = provider.scheduler
+        self.log = provider.log
         self.slot_requests = SlotRequests(self.start)
-        self._holds = BackingHolds(zk, cache, clock)
+        self._holds = BackingHolds(zk, cache)
         self._lock = threading.Lock()
         self._task: _Passes | None = None
         self._idle = threading.Event()
@@ -322,8 +295,9 @@ class SlotAllocator:
         self._sweep_wanted = threading.Event()
         #: Passes that have ended. For tests.
         self.passes = 0
-        self.view = BackingView(zk, cache, provider_name, rules.keys(), self._holds.of_node, self.wake, log, clock)
-        self.requests = BackingRequests(zk, cache, self._owner, log, self.wake)
+        kinds, is_held = self._rules.keys(), self._holds.of_node
+        self.view = BackingView(zk, cache, provider.name, kinds, is_held, self.wake, self.log)
+        self.requests = BackingRequests(zk, cache, self._owner, self.log, self.wake)
         #: Nodes that looked as if they were left behind, at the last sweep.
         self._left_behind: SeenTwice[str] = SeenTwice()
         cache.maintenance.add_listener(self.wake)
@@ -431,7 +405,7 @@ class SlotAllocator:
             entry = self.view.entries.get(backing_id or "") if place is None else place[0]
             if entry is not None and not entry.data.failed:
                 self.log.warning("Backing node %s failed: it does not answer (node %s)", entry.id, node_id)
-                if not self.view.write(entry, entry.data.as_failed()):
+                if not self.view.write(entry, dataclasses.replace(entry.data, failed=True)):
                     return False
             self.slot_requests.failed_scan_noted(node_id)
         return True
@@ -450,7 +424,7 @@ class SlotAllocator:
             loss = self.loss_of(entry.id)
             if loss is not None:
                 for node_id in {node_id for node_id in entry.holders if node_id is not None}:
-                    self._slot_lost(node_id, *loss)
+                    self._provider.lost.ended(node_id, *loss)
 
     def _take_back(self, node_ids: Iterable[str]) -> bool:
         """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""
@@ -493,7 +467,7 @@ class SlotAllocator:
             and plan.free_slots(backing.holders)
         }
         if self._holds.note_free(frozenset(free)):
-            self._served_again()
+            self._provider.wake_workers()
 
     def _end_stopped(self, waiting: Waiting) -> None:
         """T-13: they are taken out of ``waiting``."""
@@ -538,10 +512,9 @@ class SlotAllocator:
         for kind, slot_requests in waiting.items():
             rules = self._rules.get(kind)
             if rules is None:
+                text = f"label {kind.label} is not configured any more"
                 for slot_request in slot_requests.values():
-                    self.slot_requests.fail(
-                        slot_request, LaunchStatusException(f"label {kind.label} is not configured any more")
-                    )
+                    self.slot_requests.fail(slot_request, LaunchStatusException(text))
                 continue
             current = {node_id: slot_request.request_id for node_id, slot_request in slot_requests.items()}
             shares, left = plan.share(current, self.requests.of(kind), rules.slots)
@@ -631,7 +604,7 @@ class SlotAllocator:
         """T-4."""
         text = f"backing request {opened.id} for label {opened.kind.backing_label} {what}"
         self.log.warning("%s", text)
-        self.slot_requests.fail_request(opened.id, lambda: LaunchStatusException(text))
+        self.slot_requests.fail_request(opened.id, text)
 
     def _fulfilled(self, opened: OpenRequest, request: NodeRequest) -> bool:
         """Claim the node of a request; False = not yet."""
@@ -661,7 +634,7 @@ class SlotAllocator:
         waiting = self.slot_requests.first(opened.kind, slots)
         nodes: list[str | None] = [slot_request.node_id for slot_request in waiting]
         nodes += [None] * (slots - len(nodes))
-        data = BackingData(self._owner, opened.kind.label, slots, False, self._clock(), tuple(nodes))
+        data = BackingData(self._owner, opened.kind.label, slots, False, wall_time(), tuple(nodes))
         node.state = states.IN_USE
         node.user_data = data.encode()
         self.view.trust(self._zk.nodes.lock_for_good(node, self._owner))
