@@ -27,7 +27,7 @@ from nodepool.model.event import short
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus
-from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS, next_end, of_host
+from nodepool.plan.maintenance import next_end, of_host
 from nodepool.plan.static import (
     RETRY,
     TELL_AGAIN,
@@ -227,27 +227,26 @@ class HostMonitor:
         self._next: dict[HostId, tuple[float, float]] = {}
         #: What the log has last of a host that is down, when that is logged again, and how often it was.
         self._told: dict[HostId, tuple[str, float, int]] = {}
-        #: Grows when a host goes or comes.
-        self.changes = 0
         #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
         self.held: Mapping[HostId, Maintenance] = {}
-        #: As `has_news` saw it last.
-        self._told_before: tuple[int, Mapping[HostId, Maintenance]] = (0, self.held)
-        #: What was seen of ``changes`` and of ``held``, and slots by (pool, label). Replaced as a whole.
-        self._slots: tuple[int, Mapping[HostId, Maintenance] | None, _Slots] = (-1, None, {})
+        #: Grows when a host goes or comes; and what `has_news` saw last.
+        self._changes = self._told_changes = 0
+        #: Slots by (pool, label), and what ``_changes`` was then. Replaced as a whole.
+        self._slots: tuple[int, _Slots] = (-1, {})
 
     def health(self, host: HostId) -> HostHealth:
         """What its checks have shown. Any thread; does not block."""
         return self._health.get(host, _UNKNOWN)
 
-    def next_try(self, host: HostId) -> float | None:
-        """When a host that is down is checked again, in seconds since the epoch. Any thread; does not block."""
-        found = self._next.get(host)
-        return None if found is None else found[1]
-
     def due(self, host: HostId) -> float:
         """Time of the next check; 0 for a host without trouble."""
         return self._next.get(host, (0.0, 0.0))[0]
+
+    def hold(self, held: Mapping[HostId, Maintenance]) -> None:
+        """These hosts are out of service now."""
+        if held != self.held:
+            self.held = held
+            self._changes += 1
 
     def failed(self, host: HostId, error: Exception, now: float) -> None:
         """Note that a host failed its check.
@@ -302,7 +301,7 @@ class HostMonitor:
 
     def _set(self, host: HostId, health: HostHealth) -> HostHealth:
         if health.up != self.health(host).up:
-            self.changes += 1
+            self._changes += 1
         self._health[host] = health
         return health
 
@@ -333,12 +332,13 @@ class HostMonitor:
     def _status(self, spec: HostSpec, nodes_in: Callable[[SlotId], Sequence[Node]]) -> HostStatus:
         health, record = self.health(spec.id), self.held.get(spec.id)
         nodes = [node.key for slot in range(spec.slots) for node in nodes_in(SlotId(spec.id, slot))]
+        _, next_check = self._next.get(spec.id, (0.0, None))
         return HostStatus(
             name=str(spec.id),
             up=health.up,
             text=health.text,
             since=health.since if record is None else record.since,
-            next=self.next_try(spec.id) if record is None else record.until,
+            next=next_check if record is None else record.until,
             quarantine=None if record is None else cause(record),
             slots=spec.slots,
             nodes=nodes,
@@ -348,8 +348,8 @@ class HostMonitor:
 
     def has_news(self) -> bool:
         """Did a host go or come since the call before? Only for the provider's thread."""
-        seen, self._told_before = self._told_before, (self.changes, self.held)
-        return seen[0] != self._told_before[0] or seen[1] is not self._told_before[1]
+        seen, self._told_changes = self._told_changes, self._changes
+        return seen != self._changes
 
     def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """What a request waits for, see `Provider.waitReason`."""
@@ -360,11 +360,10 @@ class HostMonitor:
     def _label_slots(self) -> _Slots:
         """The slots of each label of each pool; worked out again when a host went or came."""
         # Read first: what changes meanwhile is seen by the next call.
-        changes, held = self.changes, self.held
-        seen = self._slots
-        if seen[0] != changes or seen[1] is not held:
-            seen = self._slots = (changes, held, self._count(held))
-        return seen[2]
+        changes = self._changes
+        if self._slots[0] != changes:
+            self._slots = changes, self._count(self.held)
+        return self._slots[1]
 
     def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
         counted: dict[tuple[str, str], LabelSlots] = {}
@@ -426,14 +425,6 @@ class Quarantines:
         now = self._wall()
         end = next_end(self._records(), now)
         return math.inf if end is None else max(0.0, end - now)
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._wall()
-
-    def ended_early(self, record: Maintenance) -> bool:
-        """Did somebody end a record that would have held longer? Clocks of hosts differ."""
-        return not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
 
     def surely_over(self, hosts: Collection[HostId]) -> set[HostId]:
         """Those of some hosts that ZooKeeper has no record of. Blocks for round trips.

@@ -26,6 +26,7 @@ from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
+from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.nodes import can_match
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
 from nodepool.plan.triage import MIN_READY_REQUESTOR
@@ -257,14 +258,15 @@ class StaticProvider(Provider):
         before, held = self._monitor.held, self._quarantines.held()
         for host, record in before.items():
             if host not in held:
-                self._monitor.retry_now(host, forget=self._quarantines.ended_early(record))
+                # One that would have held longer was ended by an operator. Clocks of hosts differ.
+                ended_early = not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
+                self._monitor.retry_now(host, forget=ended_early)
                 self.log.info("Static host %s is not quarantined any more; it is checked now", host)
         for host, record in held.items():
             # What this launcher wrote was logged when it was written.
             if host not in before and not (record.automatic and record.by == self._quarantines.by):
                 self.log.info("Static host %s is quarantined: %s", host, cause(record))
-        if held != before:
-            self._monitor.held = held
+        self._monitor.hold(held)
         for host in self._failed:
             if host not in held:
                 self._quarantine(host)
@@ -281,7 +283,7 @@ class StaticProvider(Provider):
         if since is not None and since < health.since:
             since = None
         if self._quarantines.quarantine(host, reason, seconds, since=since):
-            self._quarantined_since[host] = since or self._quarantines.now()
+            self._quarantined_since[host] = since or self._wall()
             self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
 
     def _apply(self, plan: StaticPlan) -> None:
@@ -607,6 +609,10 @@ class StaticRegistry:
         record = self._quarantines.of(host)
         return None if record is None else cause(record)
 
+    def is_locked(self, node: Node) -> bool:
+        """Does anybody hold or wait for the node's lock?"""
+        return self._zk.isNodeLocked(node)
+
     def nodes(self) -> list[Node]:
         """This provider's nodes from the cache; do not change them."""
         return [node for node in self._zk.nodeIterator() if node.provider == self._provider_name]
@@ -638,10 +644,6 @@ class StaticRegistry:
             return None
         first = static.by_claim([node, *others], self._zk.isNodeLocked)[0]
         return None if first.id == node.id else first
-
-    def is_locked(self, node: Node) -> bool:
-        """Does anybody hold or wait for the node's lock?"""
-        return self._zk.isNodeLocked(node)
 
     def plan(self, nodes: Iterable[Node]) -> StaticPlan:
         quarantined = {host: cause(record) for host, record in self._quarantines.held().items()}
