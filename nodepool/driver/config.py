@@ -33,7 +33,7 @@ WINRM_PORT: Final = 5986
 class DriverReference(ConfigValue):
     """``provider_config.driver``: which driver a provider section names."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
 
 
