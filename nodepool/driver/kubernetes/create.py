@@ -16,8 +16,8 @@ from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView, TokenView
-from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, Order
+from nodepool.driver.kubernetes.records import KubeRecord, PodView, TokenView, need_of
+from nodepool.driver.statemachine import CloudInstance, CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import OnError
@@ -288,11 +288,28 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.cloud.over(self.name)
         return self.instance(own)
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
-        """What Zuul needs to know. :param token: see `KubeInstance`."""
-        connection = self.cloud.client.connection
-        kind = "kubectl" if self.pod_name is not None else self.place_connection
-        return KubeInstance(record, self.label, kind, connection.access(), connection.context, self.with_name, token)
+    def instance(self, record: KubeRecord) -> CloudInstance:
+        """A node that can be used, as the framework, and Zuul, sees it (KU-8, KU-9; reference/zookeeper 5.5)."""
+        label, connection, token = self.label, self.cloud.client.connection, self.token_of(record)
+        access = connection.access()
+        port = {"namespace": token.place, "host": access.host, "skiptls": access.skip_tls, "token": token.token}
+        port |= {"user": objects.WORKER}
+        if not access.skip_tls:
+            port["ca_crt"] = token.ca
+        if self.with_name:
+            port["name"] = token.place
+        given: dict[str, Any] = {"cloud": connection.context, "connection_port": port}
+        given |= {"connection_type": self.place_connection, "has_address": record.pod is not None}
+        if self.pod_name is not None and record.pod is not None:
+            port["pod"] = record.pod.name
+            given |= {"connection_type": "kubectl", "interface_ip": record.pod.name, "host_id": record.pod.host}
+        image = {"python_path": label.python_path, "shell_type": label.shell_type}
+        return CloudInstance(record, need_of(label), ready=True, **image, **given)
+
+    def token_of(self, record: KubeRecord) -> TokenView:
+        """What is handed out."""
+        assert record.token is not None
+        return record.token
 
     def _own(self, record: KubeRecord) -> KubeRecord | None:
         """What of a record is of this attempt: watches may tell of the last one, too. None = nothing."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is kept of the objects of nodes, and how it becomes one record a node.
 
-First the records, then what a status means, then the instance as the framework sees it.
+First the records, then what a status means, then what a node uses.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.statemachine import CloudInstance
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.kubernetes.connection import ClusterAccess
 
 #: Kinds of objects that are kept.
 PLACE: Final = "place"
@@ -49,14 +47,13 @@ class PodView:
 class TokenView:
     """A secret with a token; both are secret enough not to be shown.
 
-    :param token: as text.
-    :param ca: base64, as in the secret.
+    :param token: as text; ``ca``: base64, as in the secret. None = there is none.
     """
 
     place: str
     uid: str
-    token: str = field(repr=False, default="")
-    ca: str = field(repr=False, default="")
+    token: str | None = field(repr=False, default="")
+    ca: str | None = field(repr=False, default="")
 
 
 @dataclass(frozen=True)
@@ -363,48 +360,6 @@ def why_terminating(namespace: dict[str, Any]) -> str:
 
 def _dict(found: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
-
-
-# `KubeInstance`: a namespace or pod as the framework, and Zuul, sees it (KU-8, KU-9; reference/zookeeper 5.5).
-
-
-class KubeInstance(CloudInstance):
-    """A node that can be used.
-
-    :param label: of the launch.
-    :param connection: type of the connection.
-    :param context: of the kubeconfig.
-    :param with_name: the old key ``name`` of the connection, too.
-    :param token: what is handed out; None = what the secret of the namespace says.
-    """
-
-    #: How Zuul reaches the node.
-    connection_port: dict[str, Any]
-
-    def __init__(
-        self,
-        record: KubeRecord,
-        label: PodLabel,
-        connection: str,
-        access: ClusterAccess,
-        context: str | None,
-        with_name: bool = True,
-        token: TokenView | None = None,
-    ) -> None:
-        token = token or record.token
-        assert token is not None
-        port = {"namespace": token.place, "host": access.host, "skiptls": access.skip_tls, "token": token.token}
-        port |= {"user": objects.WORKER}
-        if not access.skip_tls:
-            port["ca_crt"] = token.ca
-        if with_name:
-            port["name"] = token.place
-        pod, given = record.pod, {"cloud": context, "connection_type": connection, "connection_port": port}
-        if pod is not None and connection == "kubectl":
-            port["pod"] = pod.name
-            given |= {"interface_ip": pod.name, "host_id": pod.host}
-        image = {"python_path": label.python_path, "shell_type": label.shell_type}
-        super().__init__(record, need_of(label), ready=True, has_address=pod is not None, **image, **given)
 
 
 def need_of(label: PodLabel) -> QuotaInformation:

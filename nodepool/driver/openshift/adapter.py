@@ -28,7 +28,6 @@ from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import (
     PLACE,
     POD,
-    KubeInstance,
     KubeRecord,
     TokenView,
     place_view,
@@ -36,7 +35,7 @@ from nodepool.driver.kubernetes.records import (
     pod_view,
     told_after,
 )
-from nodepool.driver.statemachine import CreationKey, Order
+from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
@@ -178,8 +177,8 @@ class ProjectCreation(NamespaceCreation):
         # A moment passes until we may work in a project that was made for us.
         return super().not_yet(error) or (self._left is not None and isinstance(error, CloudSetup))
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
-        found = super().instance(record, token)
+    def instance(self, record: KubeRecord) -> CloudInstance:
+        found = super().instance(record)
         # OS-4
         found.host_id = None
         return found
@@ -335,15 +334,10 @@ class PodCreation(NamespaceCreation):
     def _has_token(self, record: KubeRecord) -> bool:
         return True
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
+    def token_of(self, record: KubeRecord) -> TokenView:
         # Both may be missing: clients with certificates cannot be handed on.
         access = self.cloud.client.connection.access()
-        own = TokenView(self.project, "", access.bearer_token() or "", access.authority() or "")
-        found = super().instance(record, own)
-        for name in ("token", "ca_crt"):
-            if name in found.connection_port:
-                found.connection_port[name] = found.connection_port[name] or None
-        return found
+        return TokenView(self.project, "", access.bearer_token(), access.authority())
 
 
 POD_RIGHTS: Final = rights("pods", "create delete get list watch")

@@ -11,7 +11,6 @@ import logging
 import math
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -124,19 +123,20 @@ class HostChecker:
     def __init__(self, name: str, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max(1, min(threads, MAX_THREADS)), thread_name_prefix=f"{name}-check")
         self._lock = threading.Lock()
-        self._waiting: dict[HostId, deque[tuple[HostSpec, Future[HostFacts]]]] = {}
+        #: Hosts with a check that was asked for, or is under way; and the next one, for all who asked since it began.
+        self._waiting: dict[HostId, tuple[HostSpec, Future[HostFacts]] | None] = {}
         self._cancelled = threading.Event()
 
     def check(self, spec: HostSpec) -> Future[HostFacts]:
         """Start `check_host`; does not block. After `stop` the future is cancelled."""
-        future: Future[HostFacts] = Future()
         with self._lock:
-            queue = self._waiting.get(spec.id)
-            if queue is not None:
-                queue.append((spec, future))
-                return future
-            self._waiting[spec.id] = deque([(spec, future)])
-        self._submit(spec.id)
+            submitted = spec.id in self._waiting
+            known = self._waiting.get(spec.id)
+            future: Future[HostFacts] = Future() if known is None else known[1]
+            # Of the newest configuration.
+            self._waiting[spec.id] = spec, future
+        if not submitted:
+            self._submit(spec.id)
         return future
 
     def submit(self, work: Callable[[], T], otherwise: T) -> Future[T]:
@@ -158,8 +158,8 @@ class HostChecker:
         self._cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            queues, self._waiting = list(self._waiting.values()), {}
-        for _, future in [entry for queue in queues for entry in queue]:
+            waiting, self._waiting = list(self._waiting.values()), {}
+        for _, future in filter(None, waiting):
             future.cancel()
 
     def join(self) -> None:
@@ -172,26 +172,22 @@ class HostChecker:
         except RuntimeError:
             # Stopped in between.
             with self._lock:
-                queue = self._waiting.pop(host, None)
-            for _, future in queue or ():
-                future.cancel()
-
-    def _take(self, host: HostId) -> list[tuple[HostSpec, Future[HostFacts]]]:
-        """All that wait for one check of the newest configuration; the host stays marked as being checked."""
-        with self._lock:
-            queue = self._waiting.get(host)
-            entries = list(queue) if queue is not None else []
-            if queue is not None:
-                queue.clear()
-        return [entry for entry in entries if entry[1].set_running_or_notify_cancel()]
+                waiting = self._waiting.pop(host, None)
+            if waiting is not None:
+                waiting[1].cancel()
 
     def _run(self, host: HostId) -> None:
         """Do one check for all that wait for it."""
-        entries = self._take(host)
-        if entries:
-            settle([future for _, future in entries], lambda: check_host(entries[-1][0], self._cancelled))
         with self._lock:
-            more = bool(self._waiting.get(host))
+            waiting = self._waiting.get(host)
+            if waiting is not None:
+                self._waiting[host] = None
+        if waiting is not None:
+            spec, future = waiting
+            if future.set_running_or_notify_cancel():
+                settle([future], lambda: check_host(spec, self._cancelled))
+        with self._lock:
+            more = self._waiting.get(host) is not None
             if not more:
                 self._waiting.pop(host, None)
         if more:

@@ -25,7 +25,6 @@ from nodepool.driver.kubernetes.records import (
     SECRET,
     KubeRecord,
     PodView,
-    TokenView,
     Verdict,
     of_pod,
 )
@@ -190,7 +189,7 @@ class Launch(NamespaceCreation):
         super().__init__(cloud, Order("np7", label_of(), None, METADATA, None, None, LOG))
         self.create(KEY)
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> Any:
+    def instance(self, record: KubeRecord) -> Any:
         return record
 
     def look(self) -> tuple[str, str, str] | None:
