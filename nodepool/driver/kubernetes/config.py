@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
 from nodepool.driver.framework.images import labels_not_offered
-from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
+from nodepool.driver.framework.key_schema import Problem, Section, check_of
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -102,23 +102,10 @@ def usable_pod(label: Section) -> Iterator[Problem]:
 
 @check_of
 def usable_pool(pool: Section) -> Iterator[Problem]:
-    """Namespaces can have its name, and no label asks for more than its limit."""
+    """Namespaces can have its name."""
     if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
         text = f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters"
         yield ["name"], text
-    yield from limit_problems(pool)
-
-
-def limit_problems(pool: Section) -> Iterator[Problem]:
-    """The API refuses a pod that asks for more than its limit."""
-    for index, label in mappings(pool, "labels"):
-        for resource in RESOURCES if label.get("image") and label.get("spec") is None else ():
-            request = label.get(resource, pool.get(f"default-label-{resource}"))
-            limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
-            if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
-                named = [found for found in (f"{resource}-limit", resource) if found in label]
-                text = f"the limit of {resource} is {limit}, less than the request, which is {request}"
-                yield ["labels", index, *named[:1]], text
 
 
 @check_of
@@ -325,16 +312,8 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
-        """Labels that the API refuses at each launch, each with its first problem."""
-        limits = [
-            (["pools", index, *path], f"{text}; a daemon does not offer the label here")
-            for index, pool in mappings(section, "pools")
-            for path, text in limit_problems(pool)
-        ]
-        others = labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
-        # A label is taken away with one problem, from the last one on.
-        found = {(path[1], path[3]): (path, text) for path, text in [*reversed(limits), *others]}
-        return (found[place] for place in sorted(found))
+        """Labels that the API refuses at each launch."""
+        return labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):

@@ -244,16 +244,14 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return super().advance()
 
     def refused(self, error: Exception) -> Exception:
-        if not isinstance(error, CloudRefused):
+        if not isinstance(error, CloudRefused) or error.status != 404:
             return error
         roles = self.cloud.shared_roles
-        if error.status == 404:
-            if roles is not None and "clusterrole" in error.said.lower():
-                # The next attempt makes it again.
-                roles.forget()
-                return error
-            return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
-        return error
+        if roles is not None and "clusterrole" in error.said.lower():
+            # The next attempt makes it again.
+            roles.forget()
+            return error
+        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
 
     # -- what is waited for --
 
