@@ -789,24 +789,24 @@ class ReleasedZooKeeper(ZooKeeper):
 
     def getCachedBuilds(self) -> list[ImageBuild]:
         """All builds, from the cache when there is one; each is the caller's own."""
-        if self.cache is None:
-            return [build for image in self.getImageNames() for build in self.images.builds(image)]
-        images = self.cache.images.snapshot().images.values()
-        builds = [build.record for image in images for build in image.builds.values()]
-        return [record.copy() for record in builds if record is not None]
+        return [build for build, _ in self._known_builds() if build is not None]
 
     def getCachedImageUploads(self) -> list[ImageUpload]:
         """All uploads, from the cache when there is one; each is the caller's own."""
-        if self.cache is None:
-            return [
-                upload
-                for build in self.getCachedBuilds()
-                for provider in self.getBuildProviders(build.image_name, build.key)
-                for upload in self.images.uploads(build.image_name, build.key, provider)
-            ]
-        images = self.cache.images.snapshot().images.values()
-        builds = [build for image in images for build in image.builds.values()]
-        return [upload.copy() for build in builds for upload in build.all_uploads()]
+        return [upload for _, uploads in self._known_builds() for upload in uploads]
+
+    def _known_builds(self) -> Iterator[tuple[ImageBuild | None, list[ImageUpload]]]:
+        """Each build with its uploads; None = it cannot be read."""
+        if self.cache is not None:
+            for image in self.cache.images.snapshot().images.values():
+                for build in image.builds.values():
+                    yield build.record and build.record.copy(), [upload.copy() for upload in build.all_uploads()]
+            return
+        for name in self.getImageNames():
+            for record in self.images.builds(name):
+                place = (name, record.key)
+                found = [self.images.uploads(*place, provider) for provider in self.getBuildProviders(*place)]
+                yield record, [upload for uploads in found for upload in uploads]
 
     # -- images: writing --
 
