@@ -56,10 +56,8 @@ class KubernetesAdapter(CloudAdapter):
         # By the time of the deletion another launcher may have made a new one of the name.
         kind = ResourceKind(NODE, self._all_nodes, lambda found: self.cloud.delete_seen(found.record), vital=True)
         self.resources = ResourceKinds(self.config.name, [kind])
-        shared = self.config.shared_roles
-        self.cloud.shares_accounts = shared is not False or self.config.default_account
-        if shared is not False:
-            self.cloud.shared_roles = SharedRoles(self.client, required=shared is True)
+        if self.config.shared_roles:
+            self.cloud.shared_roles = SharedRoles(self.client)
 
     def make_cloud(self) -> KubeCloud:
         return self.cloud_class(self.config.name, self.client)
@@ -99,10 +97,8 @@ class KubernetesAdapter(CloudAdapter):
     def needed(self) -> Iterator[Needed]:
         """What launches need."""
         config = self.config
-        # With none of them launches go on without cluster roles, unless the configuration requires these.
-        own_roles = config.shared_roles is False or (
-            config.shared_roles is None and not all(may(self.client, right) for right in SHARED_ROLES)
-        )
+        # Without these launches go on with a role in each namespace.
+        own_roles = not config.shared_roles or not all(may(self.client, right) for right in SHARED_ROLES)
         wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES)]
         if not may(self.client, ESCALATES):
             kinds = {label.is_pod for pool in config.pools.values() for label in pool.labels.values()}

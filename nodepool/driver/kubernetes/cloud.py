@@ -265,10 +265,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
-        #: None = each namespace has a role of its own.
+        #: None = each namespace has a role of its own, and a pod an account of its own.
         self.shared_roles: SharedRoles | None = None
-        #: Do jobs of pods use the account that the cluster makes in each namespace?
-        self.shares_accounts = False
         #: What a node uses whose objects have some metadata.
         self.need_by: Callable[[Mapping[str, str]], QuotaInformation] = lambda _: QuotaInformation(instances=1)
         self.accounts = DefaultAccounts(client)
@@ -508,14 +506,10 @@ AGAIN_SECONDS: Final = 600.0
 
 
 class SharedRoles:
-    """Makes them if they are missing. Thread-safe.
+    """Makes them if they are missing. Thread-safe."""
 
-    :param required: False = nodes get a role of their namespace where a cluster role cannot be made.
-    """
-
-    def __init__(self, client: KubeClient, *, required: bool) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._required = required
         # Looked at again from time to time: they may have been deleted.
         self._made = {is_pod: Fact(functools.partial(self._make, is_pod)) for is_pod in (True, False)}
 
@@ -538,7 +532,7 @@ class SharedRoles:
         try:
             kubernetes_client.create(self._client, kubernetes_client.CLUSTER_ROLES, role)
         except CloudRefused as error:
-            if self._required or error.status != 403:
+            if error.status != 403:
                 raise
             shared_roles_log.info(
                 "Provider %s: each namespace gets a role of its own, without the cluster role %s: %s; give the account "

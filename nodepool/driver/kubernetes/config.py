@@ -294,10 +294,8 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
     context: str | None
-    #: Keys of ``driver: kubernetes`` only.
-    shared_roles: bool | None = False
-    #: Key of ``driver: openshift`` only.
-    default_account: bool = False
+    #: Key of ``driver: kubernetes`` only.
+    shared_roles: bool = False
     launch_timeout: float = key(
         SECONDS,
         300.0,
@@ -325,14 +323,14 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "Of the kubeconfig, which says how to reach a cluster and who we are there.",
         default_text="the current one; without a kubeconfig the cluster that the launcher runs in",
     )
-    shared_roles: bool | None = key(
+    shared_roles: bool = key(
         FLAG,
-        None,
+        True,
         "Nodes get their rights from the cluster roles ``nodepool-zuul`` and ``nodepool-zuul-restricted``, which are "
         "made if they are missing, and not from a role in each namespace: one call less a node. The job of a pod "
         "without ``spec`` uses the account ``default``, which the cluster makes: another call less. ``false``: a role "
-        "and an account in each namespace, as Nodepool 11.0.0 makes them.",
-        default_text="``true``, but a role in each namespace if the launcher may not make cluster roles",
+        "and an account in each namespace, as Nodepool 11.0.0 makes them. If the launcher may not make cluster roles, "
+        "there is a role in each namespace, too.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
 

@@ -169,7 +169,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         Its rights must not be those of whatever runs in the namespace: there may be no pod but ours, and that must have
         no token of it. A ``spec`` is used as it is.
         """
-        return self.cloud.shares_accounts and self.pod_name is not None and self.label.spec is None
+        return self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
 
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""

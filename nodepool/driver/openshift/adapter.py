@@ -38,7 +38,7 @@ from nodepool.driver.kubernetes.records import (
 from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
-from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
+from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
@@ -287,12 +287,6 @@ class AnyOpenShiftProvider(AnyPodProvider[OpenShiftPoolT]):
 class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):
     """One ``providers[]`` section with ``driver: openshift``."""
 
-    default_account: bool = key(
-        FLAG,
-        False,
-        "The job of a pod without ``spec`` uses the account ``default``, which the cluster makes in each project: one "
-        "call less a node. The pod itself gets no token of it.",
-    )
     _pools: dict[str, OpenShiftPool] = key(Sections(OpenShiftPool), None, "The pools of the provider.", name="pools")
 
 

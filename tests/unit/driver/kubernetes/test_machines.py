@@ -272,20 +272,19 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("post", "required", "name"),
+    ("post", "name"),
     [
-        ({"metadata": {"uid": "r"}}, False, True),
-        (EXISTS, False, True),
-        (FORBIDDEN, False, False),
-        (FORBIDDEN, True, CloudRefused),
+        ({"metadata": {"uid": "r"}}, True),
+        (EXISTS, True),
+        (FORBIDDEN, False),
         # An API server that is not well says nothing about rights.
-        (CloudRefused("no", 422, "422 Invalid"), False, CloudRefused),
+        (CloudRefused("no", 422, "422 Invalid"), CloudRefused),
     ],
 )
-def test_shared_role(client: StandIn, post: Any, required: bool, name: Any) -> None:
-    """KU-3: one that is there is used; a role of the namespace only without the right, and if that is allowed."""
+def test_shared_role(client: StandIn, post: Any, name: Any) -> None:
+    """KU-3: one that is there is used; a role of the namespace only without the right."""
     client.answers["POST", CLUSTER_ROLES] = post
-    shared = SharedRoles(client, required=required)
+    shared = SharedRoles(client)
     if name is CloudRefused:
         with pytest.raises(CloudRefused):
             shared.name_of(True)
