@@ -15,8 +15,7 @@ from nodepool.driver.kubernetes.client import NAMESPACES, REVIEWS, KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_RULES
-from nodepool.driver.kubernetes.records import KubeRecord, need_of
+from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_RULES, KubeRecord, need_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine import instance as tags
 from nodepool.model.quota import QuotaInformation

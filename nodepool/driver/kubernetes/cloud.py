@@ -23,8 +23,8 @@ from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, Object, OtherOfTheName, core, refusal
 from nodepool.driver.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
-from nodepool.driver.kubernetes.records import (
+from nodepool.driver.kubernetes.objects import (
+    DEFAULT_ACCOUNT,
     PLACE,
     POD,
     SECRET,

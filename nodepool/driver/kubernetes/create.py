@@ -16,7 +16,7 @@ from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.records import KubeRecord, PodView, TokenView, need_of
+from nodepool.driver.kubernetes.objects import KubeRecord, PodView, TokenView, need_of
 from nodepool.driver.statemachine import CloudInstance, CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException

@@ -25,7 +25,7 @@ from nodepool.driver.kubernetes.client import KubeClient, NotYet, Object
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel, pods_only, usable_label
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.records import (
+from nodepool.driver.kubernetes.objects import (
     PLACE,
     POD,
     KubeRecord,

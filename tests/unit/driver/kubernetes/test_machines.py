@@ -19,7 +19,7 @@ from nodepool.driver.kubernetes.create import (
     NamespaceCreation,
     PodJudge,
 )
-from nodepool.driver.kubernetes.records import (
+from nodepool.driver.kubernetes.objects import (
     PLACE,
     POD,
     SECRET,
