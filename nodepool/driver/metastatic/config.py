@@ -139,7 +139,10 @@ def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = 
     for _, data in [*labels, *(label for other in others for label in _labels(other))]:
         backing_of.setdefault(data["name"], set()).add(data["backing-label"])
     for path, data in labels:
-        yield from _too_short(path, data)
+        max_age, retention = data.get("max-age"), data.get("min-retention-time", 0)
+        if max_age is not None and max_age < retention:
+            text = f"max-age is {max_age}, it must not be less than min-retention-time, which is {retention}"
+            yield [*path, "max-age"], text
         if circle := _circle(data["name"], backing_of):
             yield (
                 [*path, "backing-label"],
@@ -157,15 +160,6 @@ def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = 
                     f"{_text(theirs)}; labels with the same backing-label ({data['backing-label']!r}) must agree on "
                     f"{', '.join(rule.name for rule in rules)}",
                 )
-
-
-def _too_short(path: list[Hashable], data: Mapping[str, Any]) -> Iterator[Problem]:
-    max_age, retention = data.get("max-age"), data.get("min-retention-time", 0)
-    if max_age is not None and max_age < retention:
-        yield (
-            [*path, "max-age"],
-            f"max-age is {max_age}, it must not be less than min-retention-time, which is {retention}",
-        )
 
 
 def _circle(label: str, backing_of: Mapping[str, set[str]]) -> list[str]:

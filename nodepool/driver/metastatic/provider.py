@@ -168,17 +168,13 @@ class GiveSlotBack(StateMachine):
 
     def advance(self) -> None:
         allocator, node_id = self._adapter.allocator, str(self.external_id)
-        if allocator is None:
-            self.complete = True
-        elif self.state == self.START:
-            if self._adapter.stays(node_id):
-                self.state = "giving the slot back"
-                self.next_advance_seconds = WAITING_SECONDS
-                allocator.slot_requests.give_back(node_id, self.wake)
-            else:
-                self.complete = True
-        elif allocator.slot_requests.is_given_back(node_id):
-            self.complete = True
+        begins = self.state == self.START
+        if allocator is not None and begins and self._adapter.stays(node_id):
+            self.state = "giving the slot back"
+            self.next_advance_seconds = WAITING_SECONDS
+            allocator.slot_requests.give_back(node_id, self.wake)
+            return
+        self.complete = allocator is None or begins or allocator.slot_requests.is_given_back(node_id)
 
 
 class MetastaticAdapter(Adapter):

@@ -380,7 +380,9 @@ class StaticProvider(Provider):
         task = StaticNodeCleanup(self._registry, node, self._slot_empty)
         spec = self._registry.spec_of(node)
         if spec is None or self._quarantines.of(spec.id) is not None:
-            self._checker.submit(task.remove, None).add_done_callback(lambda _: task.finish())
+            # No check: the slot is not configured any more (S-7), or the host quarantined (S-17).
+            removed = self._checker.submit(lambda: self._registry.recycle(node, None), False)
+            removed.add_done_callback(lambda _: task.finish())
         else:
             self._checker.check(spec).add_done_callback(task.checked)
         return task
@@ -562,10 +564,6 @@ class StaticNodeCleanup(Done):
                     self._slot_empty(host, error if isinstance(error, Exception) else None)
         finally:
             self.finish()
-
-    def remove(self) -> None:
-        """No check: the slot is not configured any more (S-7), or the host quarantined (S-17). One round trip."""
-        self._registry.recycle(self._node, None)
 
 
 # `StaticRegistry`: the writes. Every change of a static node in ZooKeeper happens here.
