@@ -15,7 +15,7 @@ RIGHTS = ROOT / "doc" / "source" / "drivers" / "kubernetes" / "rights.rst"
 RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
-def documented_role(shared_roles: bool = True, accounts: bool = True) -> Any:
+def documented_role(shared_roles: bool = True, cluster_room: bool = False, accounts: bool = True) -> Any:
     """The cluster role of the page, with the changes that the text below it names for these keys.
 
     :param accounts: False = without what the text says may be left out.
@@ -31,4 +31,7 @@ def documented_role(shared_roles: bool = True, accounts: bool = True) -> Any:
         if not accounts and rule["resources"] == ["serviceaccounts"]:
             assert "``list`` and ``watch`` of ``serviceaccounts`` may be left out" in sentences
             rule["verbs"] = ["create"]
+    if cluster_room:
+        assert "With ``cluster-room`` the account also needs ``list`` for ``nodes``" in sentences
+        role["rules"].append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]})
     return role

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
-from nodepool.driver.kubernetes.client import NAMESPACES, REVIEWS, KubeClient
+from nodepool.driver.kubernetes import objects
+from nodepool.driver.kubernetes.client import NAMESPACES, REVIEWS, KubeClient, Object, core
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
@@ -73,6 +74,20 @@ class KubernetesAdapter(CloudAdapter):
 
     # -- quota --
 
+    def getQuotaLimits(self) -> QuotaInformation:
+        if not self.config.cluster_room:
+            return super().getQuotaLimits()
+        nodes, _ = self.client.list(core("nodes"))
+        pods, _ = self.client.list(core("pods"))
+        return objects.of_cluster(nodes, pods, self._counted_for)
+
+    def _counted_for(self, pod: Object) -> objects.Amounts:
+        """What is counted for the node of a pod; nothing if it is not ours."""
+        found = pod["metadata"].get("labels") or {}
+        if tags.node_id_of(found, self.config.name) is None:
+            return {}
+        return self._need_by(found).quota["compute"]
+
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return need_of(label)
 
@@ -98,7 +113,7 @@ class KubernetesAdapter(CloudAdapter):
         config = self.config
         # Without these launches go on with a role in each namespace.
         own_roles = not config.shared_roles or not all(may(self.client, right) for right in SHARED_ROLES)
-        wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES)]
+        wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES), *(ROOM if config.cluster_room else ())]
         if not may(self.client, ESCALATES):
             kinds = {label.is_pod for pool in config.pools.values() for label in pool.labels.values()}
             wanted += [right for is_pod in sorted(kinds) for right in granted(POD_RULES if is_pod else NAMESPACE_RULES)]
@@ -147,9 +162,10 @@ LAUNCHES: Final = [
     *rights("pods", "create list watch"),
     *rights("rolebindings", "create", RBAC_GROUP),
 ]
-#: With a role in each namespace, and with cluster roles that stand for it.
+#: With a role in each namespace, and with cluster roles that stand for it; to see what the cluster has room for.
 OWN_ROLES: Final = rights("roles", "create", RBAC_GROUP)
 SHARED_ROLES: Final = rights("clusterroles", "create", RBAC_GROUP)
+ROOM: Final = rights("nodes", "list")
 #: A role with these may be made without having them.
 ESCALATES: Final = Right("escalate", "roles", RBAC_GROUP)
 

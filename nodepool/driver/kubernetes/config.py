@@ -294,8 +294,9 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
     context: str | None
-    #: Key of ``driver: kubernetes`` only.
+    #: Keys of ``driver: kubernetes`` only.
     shared_roles: bool = False
+    cluster_room: bool = False
     launch_timeout: float = key(
         SECONDS,
         300.0,
@@ -331,6 +332,12 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "without ``spec`` uses the account ``default``, which the cluster makes: another call less. ``false``: a role "
         "and an account in each namespace, as Nodepool 11.0.0 makes them. If the launcher may not make cluster roles, "
         "there is a role in each namespace, too.",
+    )
+    cluster_room: bool = key(
+        FLAG,
+        False,
+        "Launch no more than the cluster has room for: what its nodes can allocate without what others request. "
+        "Not for a cluster that grows by itself.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
 

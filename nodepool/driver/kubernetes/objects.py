@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of a node: what is made for it (KU-2 to KU-7), as JSON, and what is kept of that as one record a node.
 
-First what is made, then the records, then what a status means, then what a node uses.
+First what is made, then the records, then what a status means, then what a node uses, and what a cluster or a
+namespace has room for.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -419,6 +422,8 @@ def pod_record(view: PodView) -> KubeRecord:
 
 # What the status of a pod, or of a namespace, means. Pure functions.
 
+#: Phases of pods that run no more, and use nothing.
+ENDED: Final = ("Failed", "Succeeded")
 #: These end by nobody's help but that of who wrote the label.
 _FATAL: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"})
 #: These may mend themselves in a moment, e.g. when a controller copies a secret into the namespace.
@@ -457,7 +462,7 @@ def of_pod(pod: dict[str, Any]) -> Verdict:
     """What the status of a pod means."""
     status = _dict(pod.get("status"))
     phase = str(status.get("phase") or "Pending")
-    if phase in ("Failed", "Succeeded"):
+    if phase in ENDED:
         return Verdict(problem=_ended(phase, status), fatal=True, ended=True)
     statuses = list(_statuses(status))
     for name, state in statuses:
@@ -546,3 +551,132 @@ def need_of(label: PodLabel) -> QuotaInformation:
     for name, amount in more.items():
         need.quota["compute"][name] = need.quota["compute"].get(name, 0) + amount
     return need
+
+
+# What a cluster, or a namespace, has room for, in the units of labels. Pure functions.
+#
+# Amounts in Kubernetes are texts such as ``500m``, ``2Gi`` and ``1e3``. Those of labels are cores, MiB of memory and MB
+# of ephemeral storage; other resources, such as GPUs, are counted as they are.
+
+#: A node with a taint of these effects takes only pods that tolerate it.
+_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+#: Names of resources in Kubernetes, ours, and how many of the first make one of the second.
+_UNITS: Final[Mapping[str, tuple[str, float]]] = {
+    "cpu": ("cores", 1.0),
+    "memory": ("ram", 1024.0 * 1024.0),
+    "ephemeral-storage": ("ephemeral-storage", 1000.0 * 1000.0),
+    "pods": ("instances", 1.0),
+}
+
+#: Amounts by our name of the resource.
+Amounts = Mapping[str, float]
+
+
+def _ours(found: Any) -> dict[str, float]:
+    """Amounts in our units; what is no quantity is left out."""
+    # Only where limits are asked for: the package takes long to import.
+    from kubernetes.utils import quantity
+
+    # It has no type hints.
+    parse: Any = quantity.parse_quantity
+    amounts: dict[str, float] = {}
+    for name, text in _dict(found).items():
+        own, unit = _UNITS.get(name, (name, 1.0))
+        try:
+            amounts[own] = float(parse(text)) / unit
+        except ValueError:
+            continue
+    return amounts
+
+
+def _sum(found: Iterable[Amounts]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for amounts in found:
+        for name, amount in amounts.items():
+            total[name] += amount
+    return total
+
+
+def _left(amounts: Amounts, taken: Amounts) -> dict[str, float]:
+    """What is left of amounts; not less than nothing."""
+    return {name: max(0.0, amount - taken.get(name, 0.0)) for name, amount in amounts.items()}
+
+
+def requests_of(pod: Object) -> dict[str, float]:
+    """What a pod requests: all containers together, or the greatest of those that run before them.
+
+    One that has ended uses nothing.
+    """
+    if _dict(pod.get("status")).get("phase") in ENDED:
+        return {}
+    spec = _dict(pod.get("spec"))
+    before, at_once = (
+        [_ours(_dict(container.get("resources")).get("requests")) for container in spec.get(kind) or []]
+        for kind in ("initContainers", "containers")
+    )
+    total = _sum([{"instances": 1.0}, *at_once])
+    for amounts in before:
+        for name, amount in amounts.items():
+            total[name] = max(total.get(name, 0.0), amount)
+    return _sum([total, _ours(spec.get("overhead"))])
+
+
+def _takes_pods(node: Object) -> bool:
+    """Does a node of the cluster take pods that tolerate nothing?"""
+    spec, conditions = _dict(node.get("spec")), _dict(node.get("status")).get("conditions") or []
+    if spec.get("unschedulable") or any(taint.get("effect") in _KEEPS_AWAY for taint in spec.get("taints") or []):
+        return False
+    return all(found.get("status") == "True" for found in conditions if found.get("type") == "Ready")
+
+
+def of_cluster(
+    nodes: Iterable[Object], pods: Iterable[Object], counted_for: Callable[[Object], Amounts]
+) -> QuotaInformation:
+    """What Nodepool may use of a cluster: what its nodes can allocate, without what others request.
+
+    :param pods: of all namespaces.
+    :param counted_for: what Nodepool counts by itself for a pod; nothing if the pod is not ours. Only what a pod
+        requests beyond that is used by others.
+    """
+    taking = filter(_takes_pods, nodes)
+    room = {node["metadata"]["name"]: _ours(_dict(node.get("status")).get("allocatable")) for node in taking}
+    there = (pod for pod in pods if _dict(pod.get("spec")).get("nodeName") in room)
+    used = _sum(_left(requests_of(pod), counted_for(pod)) for pod in there)
+    return QuotaInformation(default=math.inf, **_left(_sum(room.values()), used))
+
+
+def of_quotas(quotas: Iterable[Object], pods: Iterable[Object]) -> QuotaInformation:
+    """What Nodepool may use of a namespace, as far as its resource quotas limit requests.
+
+    :param pods: ours in the namespace: what they request is in what the quotas say is used.
+    """
+    ours = _sum(map(requests_of, pods))
+    limits: dict[str, float] = {}
+    for quota in quotas:
+        spec, status = _dict(quota.get("spec")), _dict(quota.get("status"))
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            # Which pods it concerns depends on more than what they request.
+            continue
+        others = _left(_requested(status.get("used")), ours)
+        for name, limit in _left(_requested(status.get("hard") or spec.get("hard")), others).items():
+            limits[name] = min(limits.get(name, math.inf), limit)
+    return QuotaInformation(default=math.inf, **limits)
+
+
+def _requested(found: Any) -> dict[str, float]:
+    """Of what a quota names, the requests and the number of pods."""
+    named: dict[str, Any] = {}
+    # Sorted: ``requests.cpu`` is the same as ``cpu``, and counts if both are there.
+    for name, text in sorted(_dict(found).items()):
+        short = "pods" if name == "count/pods" else name.removeprefix("requests.")
+        if short != name or name in _UNITS:
+            named[short] = text
+    return _ours(named)
+
+
+def together(limits: Iterable[QuotaInformation]) -> QuotaInformation:
+    """What several namespaces have room for: a resource that one of them does not limit is not limited."""
+    total, *others = list(limits) or [QuotaInformation(default=math.inf)]
+    for each in others:
+        total.add(each)
+    return total

@@ -39,6 +39,7 @@ from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
+from nodepool.model.quota import QuotaInformation
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
@@ -344,6 +345,21 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
 
     def make_cloud(self) -> PodCloud:
         return PodCloud(self.config.name, self.client, self.config.pools)
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        """What the quotas of the projects leave, where the account may read them; all pools together."""
+        return objects.together(map(self._limits_of, self.config.pools))
+
+    def _limits_of(self, project: str) -> QuotaInformation:
+        try:
+            quotas, _ = self.client.list(kubernetes_client.core("resourcequotas", project))
+            path = kubernetes_client.core("pods", project)
+            pods = self.client.list(path, self.cloud.selector)[0] if quotas else []
+        except CloudRefused as error:
+            # An account that may not read quotas meets them when a launch is refused, which waits then.
+            cloud_log.debug("Provider %s: quotas of project %s are not known: %s", self.config.name, project, error)
+            return super().getQuotaLimits()
+        return objects.of_quotas(quotas, pods)
 
     def preflight(self) -> Iterator[CheckResult]:
         found = list(super().preflight())

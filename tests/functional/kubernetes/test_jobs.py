@@ -137,9 +137,9 @@ def test_namespace_of_a_job(
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_least_rights(place: PodPlace, cluster: RigCluster, shared: bool) -> None:
-    """The role of the documentation is enough, for both kinds of roles; else the log would say so."""
-    role = documented_role(shared_roles=shared)
-    place.provider.section["context"] = NOBODY
+    """The role of the documentation is enough, also for the keys that need others; else the log would say so."""
+    role = documented_role(shared_roles=shared, cluster_room=True)
+    place.provider.section.update({"context": NOBODY, "cluster-room": True})
     if not shared:
         place.provider.section["shared-roles"] = False
     cluster.allow(NOBODY, role)

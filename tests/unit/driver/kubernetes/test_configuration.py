@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the three drivers (reference/configuration), and the objects that are made of it."""
+"""Configuration of the three drivers (reference/configuration), the objects that are made of it, and limits."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from nodepool.driver.kubernetes.config import (
     is_label_value,
     mangled,
 )
-from nodepool.driver.kubernetes.objects import pod
+from nodepool.driver.kubernetes.objects import of_cluster, of_quotas, pod, requests_of, together
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.logconfig import ContextLogger
+from nodepool.model.quota import QuotaInformation
 from tests.support.provider_sections import load_section, problems_of_section
 from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import label_of
@@ -188,3 +190,54 @@ def test_pod() -> None:
     whole = {"containers": [{"name": "other", "image": "x"}]}
     made = pod("pod", label_of(spec=whole, annotations={"note": "1"}), {})
     assert (made["spec"], made["metadata"]) == (whole, {"name": "pod", "labels": {}, "annotations": {"note": "1"}})
+
+
+# -- what a cluster, or a namespace, has room for --
+
+
+def running(name: str = "p", phase: str = "Running", node: str = "one", **requests: Any) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": requests}}
+    spec = {"nodeName": node, "containers": [container]}
+    return {"metadata": {"name": name, "labels": {}}, "spec": spec, "status": {"phase": phase}}
+
+
+def machine(name: str = "one", ready: str = "True", **spec: Any) -> dict[str, Any]:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "10G", "nvidia.com/gpu": "2"}
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"metadata": {"name": name}, "spec": spec, "status": {"allocatable": allocatable, "conditions": conditions}}
+
+
+def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used or {}}}
+
+
+def compute(found: QuotaInformation) -> dict[str, float]:
+    return {name: amount for name, amount in found.quota["compute"].items() if math.isfinite(amount)}
+
+
+def test_requests_of_a_pod() -> None:
+    """KU-6: containers together; those that run before count where they need more; what is no quantity does not."""
+    for text, amount in (("500m", 0.5), ("2", 2), (3, 3), ("1Ki", 1024), ("2e3", 2000), ("1.5G", 1.5e9)):
+        assert requests_of(running(cpu=text))["cores"] == amount
+    made = running(cpu="500m", memory="64Mi")
+    made["spec"]["containers"].append({"name": "d", "resources": {"requests": {"cpu": "1"}}})
+    made["spec"]["containers"].append({"name": "e", "resources": {"requests": {"memory": "much"}}})
+    made["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}}]
+    assert requests_of(made) == {"instances": 1, "cores": 1.5, "ram": 128}
+
+
+@pytest.mark.parametrize(("nodes", "pods", "of_ours", "room"), driver_table("kubernetes", "room_of_clusters"))
+def test_room_of_a_cluster(nodes: list[Any], pods: list[Any], of_ours: Any, room: dict[str, float]) -> None:
+    """KU-13."""
+    found = of_cluster([machine(**one) for one in nodes], [running(**one) for one in pods], lambda _: of_ours)
+    assert room.items() <= compute(found).items()
+
+
+@pytest.mark.parametrize(("quotas", "pods", "room"), driver_table("kubernetes", "quotas"))
+def test_quota_of_a_namespace(quotas: list[Any], pods: list[Any], room: dict[str, float]) -> None:
+    """KU-13: several namespaces together; what one of them does not limit is not limited."""
+    own = of_quotas([quota(**one) for one in quotas], [running(**one) for one in pods])
+    assert compute(own) == room
+    found = together([own, of_quotas([quota({"pods": "5"})], [])])
+    assert compute(found) == ({"instances": room["instances"] + 5} if room else {})
+    assert compute(together([])) == {}
