@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules and classes of 11.0.0 that drivers use, one after the other, made of what there is now."""
+"""Modules and classes of 11.0.0 that drivers use, one after the other, made of what there is now.
+
+The last one is `ReleasedZooKeeper`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import importlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import load_config
@@ -24,17 +28,25 @@ from nodepool.driver.config import DEFAULT_DRIVER, DriverReference
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
-from nodepool.exceptions import ConnectionTimeoutException
+from nodepool.exceptions import ConnectionTimeoutException, ZKConflict, ZKConnectionError
 from nodepool.metrics import reports
+from nodepool.model import states
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageUpload
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 from nodepool.version import DISTRIBUTION, release_string
+from nodepool.zk import image_backup, paths
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import MODEL_API as MODEL_API
 from nodepool.zk.components import system_model_api
+from nodepool.zk.locks import Election, ZkLock
+from nodepool.zk.transactions import SessionLost
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.zk.zookeeper import ZooKeeper
 
 
 class GlobalRegistry:
@@ -117,11 +129,8 @@ class LabelRecorder:
         self._entries = [entry for entry in self._entries if entry[1] != id]
 
 
-class DriverConfig(DriverReference):
-    """``provider_config.driver``, whose ``name`` is set afterwards."""
-
-    def __init__(self) -> None:
-        super().__init__("")
+#: ``provider_config.driver``, whose ``name`` is set afterwards.
+DriverConfig = DriverReference
 
 
 # The module `nodepool.nodeutils` of 11.0.0.
@@ -249,19 +258,9 @@ class ProviderManager:
 # `nodepool.driver.utils.RateLimitInstance` of 11.0.0.
 
 
-class RateLimitInstance(AbstractContextManager[None]):
+def RateLimitInstance(limiter: RateLimiter, logger: Callable[..., None], msg: str) -> AbstractContextManager[None]:
     """One call under a limit: what ``limiter(log_method, text)`` gives."""
-
-    def __init__(self, limiter: RateLimiter, logger: Callable[..., None], msg: str) -> None:
-        self._turn = limiter(logger, msg)
-
-    def __enter__(self) -> None:
-        self._turn.__enter__()
-
-    def __exit__(
-        self, etype: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._turn.__exit__(etype, value, tb)
+    return limiter(logger, msg)
 
 
 # The name ``nodepool.version.version_info`` of 11.0.0.
@@ -444,14 +443,489 @@ class StatsReporter:
             requestor=self.handler.request.requestor,
         )
 
-    def updateNodeRequestStats(self, zk_conn: Any) -> None:
-        """Nothing: the launcher counts requests."""
+    def updateNodeStats(self, arg: Any) -> None:
+        """Nothing: the launcher counts nodes, requests and limits."""
 
-    def updateNodeStats(self, zk_conn: Any) -> None:
-        """Nothing: the launcher counts nodes."""
+    updateNodeRequestStats = updateProviderLimits = updateTenantLimits = updateNodeStats
 
-    def updateProviderLimits(self, provider: Any) -> None:
-        """Nothing: the launcher counts limits."""
 
-    def updateTenantLimits(self, tenant_limits: Any) -> None:
-        """Nothing: the launcher counts limits of tenants."""
+# The facade of ZooKeeper as drivers that are not part of Nodepool get it, with all methods of 11.0.0.
+
+
+@dataclass(frozen=True)
+class KnownImage:
+    """An image that is known in ZooKeeper, built or not.
+
+    :param paused: nothing is to be built.
+    """
+
+    image_name: str
+    paused: bool
+
+
+def _newest(records: list[Any], count: int, state: str | None) -> list[Any]:
+    wanted = [record for record in records if state in (None, record.state)]
+    return sorted(wanted, key=lambda record: record.state_time or 0, reverse=True)[:count]
+
+
+#: A facade that a driver makes waits so long for its caches.
+CACHE_SECONDS: Final = 60.0
+
+
+def facade_for_extra_driver(zk: ZooKeeper) -> ZooKeeper:
+    """The same connection, caches and stores, with the methods of 11.0.0.
+
+    One that is no plain facade, such as that of tests, is given as it is.
+    """
+    if type(zk) is not ZooKeeper:
+        return zk
+    made = object.__new__(ReleasedZooKeeper)
+    vars(made).update(vars(zk))
+    return made
+
+
+@dataclass(frozen=True)
+class NodeRequestLockStats:
+    """The lock directory of a request.
+
+    :param stat: Kazoo's, with ``mtime`` in milliseconds since the epoch.
+    """
+
+    lock_id: str
+    stat: Any
+
+
+class ReleasedZooKeeper(ZooKeeper):
+    """What 11.0.0 had and the launcher does not use. In that release drivers changed what iterators gave: here too.
+
+    :param client: connected.
+    :param enable_cache: follow nodes, requests, pools and images; the constructor blocks until all of them are read.
+    """
+
+    IMAGE_ROOT: ClassVar[str] = paths.IMAGES
+    NODE_ROOT: ClassVar[str] = paths.NODES
+    REQUEST_ROOT: ClassVar[str] = paths.REQUESTS
+    REQUEST_LOCK_ROOT: ClassVar[str] = paths.REQUEST_LOCKS
+    ELECTION_ROOT: ClassVar[str] = paths.ELECTIONS
+
+    #: Told of each node that changes, since `setNodeStatsEvent`.
+    _stats_listener: Callable[[str], None] | None = None
+
+    def __init__(self, client: ZooKeeperClient, enable_cache: bool = True) -> None:
+        cache = NodepoolCache(client) if enable_cache else None
+        super().__init__(client, cache)
+        if cache is not None and not cache.wait_ready(CACHE_SECONDS):
+            raise ZKConnectionError(f"ZooKeeper was not read within {CACHE_SECONDS:g} s")
+
+    def nodeIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[Node]:
+        """All nodes; each is the caller's own."""
+        return (node.copy() for node in super().nodeIterator(cached, cached_ids))
+
+    def nodeRequestIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[NodeRequest]:
+        """All requests; each is the caller's own."""
+        return (request.copy() for request in super().nodeRequestIterator(cached, cached_ids))
+
+    # -- the connection --
+
+    @property
+    def kazoo_client(self) -> Any:
+        """Kazoo's client. Raises ZKConnectionError: there is none yet."""
+        return self.client.kazoo
+
+    @property
+    def connected(self) -> bool:
+        """Is there a connection?"""
+        return self.client.connected
+
+    @property
+    def suspended(self) -> bool:
+        """Is the connection lost, but not the session, as far as known?"""
+        return self.client.suspended
+
+    @property
+    def lost(self) -> bool:
+        """Is there no session?"""
+        return self.client.lost
+
+    def disconnect(self) -> None:
+        """End the connection, for all who use it: the launcher, too."""
+        self.client.disconnect()
+
+    def logConnectionRetryEvent(self) -> None:
+        """Log that a connection is tried again, now and then."""
+        self.client.logConnectionRetryEvent()
+
+    def resetHosts(self, hosts: str) -> None:
+        """Use other servers from the next connection attempt on. Raises ZKException: another chroot."""
+        self.client.reset_hosts(hosts)
+
+    # -- metrics --
+
+    def reportStats(self, statsd: Any, root_key: str) -> None:
+        """Send what waits inside, in one packet.
+
+        :param statsd: client of the package ``statsd``.
+        :param root_key: e.g. ``nodepool.launcher.<hostname>``.
+        """
+        cache = self.cache
+        reading = {
+            "node": cache.nodes.pending_reads if cache else 0,
+            "request": cache.requests.pending_reads if cache else 0,
+            "image": cache.images.pending_reads if cache else 0,
+        }
+        with statsd.pipeline() as pipeline:
+            pipeline.gauge(f"{root_key}.zk.client.connection_queue", self.client.queued_calls)
+            for kind, count in reading.items():
+                pipeline.gauge(f"{root_key}.zk.{kind}_cache.event_queue", count)
+                pipeline.gauge(f"{root_key}.zk.{kind}_cache.playback_queue", 0)
+
+    def setNodeStatsEvent(self, event: threading.Event | None) -> None:
+        """Have an event set whenever a node changes, instead of the one before; None = of no more. Needs a cache."""
+        if self._stats_listener is not None and self.cache is not None:
+            self.cache.nodes.remove_listener(self._stats_listener)
+        self._stats_listener = None
+        if event is not None:
+            self._stats_listener = lambda _: event.set()
+            self.addNodeListener(self._stats_listener)
+
+    # -- nodes --
+
+    def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
+        """Have a node read again whenever it changes.
+
+        :param callback: called now and after each change, with the same node and whether it is gone, which is the last
+            call. It returns False to be called no more.
+        """
+
+        def changed(data: bytes | None, *_: Any) -> bool:
+            fresh = None if data is None else self.nodes.get(node.key)
+            if fresh is not None:
+                node.renew(fresh)
+            return callback(node, data is None) is not False and data is not None
+
+        self.client.kazoo.DataWatch(paths.node(node.key), changed)
+
+    def storeNode(self, node: Node) -> None:
+        """As the facade of the launcher does, but not without the lock that was taken.
+
+        :raises SessionLost: the session that the node was locked in is over. It may have been written nevertheless.
+        """
+        self._check_session(node)
+        try:
+            super().storeNode(node)
+        except ZKConflict:
+            # Somebody else may have it by now, and that is why.
+            self._check_session(node)
+            raise
+        self._check_session(node)
+
+    def _check_session(self, node: Node) -> None:
+        lock = node.lock
+        if isinstance(lock, ZkLock) and lock.ephemeral and lock.epoch != self.client.session_epoch:
+            raise SessionLost(f"node {node.id} was locked in a session that is lost")
+
+    def getProviderNodes(self, provider_name: str) -> list[Node]:
+        """The nodes of a provider."""
+        return [node for node in self.nodeIterator() if node.provider == provider_name]
+
+    def countPoolNodes(self, provider_name: str, pool_name: str) -> int:
+        """How many nodes a pool has, in every state."""
+        return sum(node.pool == pool_name for node in self.getProviderNodes(provider_name))
+
+    def getReadyNodesOfTypes(self, labels: Collection[str]) -> dict[str, list[Node]]:
+        """Label -> ready nodes that are nobody's. Blocks."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodeIterator():
+            wanted = [label for label in node.type if label in labels]
+            if wanted and node.state == states.READY and not node.allocated_to and not self.isNodeLocked(node):
+                for label in wanted:
+                    found.setdefault(label, []).append(node)
+        return found
+
+    def getNodeLockContenders(self, node: Node | str) -> list[str]:
+        """Identifiers of those who hold and wait for a node's lock, the holder first. Blocks.
+
+        :param node: in 11.0.0 the node itself; else its id.
+        """
+        return super().getNodeLockContenders(node if isinstance(node, str) else node.key)
+
+    def deleteOldestUnusedNode(self, provider_name: str, pool_name: str) -> bool:
+        """Have the ready node of a pool deleted that waits longest, and is nobody's. False = there is none. Blocks."""
+        unused = [
+            node
+            for node in self.getProviderNodes(provider_name)
+            if node.pool == pool_name and node.state == states.READY and not node.allocated_to
+        ]
+        for node in sorted(unused, key=lambda node: node.state_time or 0):
+            node.state = states.USED
+            try:
+                self.nodes.save_unlocked(node)
+            except ZKConflict:
+                continue
+            return True
+        return False
+
+    def removeProviderNodes(self, provider_name: str, provider_nodes: Iterable[Node]) -> None:
+        """Remove the records of nodes; the cloud is not touched. Blocks."""
+        for node in provider_nodes:
+            self.deleteRawNode(node.key)
+
+    # -- requests --
+
+    def storeNodeRequest(self, request: NodeRequest, priority: str = "100") -> None:
+        """Submit a new request, or overwrite one; the default of the priority is that of 11.0.0."""
+        super().storeNodeRequest(request, priority)
+
+    def updateNodeRequest(self, request: NodeRequest) -> None:
+        """Read a request again into the same object. Raises ZKConflict if it is gone. Blocks."""
+        fresh = self.requests.get(request.key)
+        if fresh is None:
+            raise ZKConflict(f"request {request.id} is gone")
+        request.renew(fresh)
+
+    def getNodeRequestLockIDs(self) -> list[str]:
+        """Ids of requests that have a lock directory. Blocks."""
+        return self.requests.lock_dir_ids()
+
+    def getNodeRequestLockStats(self, lock_id: str) -> NodeRequestLockStats | None:
+        """The lock directory of a request; None = there is none. Blocks."""
+        kazoo = self.client.kazoo
+        stat = kazoo.retry(kazoo.exists, paths.request_lock(lock_id))
+        return None if stat is None else NodeRequestLockStats(lock_id, stat)
+
+    def nodeRequestLockStatsIterator(self) -> Iterator[NodeRequestLockStats]:
+        """The lock directories of all requests. Blocks."""
+        return filter(None, map(self.getNodeRequestLockStats, self.getNodeRequestLockIDs()))
+
+    def deleteNodeRequestLock(self, lock_id: str) -> None:
+        """Remove the lock directory of a request, with all in it. Blocks."""
+        self.requests.remove_lock_dir_recursive(lock_id)
+
+    def getStatsElection(self, identifier: str) -> Election:
+        """The election of who sends the metrics of all launchers."""
+        return Election(self.client, "stats", identifier)
+
+    # -- images: builds, uploads, their locks and requests. They block for round trips --
+
+    def getImageNames(self) -> list[str]:
+        """Names of images that were built."""
+        return self.images.image_names()
+
+    def getBuildIds(self, image: str) -> list[str]:
+        """Ids of the builds of an image."""
+        return self.images.build_ids(image)
+
+    def getBuilds(self, image: str, states: Collection[str] | None = None) -> list[ImageBuild]:
+        """The builds of an image, of these states or of all."""
+        return [build for build in self.images.builds(image) if states is None or build.state in states]
+
+    def getBuild(self, image: str, build_id: str) -> ImageBuild | None:
+        """One build; None = there is none."""
+        return self.images.build(image, build_id)
+
+    def getBuildProviders(self, image: str, build_id: str) -> list[str]:
+        """Providers for which a build has or had uploads."""
+        return self.images.upload_providers(image, build_id)
+
+    def getMostRecentBuilds(self, count: int, image: str, state: str | None = None) -> list[ImageBuild]:
+        """The newest builds, the last one first."""
+        return _newest(self.images.builds(image), count, state)
+
+    def getImageUploadNumbers(self, image: str, build_id: str, provider: str) -> list[str]:
+        """Ids of the uploads of a build to a provider."""
+        return self.images.upload_ids_of(image, build_id, provider)
+
+    def getUploads(
+        self, image: str, build_id: str, provider: str, states: Collection[str] | None = None
+    ) -> list[ImageUpload]:
+        """The uploads of a build to a provider, of these states or of all."""
+        found = self.images.uploads(image, build_id, provider)
+        return [upload for upload in found if states is None or upload.state in states]
+
+    def getImageUpload(self, image: str, build_id: str, provider: str, upload_number: str) -> ImageUpload | None:
+        """One upload; None = there is none."""
+        return self.images.upload(image, build_id, provider, upload_number)
+
+    def getMostRecentBuildImageUploads(
+        self, count: int, image: str, build_id: str, provider: str, state: str | None = None
+    ) -> list[ImageUpload]:
+        """The newest uploads of a build, the last one first."""
+        return _newest(self.images.uploads(image, build_id, provider), count, state)
+
+    def getMostRecentImageUpload(
+        self, image: str, provider: str, state: str = states.READY, cached: bool = False
+    ) -> ImageUpload | None:
+        """The newest upload of a state, over all builds.
+
+        :param cached: what the cache has is good enough.
+        """
+        if cached and state == states.READY:
+            found = super().getMostRecentImageUpload(image, provider)
+            return None if found is None else found.copy()
+        uploads = [one for build in self.getBuildIds(image) for one in self.images.uploads(image, build, provider)]
+        return next(iter(_newest(uploads, 1, state)), None)
+
+    def getProviderUploads(self, provider_name: str) -> dict[str, dict[str, list[ImageUpload]]]:
+        """Image -> build id -> uploads to a provider."""
+        return {
+            image: {
+                build: self.images.uploads(image, build, provider_name)
+                for build in self.getBuildIds(image)
+                if provider_name in self.getBuildProviders(image, build)
+            }
+            for image in self.getImageNames()
+        }
+
+    def getProviderBuilds(self, provider_name: str) -> dict[str, list[str]]:
+        """Image -> ids of builds that have or had uploads to a provider."""
+        found = {image: list(builds) for image, builds in self.getProviderUploads(provider_name).items()}
+        return {image: builds for image, builds in found.items() if builds}
+
+    def getCachedImages(self) -> list[KnownImage]:
+        """All images, from the cache when there is one."""
+        if self.cache is None:
+            return [KnownImage(image, self.getImagePaused(image)) for image in self.getImageNames()]
+        return [KnownImage(image.name, image.paused) for image in self.cache.images.snapshot().images.values()]
+
+    def getCachedBuilds(self) -> list[ImageBuild]:
+        """All builds, from the cache when there is one; each is the caller's own."""
+        return [build for build, _ in self._known_builds() if build is not None]
+
+    def getCachedImageUploads(self) -> list[ImageUpload]:
+        """All uploads, from the cache when there is one; each is the caller's own."""
+        return [upload for _, uploads in self._known_builds() for upload in uploads]
+
+    def _known_builds(self) -> Iterator[tuple[ImageBuild | None, list[ImageUpload]]]:
+        """Each build with its uploads; None = it cannot be read."""
+        if self.cache is not None:
+            for image in self.cache.images.snapshot().images.values():
+                for build in image.builds.values():
+                    yield build.record and build.record.copy(), [upload.copy() for upload in build.all_uploads()]
+            return
+        for name in self.getImageNames():
+            for record in self.images.builds(name):
+                place = (name, record.key)
+                found = [self.images.uploads(*place, provider) for provider in self.getBuildProviders(*place)]
+                yield record, [upload for uploads in found for upload in uploads]
+
+    # -- images: writing --
+
+    def storeBuild(self, image: str, build_data: ImageBuild, build_id: str | None = None) -> str:
+        """Write a build; without an id a new one, whose id is returned.
+
+        :raises ZKConflict: another process has written it since it was read, or it was deleted.
+        """
+        build_data.image_name = image
+        if build_id is None:
+            return self.images.new_build(build_data)
+        build_data.id = build_id
+        self._take_version(build_data, self.images.build(image, build_id) if build_data.version is None else None)
+        self.images.store_build(build_data)
+        return build_id
+
+    def storeImageUpload(
+        self, image: str, build_id: str, provider: str, image_data: ImageUpload, upload_number: str | None = None
+    ) -> str:
+        """Write an upload; without a number a new one, whose number is returned.
+
+        :raises ZKConflict: there is no such build, or another process has written the upload since it was read.
+        """
+        image_data.image_name, image_data.build_id, image_data.provider_name = image, build_id, provider
+        if upload_number is None:
+            return self.images.new_upload(image_data)
+        image_data.id = upload_number
+        unread = image_data.version is None
+        self._take_version(image_data, self.images.upload(image, build_id, provider, upload_number) if unread else None)
+        self.images.store_upload(image_data)
+        return upload_number
+
+    @staticmethod
+    def _take_version(record: ImageBuild | ImageUpload, stored: ImageBuild | ImageUpload | None) -> None:
+        """A record that was made by the driver is written over what is there now."""
+        if record.version is None:
+            if stored is None:
+                raise ZKConflict(f"{record.image_name}: there is no build or upload {record.id} to write over")
+            record.version = stored.version
+
+    def deleteUpload(self, image: str, build_id: str, provider: str, upload_number: str) -> None:
+        """Remove the record of an upload; one that does not exist is fine."""
+        self.images.delete_upload(image, build_id, provider, upload_number)
+
+    def deleteBuild(self, image: str, build_id: str) -> bool:
+        """Remove a build, unless it has uploads or is locked. False = it is there still."""
+        return self.images.delete_build(image, build_id)
+
+    def removeProviderBuilds(self, provider_name: str, provider_builds: dict[str, list[str]]) -> None:
+        """Remove the records of uploads to a provider; the cloud is not touched.
+
+        :param provider_builds: as `getProviderBuilds` gives it.
+        """
+        for image, builds in provider_builds.items():
+            for build_id in builds:
+                self.images.erase_provider(image, build_id, provider_name)
+
+    # -- images: requests and pauses --
+
+    def submitBuildRequest(self, image: str) -> None:
+        """Ask for a build."""
+        self.images.request_build(image)
+
+    def hasBuildRequest(self, image: str) -> bool:
+        """Is a build asked for?"""
+        return self.images.build_request(image) is not None
+
+    def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
+        """The request for a build, and is it still to be begun? None = there is none."""
+        return self.images.build_request(image)
+
+    def removeBuildRequest(self, image: str) -> None:
+        """Withdraw the request for a build."""
+        self.images.remove_build_request(image)
+
+    def getImagePaused(self, image: str) -> bool:
+        """Are builds of an image paused?"""
+        return self.images.paused(image)
+
+    def setImagePaused(self, image: str, paused: bool) -> None:
+        """Pause builds of an image, or go on with them."""
+        self.images.set_paused(image, paused)
+
+    # -- images: backup --
+
+    def exportImageData(self) -> dict[str, str]:
+        """Builds, uploads and pauses: path -> what is stored there."""
+        return image_backup.export_images(self.client)
+
+    def importImageData(self, import_data: Mapping[str, str]) -> None:
+        """Write what `exportImageData` gave. Blocks. No other process may write images meanwhile.
+
+        :raises ZKException: bad data.
+        """
+        image_backup.import_images(self.client, import_data, replace=True)
+
+    # -- images: locks --
+
+    def imageBuildLock(
+        self, image: str, blocking: bool = True, timeout: float | None = None
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one builds an image at a time. Raises ZKLockException."""
+        return self.images.build_lock(image, blocking=blocking, timeout=timeout)
+
+    def imageBuildIdLock(
+        self, image: str, build_id: str, blocking: bool = True, timeout: float | None = None
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one deletes a build at a time. Raises ZKLockException, and ZKConflict: it does not exist."""
+        return self.images.build_id_lock(image, build_id, blocking=blocking, timeout=timeout)
+
+    def imageUploadLock(
+        self, image: str, build_id: str, provider: str, blocking: bool = True, timeout: float | None = None
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one uploads a build to a provider at a time. Raises ZKLockException, and ZKConflict: there is none."""
+        return self.images.upload_lock(image, build_id, provider, blocking=blocking, timeout=timeout)
+
+    def imageUploadNumberLock(
+        self, image_upload: ImageUpload, blocking: bool = True, timeout: float | None = None
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: it does not exist."""
+        names = (image_upload.image_name, image_upload.build_id, image_upload.provider_name, image_upload.key)
+        return self.images.upload_id_lock(*names, blocking=blocking, timeout=timeout)

@@ -8,11 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
+from nodepool.driver.statemachine.deletion import NodeDeletion
 from nodepool.driver.statemachine.launch import NodeLaunch
-from nodepool.driver.statemachine.provider import NodeDeletion
+from nodepool.guard import settle
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.launch import StateMachineHandler
+    from nodepool.driver.statemachine.handler import StateMachineHandler
     from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
@@ -95,13 +96,8 @@ class NodescanWorker:
 
     def _ended(self, request: NodescanRequest, scan: Future[tuple[str, ...]]) -> None:
         self.removeRequest(request)
-        error = scan.exception()
-        if request.future.done():
-            return
-        if error is not None:
-            request.future.set_exception(error)
-        else:
-            request.future.set_result(scan.result())
+        if not request.future.done():
+            settle([request.future], scan.result)
 
     def removeRequest(self, request: NodescanRequest) -> None:
         """Its result is not waited for any more."""

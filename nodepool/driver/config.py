@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.framework.key_schema import fields_of
+from nodepool.driver.framework.key_schema import Problem as Problem
+from nodepool.driver.framework.key_schema import Section as Section
+from nodepool.driver.framework.key_schema import check_of, fields_of
 from nodepool.driver.framework.key_schema import integer as integer
 from nodepool.driver.framework.key_schema import nonempty as nonempty
 from nodepool.driver.framework.key_schema import number as number
@@ -23,6 +25,8 @@ from nodepool.model.config_keys import ConfigValue as ConfigValue
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
+#: Makes a check of a section of its problems.
+section_check: Final = check_of
 #: ``driver`` of a provider section that names none (reference/configuration 5).
 DEFAULT_DRIVER: Final = "openstack"
 #: ``connection-port`` when none is given, by ``connection-type``.
@@ -33,7 +37,7 @@ WINRM_PORT: Final = 5986
 class DriverReference(ConfigValue):
     """``provider_config.driver``: which driver a provider section names."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
 
 
@@ -221,29 +225,3 @@ class LabelSettings(ConfigValue):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
-
-
-# What keys of a section say together.
-
-Section = dict[str, Any]
-#: Path inside the section, and what is wrong.
-Problem = tuple[list[Hashable], str]
-
-
-def section_check(
-    problems: Callable[[Section], Iterable[Problem]], *, every: bool = False
-) -> Callable[[Section], Section]:
-    """A check for the schema of a section: it returns the section, or raises ``voluptuous.Invalid``.
-
-    :param every: for all problems; False = only for the first one.
-    """
-
-    def check(section: Section) -> Section:
-        import voluptuous as v
-
-        found = [v.Invalid(text, path=path) for path, text in problems(section)]
-        if found:
-            raise v.MultipleInvalid(found) if every else found[0]
-        return section
-
-    return check

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.nodes import NodeStore
 
 
 #: From a launch that the cloud had no room for to the next one (L-7).
@@ -475,8 +474,11 @@ class NodeSet:
         self._nodes: list[Node | None] = [None] * len(hooks.request.node_types)
         #: Nodes that another launcher has made for the request, or begun to launch.
         self.interrupted: list[Node] = []
-        #: The node of a set of one, on its way already.
-        self._ahead: NodeAhead | None = None
+        #: The node of a set of one, which is stored together with the lock of the request. If nodes were stored one
+        #: after the other, a burst of launches would spend its time waiting for answers.
+        self._ahead: Node | None = None
+        #: Waits for its own lock; None = that is not begun.
+        self._end_of_lock: Callable[[], None] | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -551,22 +553,38 @@ class NodeSet:
             node = self._new_node(hooks.request.node_types[0])
             # What cannot be stored must not get into the way of the lock.
             hooks.zk.nodes.encode(node)
-            self._ahead = NodeAhead(hooks.zk.nodes, node, self._announce)
+            self._ahead = node
             return node
         return None
 
     def lock_ahead(self) -> None:
-        """Go on with it. Does not block."""
-        if self._ahead is not None:
-            self._ahead.lock(self._request_lock())
+        """Begin to lock it, only while the lock of the request is held. Does not block; errors come later."""
+        if self._ahead is not None and self._end_of_lock is None:
+            self._end_of_lock = self._begin_lock(self._ahead, self._request_lock())
+
+    def _begin_lock(self, node: Node, under: ZkLock | None) -> Callable[[], None]:
+        node.state = states.BUILDING
+        self._announce(node)
+        # A new node has no lock directory yet.
+        return self._hooks.zk.nodes.begin_lock_and_save(node, exists=False, under=under)
+
+    def _take_ahead(self) -> Node | None:
+        """The node: stored, `building`, locked by us; None = none was begun. Blocks.
+
+        :raises ZKException: that did not work.
+        """
+        node, end = self._ahead, self._end_of_lock
+        self._ahead = self._end_of_lock = None
+        if node is not None:
+            end = end or self._begin_lock(node, None)
+            end()
+        return node
 
     def drop_ahead(self) -> None:
         """Remove what was begun, and was not needed after all."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return
         try:
-            self._hooks.zk.deleteNode(ahead.take())
+            if (node := self._take_ahead()) is not None:
+                self._hooks.zk.deleteNode(node)
         except ZKException as problem:
             self._hooks.log.warning("A node that is not needed was not removed: %s", problem)
 
@@ -691,10 +709,9 @@ class NodeSet:
     def _make(self, position: int, label: str) -> None:
         """Create, lock and start to launch one node (N-6)."""
         hooks = self._hooks
-        ahead, self._ahead = self._ahead, None
-        node = self._new_node(label) if ahead is None else ahead.take()
-        if ahead is None:
-            under = self._request_lock()
+        node = self._take_ahead()
+        if node is None:
+            node, under = self._new_node(label), self._request_lock()
             hooks.zk.nodes.create(node, under=under)
             node.state = states.BUILDING
             self._announce(node)
@@ -761,44 +778,6 @@ def allocate(node: Node, request: NodeRequest) -> None:
     node.request_event_id = request.event_id
     node.tenant_name = request.tenant_name
     node.requestor = request.requestor
-
-
-# `NodeAhead`: stores a new node in ZooKeeper while other new nodes are being stored.
-
-
-class NodeAhead:
-    """The node is stored together with the lock of its request.
-
-    `lock` does the next step. Owned by one thread. If nodes were stored one after the other, a burst of launches would
-    spend its time waiting for answers.
-
-    :param node: stored as soon as the lock of the request is held.
-    :param announce: what is known of a node that has its id is noted in it, to be stored with its lock.
-    """
-
-    def __init__(self, store: NodeStore, node: Node, announce: Callable[[Node], None]) -> None:
-        self._store = store
-        self.node = node
-        self._announce = announce
-        self._end: Callable[[], None] | None = None
-
-    def lock(self, under: ZkLock | None = None) -> None:
-        """Begin to lock. Does not block; errors come with `take`.
-
-        :param under: only while this lock, of the request, is held.
-        """
-        if self._end is None:
-            self.node.state = states.BUILDING
-            self._announce(self.node)
-            # A new node has no lock directory yet.
-            self._end = self._store.begin_lock_and_save(self.node, exists=False, under=under)
-
-    def take(self) -> Node:
-        """The node: stored, `building`, locked by us. Blocks. :raises ZKException: that did not work."""
-        self.lock()
-        assert self._end is not None
-        self._end()
-        return self.node
 
 
 # `DeadlockAvoidance`: a request that waits for room while it holds nodes yields to an earlier one (Q-10, Q-12).

@@ -203,11 +203,8 @@ def _is_installed(module: str) -> bool:
     """Can a module be imported? Does not import it, only the packages that it is in."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        # Not even its package is there.
-        return False
-    except ValueError:
-        # Somebody put something without a specification in its place.
+    except (ModuleNotFoundError, ValueError):
+        # Not even its package is there; or somebody put something without a specification in its place.
         return sys.modules.get(module) is not None
 
 

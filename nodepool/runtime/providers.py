@@ -204,7 +204,7 @@ def facade_for(config: ProviderConfig, zk: ZooKeeper) -> ZooKeeper:
     """What the driver of a provider gets of ZooKeeper: one that is not built-in may be written for 11.0.0."""
     if not Drivers.is_extra(config.driver.name):
         return zk
-    from nodepool.compat.released_zookeeper import facade_for_extra_driver
+    from nodepool.compat.modules import facade_for_extra_driver
 
     return facade_for_extra_driver(zk)
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.images import ImageStore
 
-_late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.released_zookeeper"})
+_late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.modules"})
 
 
 class ZooKeeper:
     """Has all stores as attributes.
 
     Drivers written for 11.0.0 call it as ``ZooKeeper(client, enable_cache=True)``: they get
-    `nodepool.compat.released_zookeeper.ReleasedZooKeeper`, which takes these arguments.
+    `nodepool.compat.modules.ReleasedZooKeeper`, which takes these arguments.
 
     :param client: connected.
     :param cache: of a launcher; None reads ZooKeeper directly (command line).

@@ -83,7 +83,7 @@ class PodContract(LostMachineContract, DriverContract):
         made = LeapingClock()
         monkeypatch.setattr(time, "monotonic", made)
         # Before the client is made.
-        monkeypatch.setattr(KubeClient, "sleep", made.sleep)
+        monkeypatch.setattr(KubeClient, "_sleep", made.sleep)
         return made
 
     def test_put_off_by_the_cluster(

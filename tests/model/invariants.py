@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.metastatic.slots import place_of
+from nodepool.driver.metastatic.backing import place_of
 from nodepool.driver.statemachine.instance import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.model.reasons import ReasonCode

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.compat.released_zookeeper import ReleasedZooKeeper, facade_for_extra_driver
+from nodepool.compat.modules import ReleasedZooKeeper, facade_for_extra_driver
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.zookeeper import ZooKeeper

@@ -97,7 +97,7 @@ def test_kazoo() -> None:
 #: The drivers themselves, what drives them in tests of their authors, and the gateway.
 FREE = (
     *(f"driver/{name}/" for name in ("example", "fake", "metastatic", "openstack", "static")),
-    *("driver/gateway.py", "driver/hooks.py", "testing/"),
+    *("driver/gateway.py", "testing/"),
 )
 #: Names that other objects have, too: a call of one counts if it is made on something that is named so.
 COMMON = {name for name in dir(threading.Thread) if not name.startswith("_")} | {"stop", "launch", "idle", "advance"}

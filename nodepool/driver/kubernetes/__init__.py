@@ -5,7 +5,7 @@ Where to begin to read:
 
 * ``config.py``: what stands in the configuration;
 * ``connection.py``, ``client.py``: calls, and what can go wrong;
-* ``objects.py``: what is made for a node; ``records.py``: what is kept of it;
+* ``objects.py``: what is made for a node, and what is kept of it;
 * ``create.py``: the launch; ``cloud.py``: what the cluster reports, and what launches and deletions share;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, with what
   ``nodepool check`` looks at.

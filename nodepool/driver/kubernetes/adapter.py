@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import NAMESPACES, NODES, REVIEWS, KubeClient, Object, core
+from nodepool.driver.kubernetes.client import NAMESPACES, REVIEWS, KubeClient, Object, core
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_RULES
-from nodepool.driver.kubernetes.records import KubeRecord, need_of
+from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_RULES, KubeRecord, need_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine import instance as tags
 from nodepool.model.quota import QuotaInformation
@@ -57,10 +56,8 @@ class KubernetesAdapter(CloudAdapter):
         # By the time of the deletion another launcher may have made a new one of the name.
         kind = ResourceKind(NODE, self._all_nodes, lambda found: self.cloud.delete_seen(found.record), vital=True)
         self.resources = ResourceKinds(self.config.name, [kind])
-        shared = self.config.shared_roles
-        self.cloud.shares_accounts = shared is not False or self.config.default_account
-        if shared is not False:
-            self.cloud.shared_roles = SharedRoles(self.client, required=shared is True)
+        if self.config.shared_roles:
+            self.cloud.shared_roles = SharedRoles(self.client)
 
     def make_cloud(self) -> KubeCloud:
         return self.cloud_class(self.config.name, self.client)
@@ -80,7 +77,7 @@ class KubernetesAdapter(CloudAdapter):
     def getQuotaLimits(self) -> QuotaInformation:
         if not self.config.cluster_room:
             return super().getQuotaLimits()
-        nodes, _ = self.client.list(NODES)
+        nodes, _ = self.client.list(core("nodes"))
         pods, _ = self.client.list(core("pods"))
         return objects.of_cluster(nodes, pods, self._counted_for)
 
@@ -114,10 +111,8 @@ class KubernetesAdapter(CloudAdapter):
     def needed(self) -> Iterator[Needed]:
         """What launches need."""
         config = self.config
-        # With none of them launches go on without cluster roles, unless the configuration requires these.
-        own_roles = config.shared_roles is False or (
-            config.shared_roles is None and not all(may(self.client, right) for right in SHARED_ROLES)
-        )
+        # Without these launches go on with a role in each namespace.
+        own_roles = not config.shared_roles or not all(may(self.client, right) for right in SHARED_ROLES)
         wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES), *(ROOM if config.cluster_room else ())]
         if not may(self.client, ESCALATES):
             kinds = {label.is_pod for pool in config.pools.values() for label in pool.labels.values()}

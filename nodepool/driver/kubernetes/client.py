@@ -80,13 +80,6 @@ class KubeClient(RestCalls):
         #: Open streams, to be broken off by `close`.
         self._streams: set[Any] = set()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait; raises CloudAway when the provider is stopped."""
-        super()._sleep(seconds)
-
-    def _sleep(self, seconds: float) -> None:
-        self.sleep(seconds)
-
     def _data(self, answer: HttpAnswer, what: str) -> Any:
         # A redirection is not followed: nothing was done.
         if answer.status >= 300:
@@ -241,7 +234,6 @@ NAMESPACES: Final = "/api/v1/namespaces"
 PROJECTS: Final = "/apis/project.openshift.io/v1/projects"
 PROJECT_REQUESTS: Final = "/apis/project.openshift.io/v1/projectrequests"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-NODES: Final = "/api/v1/nodes"
 CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 
@@ -296,10 +288,9 @@ _QUOTA_TEXTS: Final = (
 _NO_SUCH_PATH: Final = "404 page not found"
 #: A namespace takes nothing any more, because it was deleted by others.
 _ENDING_TEXT: Final = "because it is being terminated"
-#: Refused for now: something that the cluster makes by itself is not there yet.
-_NO_ACCOUNT_TEXT: Final = "error looking up service account"
-#: The same before Kubernetes 1.24: the account is there, and has no token for the pod.
-_NO_TOKEN_TEXT: Final = "no api token found for service account"
+#: Refused for now: something that the cluster makes by itself is not there yet. Before Kubernetes 1.24 that may also be
+#: the token of an account that is there.
+_NOT_YET_TEXTS: Final = ("error looking up service account", "no api token found for service account")
 
 
 class OtherOfTheName(CloudNotFound):
@@ -311,10 +302,6 @@ class NotYet(CloudAway):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, maybe_done=False)
-
-
-class NoTokenYet(NotYet):
-    """A pod is refused until the cluster has given a token to the account of its namespace."""
 
 
 class InvalidObject(RuntimeConfigurationException):
@@ -351,10 +338,8 @@ def refusal(head: str, status: int, reason: str, message: str) -> LaunchError | 
     """The same, from what the answer says."""
     said = f"{status} {reason}: {message}" if reason else f"{status} {message}"
     text, lower = f"{head}: {said}", message.lower()
-    if _NO_ACCOUNT_TEXT in lower:
+    if any(found in lower for found in _NOT_YET_TEXTS):
         return NotYet(text)
-    if _NO_TOKEN_TEXT in lower:
-        return NoTokenYet(text)
     if status == 401:
         return LoginRefused(f"{text}; renew the credentials of the kubeconfig", reason)
     if status == 404:

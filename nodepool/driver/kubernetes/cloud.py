@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -23,8 +23,8 @@ from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, Object, OtherOfTheName, core, refusal
 from nodepool.driver.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
-from nodepool.driver.kubernetes.records import (
+from nodepool.driver.kubernetes.objects import (
+    DEFAULT_ACCOUNT,
     PLACE,
     POD,
     SECRET,
@@ -265,10 +265,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
-        #: None = each namespace has a role of its own.
+        #: None = each namespace has a role of its own, and a pod an account of its own.
         self.shared_roles: SharedRoles | None = None
-        #: Do jobs of pods use the account that the cluster makes in each namespace?
-        self.shares_accounts = False
         #: What a node uses whose objects have some metadata.
         self.need_by: Callable[[Mapping[str, str]], QuotaInformation] = lambda _: QuotaInformation(instances=1)
         self.accounts = DefaultAccounts(client)
@@ -508,14 +506,10 @@ AGAIN_SECONDS: Final = 600.0
 
 
 class SharedRoles:
-    """Makes them if they are missing. Thread-safe.
+    """Makes them if they are missing. Thread-safe."""
 
-    :param required: False = nodes get a role of their namespace where a cluster role cannot be made.
-    """
-
-    def __init__(self, client: KubeClient, *, required: bool) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._required = required
         # Looked at again from time to time: they may have been deleted.
         self._made = {is_pod: Fact(functools.partial(self._make, is_pod)) for is_pod in (True, False)}
 
@@ -538,7 +532,7 @@ class SharedRoles:
         try:
             kubernetes_client.create(self._client, kubernetes_client.CLUSTER_ROLES, role)
         except CloudRefused as error:
-            if self._required or error.status != 403:
+            if error.status != 403:
                 raise
             shared_roles_log.info(
                 "Provider %s: each namespace gets a role of its own, without the cluster role %s: %s; give the account "
@@ -552,8 +546,7 @@ class SharedRoles:
 # `DefaultAccounts`: wakes launches when the cluster has made the service account of their namespace.
 #
 # The API takes no pod before that. The controller that makes it is limited to some 20 namespaces a second, so pods of a
-# burst would be sent again and again. Before Kubernetes 1.24 a pod that gets a token also waits until the account names
-# a secret with one.
+# burst would be sent again and again.
 
 accounts_log = logging.getLogger("nodepool.driver.kubernetes.DefaultAccounts")
 
@@ -572,23 +565,20 @@ class DefaultAccounts(Watch, Listener):
         self._lock = threading.Lock()
         #: Does the watch tell of accounts?
         self._watching = False
-        #: Does the cluster take no pod before the account has a token?
-        self._tokens_needed = False
         #: By namespace.
         self._waiting: dict[str, _WaitingLaunch] = {}
         self._together = HeldTogether(self._work)
         fields = f"metadata.name={DEFAULT_ACCOUNT}"
         super().__init__(client, KIND, core("serviceaccounts"), "", self, fields, (self._together,))
 
-    def wait_for(self, namespace: str, wake: Callable[[], None], token: bool = True) -> None:
+    def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
         """A launch begins, before it makes its namespace.
 
         :param wake: called in the thread of the watch; must not block.
-        :param token: does the pod get a token of the account?
         """
         work = held_work()
         with self._lock:
-            self._waiting[namespace] = _WaitingLaunch(wake, token, work)
+            self._waiting[namespace] = _WaitingLaunch(wake, work)
             if self._thread is None and not self._stopped.is_set():
                 self.start()
         self._together.join(work)
@@ -599,17 +589,10 @@ class DefaultAccounts(Watch, Listener):
             self._waiting.pop(namespace, None)
 
     def is_missing(self, namespace: str) -> bool:
-        """Has the cluster not made the account, or its token, yet? False = it has, or nobody knows."""
+        """Has the cluster not made the account yet? False = it has, or nobody knows."""
         with self._lock:
             waiting = self._waiting.get(namespace)
-            if waiting is None or not self._watching:
-                return False
-            return waiting.has_token is None or (self._tokens_needed and waiting.token and not waiting.has_token)
-
-    def need_tokens(self) -> None:
-        """The cluster has refused a pod because the account has no token."""
-        with self._lock:
-            self._tokens_needed = True
+            return self._watching and waiting is not None and not waiting.has_account
 
     def _work(self) -> list[HeldTime]:
         with self._lock:
@@ -618,23 +601,16 @@ class DefaultAccounts(Watch, Listener):
     # -- what the watch tells --
 
     def listed(self, kind: str, found: list[Object], started: float) -> None:
+        there = {_namespace_of(account) for account in found}
         with self._lock:
             self._watching = True
             # Those of namespaces that went while the watch did not tell of it.
-            for namespace in self._waiting.keys() - {_namespace_of(account) for account in found}:
-                self._waiting[namespace].has_token = None
-            woken = [wake for account in found if (wake := self._made(account)) is not None]
-        for wake in woken:
-            wake()
+            without = self._waiting.keys() - there
+        self._tell(without, False)
+        self._tell(there, True)
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
-        with self._lock:
-            waiting = self._waiting.get(_namespace_of(found))
-            if gone and waiting is not None:
-                waiting.has_token = None
-            wake = None if gone else self._made(found)
-        if wake is not None:
-            wake()
+        self._tell({_namespace_of(found)}, not gone)
 
     def refused(self, kind: str, error: LaunchError | None) -> None:
         with self._lock:
@@ -648,25 +624,27 @@ class DefaultAccounts(Watch, Listener):
             for wake in waiting:
                 wake()
 
-    def _made(self, account: Object) -> Callable[[], None] | None:
-        """Who is to be woken. Called with the lock."""
-        waiting = self._waiting.get(_namespace_of(account))
-        has_token = any("-token-" in str(secret.get("name")) for secret in account.get("secrets") or [])
-        if waiting is None or waiting.has_token == has_token:
-            return None
-        is_news = waiting.has_token is None or (self._tokens_needed and waiting.token)
-        waiting.has_token = has_token
-        return waiting.wake if is_news else None
+    def _tell(self, namespaces: Iterable[str], has_account: bool) -> None:
+        """Note it of those that wait, and wake those whose account is new."""
+        with self._lock:
+            changed = [
+                waiting
+                for namespace in namespaces
+                if (waiting := self._waiting.get(namespace)) is not None and waiting.has_account is not has_account
+            ]
+            for waiting in changed:
+                waiting.has_account = has_account
+        for waiting in changed if has_account else ():
+            waiting.wake()
 
 
 @dataclass
 class _WaitingLaunch:
-    """A launch; see `DefaultAccounts.wait_for`. :param has_token: of the account; None = there is no account."""
+    """A launch; see `DefaultAccounts.wait_for`."""
 
     wake: Callable[[], None]
-    token: bool
     work: tuple[HeldTime, ...]
-    has_token: bool | None = None
+    has_account: bool = False
 
 
 def _namespace_of(account: Object) -> str:

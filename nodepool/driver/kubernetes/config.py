@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
 from nodepool.driver.framework.images import labels_not_offered
-from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
+from nodepool.driver.framework.key_schema import Problem, Section, check_of
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -102,23 +102,10 @@ def usable_pod(label: Section) -> Iterator[Problem]:
 
 @check_of
 def usable_pool(pool: Section) -> Iterator[Problem]:
-    """Namespaces can have its name, and no label asks for more than its limit."""
+    """Namespaces can have its name."""
     if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
         text = f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters"
         yield ["name"], text
-    yield from limit_problems(pool)
-
-
-def limit_problems(pool: Section) -> Iterator[Problem]:
-    """The API refuses a pod that asks for more than its limit."""
-    for index, label in mappings(pool, "labels"):
-        for resource in RESOURCES if label.get("image") and label.get("spec") is None else ():
-            request = label.get(resource, pool.get(f"default-label-{resource}"))
-            limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
-            if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
-                named = [found for found in (f"{resource}-limit", resource) if found in label]
-                text = f"the limit of {resource} is {limit}, less than the request, which is {request}"
-                yield ["labels", index, *named[:1]], text
 
 
 @check_of
@@ -308,10 +295,8 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
 
     context: str | None
     #: Keys of ``driver: kubernetes`` only.
-    shared_roles: bool | None = False
+    shared_roles: bool = False
     cluster_room: bool = False
-    #: Key of ``driver: openshift`` only.
-    default_account: bool = False
     launch_timeout: float = key(
         SECONDS,
         300.0,
@@ -326,16 +311,8 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
-        """Labels that the API refuses at each launch, each with its first problem."""
-        limits = [
-            (["pools", index, *path], f"{text}; a daemon does not offer the label here")
-            for index, pool in mappings(section, "pools")
-            for path, text in limit_problems(pool)
-        ]
-        others = labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
-        # A label is taken away with one problem, from the last one on.
-        found = {(path[1], path[3]): (path, text) for path, text in [*reversed(limits), *others]}
-        return (found[place] for place in sorted(found))
+        """Labels that the API refuses at each launch."""
+        return labels_not_offered(section, section_class(section_class(cls, "pools"), "labels").checks)
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
@@ -347,14 +324,14 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "Of the kubeconfig, which says how to reach a cluster and who we are there.",
         default_text="the current one; without a kubeconfig the cluster that the launcher runs in",
     )
-    shared_roles: bool | None = key(
+    shared_roles: bool = key(
         FLAG,
-        None,
+        True,
         "Nodes get their rights from the cluster roles ``nodepool-zuul`` and ``nodepool-zuul-restricted``, which are "
         "made if they are missing, and not from a role in each namespace: one call less a node. The job of a pod "
         "without ``spec`` uses the account ``default``, which the cluster makes: another call less. ``false``: a role "
-        "and an account in each namespace, as Nodepool 11.0.0 makes them.",
-        default_text="``true``, but a role in each namespace if the launcher may not make cluster roles",
+        "and an account in each namespace, as Nodepool 11.0.0 makes them. If the launcher may not make cluster roles, "
+        "there is a role in each namespace, too.",
     )
     cluster_room: bool = key(
         FLAG,

@@ -40,11 +40,6 @@ KEPT_CONNECTIONS: Final = 32
 ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def kubeconfig_path() -> str:
-    """What ``KUBECONFIG`` says, else the default."""
-    return os.environ.get("KUBECONFIG") or "~/.kube/config"
-
-
 def _named_files(path: str) -> Iterator[str]:
     """Files that a kubeconfig names."""
     import yaml
@@ -172,7 +167,7 @@ class ClusterConnection(HttpCalls):
         settings = client.Configuration()
         settings.retries = False
         settings.connection_pool_maxsize = KEPT_CONNECTIONS
-        path = kubeconfig_path()
+        path = os.environ.get("KUBECONFIG") or "~/.kube/config"
         inside = self.context is None and not _is_there(path)
         try:
             files = _load_own(settings) if inside else _load_file(settings, path, self.context)

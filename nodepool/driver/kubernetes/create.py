@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
-from nodepool.driver.kubernetes.client import NoTokenYet, NotYet
+from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView, TokenView
-from nodepool.driver.statemachine import CreationKey, CreationMachine, DeletionMachine, Instance, Order
+from nodepool.driver.kubernetes.objects import KubeRecord, PodView, TokenView, need_of
+from nodepool.driver.statemachine import CloudInstance, CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import OnError
@@ -132,7 +132,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.cloud.awaited(self.name, self.pod_name)
         account = (self.label.spec or {}).get("serviceAccountName") or objects.DEFAULT_ACCOUNT
         if self.pod_name is not None and account == objects.DEFAULT_ACCOUNT:
-            self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
+            self.cloud.accounts.wait_for(self.name, lambda: self.wake())
 
     def content(self) -> list[tuple[str, client.Object]]:
         """What is made in the namespace, in this order: path and object."""
@@ -169,7 +169,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         Its rights must not be those of whatever runs in the namespace: there may be no pod but ours, and that must have
         no token of it. A ``spec`` is used as it is.
         """
-        return self.cloud.shares_accounts and self.pod_name is not None and self.label.spec is None
+        return self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
 
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""
@@ -210,8 +210,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return None
         self.waits_for = str(error)
         self.log.debug("Not yet: %s", error)
-        if isinstance(error, NoTokenYet):
-            self.cloud.accounts.need_tokens()
         self._awaits_account = self._is_turn_of("pods") and self.cloud.accounts.is_missing(self.name)
         if self._awaits_account:
             return self._account_pause()
@@ -246,16 +244,14 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return super().advance()
 
     def refused(self, error: Exception) -> Exception:
-        if not isinstance(error, CloudRefused):
+        if not isinstance(error, CloudRefused) or error.status != 404:
             return error
         roles = self.cloud.shared_roles
-        if error.status == 404:
-            if roles is not None and "clusterrole" in error.said.lower():
-                # The next attempt makes it again.
-                roles.forget()
-                return error
-            return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
-        return error
+        if roles is not None and "clusterrole" in error.said.lower():
+            # The next attempt makes it again.
+            roles.forget()
+            return error
+        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
 
     # -- what is waited for --
 
@@ -290,11 +286,28 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.cloud.over(self.name)
         return self.instance(own)
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
-        """What Zuul needs to know. :param token: see `KubeInstance`."""
-        connection = self.cloud.client.connection
-        kind = "kubectl" if self.pod_name is not None else self.place_connection
-        return KubeInstance(record, self.label, kind, connection.access(), connection.context, self.with_name, token)
+    def instance(self, record: KubeRecord) -> CloudInstance:
+        """A node that can be used, as the framework, and Zuul, sees it (KU-8, KU-9; reference/zookeeper 5.5)."""
+        label, connection, token = self.label, self.cloud.client.connection, self.token_of(record)
+        access = connection.access()
+        port = {"namespace": token.place, "host": access.host, "skiptls": access.skip_tls, "token": token.token}
+        port |= {"user": objects.WORKER}
+        if not access.skip_tls:
+            port["ca_crt"] = token.ca
+        if self.with_name:
+            port["name"] = token.place
+        given: dict[str, Any] = {"cloud": connection.context, "connection_port": port}
+        given |= {"connection_type": self.place_connection, "has_address": record.pod is not None}
+        if self.pod_name is not None and record.pod is not None:
+            port["pod"] = record.pod.name
+            given |= {"connection_type": "kubectl", "interface_ip": record.pod.name, "host_id": record.pod.host}
+        image = {"python_path": label.python_path, "shell_type": label.shell_type}
+        return CloudInstance(record, need_of(label), ready=True, **image, **given)
+
+    def token_of(self, record: KubeRecord) -> TokenView:
+        """What is handed out."""
+        assert record.token is not None
+        return record.token
 
     def _own(self, record: KubeRecord) -> KubeRecord | None:
         """What of a record is of this attempt: watches may tell of the last one, too. None = nothing."""

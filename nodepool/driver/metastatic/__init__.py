@@ -2,10 +2,8 @@
 """The metastatic driver: several nodes share one node of another provider (rules T).
 
 * ``config.py``: the keys of the configuration file;
-* ``provider.py``: slots as instances of a cloud;
-* ``slots.py``: what launches want, and what is written into nodes;
-* ``allocator.py``: the task that assigns slots, and how the driver takes over a backing node;
-* ``backing.py``: backing nodes, the nodes on them, and the requests for backing nodes.
+* ``provider.py``: slots as instances of a cloud, and the task that assigns them and takes over backing nodes;
+* ``backing.py``: backing nodes, the nodes on them, the requests for backing nodes, and what is written into nodes.
 
 The decisions are in `nodepool.plan.backing`.
 """

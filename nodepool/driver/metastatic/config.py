@@ -22,9 +22,10 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, Problem, section_check
+from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
+from nodepool.driver.framework.key_schema import Problem, check_of
 from nodepool.driver.framework.sections import LaunchingProviderConfig
-from nodepool.driver.metastatic.slots import MAX_SLOTS
+from nodepool.driver.metastatic.backing import MAX_SLOTS
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -138,7 +139,10 @@ def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = 
     for _, data in [*labels, *(label for other in others for label in _labels(other))]:
         backing_of.setdefault(data["name"], set()).add(data["backing-label"])
     for path, data in labels:
-        yield from _too_short(path, data)
+        max_age, retention = data.get("max-age"), data.get("min-retention-time", 0)
+        if max_age is not None and max_age < retention:
+            text = f"max-age is {max_age}, it must not be less than min-retention-time, which is {retention}"
+            yield [*path, "max-age"], text
         if circle := _circle(data["name"], backing_of):
             yield (
                 [*path, "backing-label"],
@@ -156,15 +160,6 @@ def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = 
                     f"{_text(theirs)}; labels with the same backing-label ({data['backing-label']!r}) must agree on "
                     f"{', '.join(rule.name for rule in rules)}",
                 )
-
-
-def _too_short(path: list[Hashable], data: Mapping[str, Any]) -> Iterator[Problem]:
-    max_age, retention = data.get("max-age"), data.get("min-retention-time", 0)
-    if max_age is not None and max_age < retention:
-        yield (
-            [*path, "max-age"],
-            f"max-age is {max_age}, it must not be less than min-retention-time, which is {retention}",
-        )
 
 
 def _circle(label: str, backing_of: Mapping[str, set[str]]) -> list[str]:
@@ -195,7 +190,7 @@ def _text(value: Any) -> str:
 class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
     """One ``providers[]`` section with ``driver: metastatic``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (section_check(contradictions, every=True),)
+    checks: ClassVar[tuple[Any, ...]] = (check_of(contradictions),)
 
     launch_retries: int = key(
         Whole(1),

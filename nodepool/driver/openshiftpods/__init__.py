@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, OpenShiftPodsProviderConfig
+from nodepool.driver.openshift.adapter import OpenShiftPodsAdapter, OpenShiftPodsProviderConfig
 from nodepool.driver.statemachine.provider import StateMachineDriver
 
 

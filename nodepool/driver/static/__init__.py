@@ -3,8 +3,7 @@
 
 * ``config.py``: the keys of the configuration file;
 * ``provider.py``: keeps one ready node for each free slot, hands nodes out, and makes released ones `ready` again;
-* ``registration.py``: its writes to ZooKeeper, which nodes have a slot, and which hosts are out of service;
-* ``checks.py``: host checks in a thread pool.
+* ``checks.py``: host checks in a thread pool, what they have shown, and which hosts are out of service.
 
 The decisions are in `nodepool.plan.static`.
 """

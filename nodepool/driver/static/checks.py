@@ -1,21 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of static hosts, in a bounded thread pool, one at a time for each host; then those of ``nodepool check``."""
+"""What is known of static hosts: which of them answer, and which are out of service.
+
+First the checks, in a bounded thread pool, one at a time for each host; then what they have shown; then the records of
+operators; then the checks of ``nodepool check``.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from nodepool.clock import wall_time
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
-from nodepool.plan.static import HostFacts, HostId, HostSpec, missing_keys, unscanned_keys
+from nodepool.model.event import short
+from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.model.reasons import Reason
+from nodepool.model.status import HostStatus
+from nodepool.plan.maintenance import next_end, of_host
+from nodepool.plan.static import (
+    RETRY,
+    TELL_AGAIN,
+    HostFacts,
+    HostHealth,
+    HostId,
+    HostSpec,
+    LabelSlots,
+    SlotId,
+    after_failure,
+    after_success,
+    is_our_network,
+    is_quarantined_by,
+    missing_keys,
+    quarantine_pause,
+    unscanned_keys,
+    waits_for,
+)
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 
@@ -90,19 +123,20 @@ class HostChecker:
     def __init__(self, name: str, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max(1, min(threads, MAX_THREADS)), thread_name_prefix=f"{name}-check")
         self._lock = threading.Lock()
-        self._waiting: dict[HostId, deque[tuple[HostSpec, Future[HostFacts]]]] = {}
+        #: Hosts with a check that was asked for, or is under way; and the next one, for all who asked since it began.
+        self._waiting: dict[HostId, tuple[HostSpec, Future[HostFacts]] | None] = {}
         self._cancelled = threading.Event()
 
     def check(self, spec: HostSpec) -> Future[HostFacts]:
         """Start `check_host`; does not block. After `stop` the future is cancelled."""
-        future: Future[HostFacts] = Future()
         with self._lock:
-            queue = self._waiting.get(spec.id)
-            if queue is not None:
-                queue.append((spec, future))
-                return future
-            self._waiting[spec.id] = deque([(spec, future)])
-        self._submit(spec.id)
+            submitted = spec.id in self._waiting
+            known = self._waiting.get(spec.id)
+            future: Future[HostFacts] = Future() if known is None else known[1]
+            # Of the newest configuration.
+            self._waiting[spec.id] = spec, future
+        if not submitted:
+            self._submit(spec.id)
         return future
 
     def submit(self, work: Callable[[], T], otherwise: T) -> Future[T]:
@@ -124,8 +158,8 @@ class HostChecker:
         self._cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            queues, self._waiting = list(self._waiting.values()), {}
-        for _, future in [entry for queue in queues for entry in queue]:
+            waiting, self._waiting = list(self._waiting.values()), {}
+        for _, future in filter(None, waiting):
             future.cancel()
 
     def join(self) -> None:
@@ -138,30 +172,287 @@ class HostChecker:
         except RuntimeError:
             # Stopped in between.
             with self._lock:
-                queue = self._waiting.pop(host, None)
-            for _, future in queue or ():
-                future.cancel()
-
-    def _take(self, host: HostId) -> list[tuple[HostSpec, Future[HostFacts]]]:
-        """All that wait for one check of the newest configuration; the host stays marked as being checked."""
-        with self._lock:
-            queue = self._waiting.get(host)
-            entries = list(queue) if queue is not None else []
-            if queue is not None:
-                queue.clear()
-        return [entry for entry in entries if entry[1].set_running_or_notify_cancel()]
+                waiting = self._waiting.pop(host, None)
+            if waiting is not None:
+                waiting[1].cancel()
 
     def _run(self, host: HostId) -> None:
         """Do one check for all that wait for it."""
-        entries = self._take(host)
-        if entries:
-            settle([future for _, future in entries], lambda: check_host(entries[-1][0], self._cancelled))
         with self._lock:
-            more = bool(self._waiting.get(host))
+            waiting = self._waiting.get(host)
+            if waiting is not None:
+                self._waiting[host] = None
+        if waiting is not None:
+            spec, future = waiting
+            if future.set_running_or_notify_cancel():
+                settle([future], lambda: check_host(spec, self._cancelled))
+        with self._lock:
+            more = self._waiting.get(host) is not None
             if not more:
                 self._waiting.pop(host, None)
         if more:
             self._submit(host)
+
+
+# What the checks of each host have shown, and when it is checked again: those that are down delay no other.
+
+_UNKNOWN: Final = HostHealth()
+
+
+#: (pool, label) -> slots
+_Slots = Mapping[tuple[str, str], LabelSlots]
+
+
+class HostMonitor:
+    """Written by the provider's thread; any thread may read, and nothing blocks.
+
+    Logs what is wrong with a host when that changes, and as long as it stays less and less often.
+
+    :param hosts: the configuration.
+    :param wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self, hosts: Mapping[HostId, HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
+    ) -> None:
+        self._hosts = hosts
+        self.log = log
+        self._wall = wall
+        self._health: dict[HostId, HostHealth] = {}
+        #: When a host is checked again: by the clock of the provider, and in seconds since the epoch.
+        self._next: dict[HostId, tuple[float, float]] = {}
+        #: What the log has last of a host that is down, when that is logged again, and how often it was.
+        self._told: dict[HostId, tuple[str, float, int]] = {}
+        #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
+        self.held: Mapping[HostId, Maintenance] = {}
+        #: Grows when a host goes or comes; and what `has_news` saw last.
+        self._changes = self._told_changes = 0
+        #: Slots by (pool, label), and what ``_changes`` was then. Replaced as a whole.
+        self._slots: tuple[int, _Slots] = (-1, {})
+
+    def health(self, host: HostId) -> HostHealth:
+        """What its checks have shown. Any thread; does not block."""
+        return self._health.get(host, _UNKNOWN)
+
+    def due(self, host: HostId) -> float:
+        """Time of the next check; 0 for a host without trouble."""
+        return self._next.get(host, (0.0, 0.0))[0]
+
+    def hold(self, held: Mapping[HostId, Maintenance]) -> None:
+        """These hosts are out of service now."""
+        if held != self.held:
+            self.held = held
+            self._changes += 1
+
+    def failed(self, host: HostId, error: Exception, now: float) -> None:
+        """Note that a host failed its check.
+
+        :param now: of any clock that only goes forward, in seconds.
+        """
+        at = self._wall()
+        text = str(error) or type(error).__name__
+        health = self._set(host, after_failure(self.health(host), text, at, self._quarantine_after(host)))
+        # Somebody must change something; S-3.
+        pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
+        self._next[host] = now + pause, at + pause
+        self._tell(host, health, now, at)
+
+    def quarantine_seconds(self, host: HostId) -> float | None:
+        """For how long a host that failed is quarantined now; None = it is not (S-16)."""
+        health = self.health(host)
+        if not is_quarantined_by(health, self._quarantine_after(host)):
+            return None
+        checked = [each.up for each in self._health.values() if each.up is not None]
+        if is_our_network(checked.count(False), len(checked)):
+            return None
+        return quarantine_pause(health, self._wall())
+
+    def retry_now(self, host: HostId, *, forget: bool) -> None:
+        """The quarantine of a host is over: it is checked at once.
+
+        :param forget: an operator released it: its failures count anew.
+        """
+        self._next.pop(host, None)
+        if forget:
+            self._health[host] = replace(self.health(host), row=0, returns=0)
+
+    def worked(self, host: HostId) -> None:
+        """Note that a host passed its check."""
+        before = self.health(host)
+        health = self._set(host, after_success(before, self._wall()))
+        self._next.pop(host, None)
+        self._told.pop(host, None)
+        if before.up is False:
+            seconds = short(health.since - before.since)
+            self.log.info(
+                "Static host %s works again after %d failed check(s); it was down for %s",
+                host,
+                before.failures,
+                seconds,
+            )
+
+    def _quarantine_after(self, host: HostId) -> int:
+        spec = self._hosts.get(host)
+        return 0 if spec is None else spec.quarantine_after
+
+    def _set(self, host: HostId, health: HostHealth) -> HostHealth:
+        if health.up != self.health(host).up:
+            self._changes += 1
+        self._health[host] = health
+        return health
+
+    def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
+        text, again, times = self._told.get(host, ("", 0.0, 0))
+        if text != health.text or not times:
+            self._told[host] = health.text, now + TELL_AGAIN.pause(1), 1
+            self.log.warning(
+                "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
+                *(host, health.text, RETRY.longest_seconds),
+            )
+        elif now >= again:
+            self._told[host] = text, now + TELL_AGAIN.pause(times + 1), times + 1
+            self.log.warning(
+                "Static host %s is still down, for %s now, after %d failed checks: %s",
+                *(host, short(at - health.since), health.failures, health.text),
+            )
+
+    # -- what the provider reports of its hosts, to commands and to requests that wait for one --
+
+    def statuses(self, nodes_in: Callable[[SlotId], Sequence[Node]]) -> list[HostStatus]:
+        """Every host, in the order of the configuration.
+
+        :param nodes_in: the nodes of a slot, as far as they are known.
+        """
+        return [self._status(spec, nodes_in) for spec in self._hosts.values()]
+
+    def _status(self, spec: HostSpec, nodes_in: Callable[[SlotId], Sequence[Node]]) -> HostStatus:
+        health, record = self.health(spec.id), self.held.get(spec.id)
+        nodes = [node.key for slot in range(spec.slots) for node in nodes_in(SlotId(spec.id, slot))]
+        _, next_check = self._next.get(spec.id, (0.0, None))
+        return HostStatus(
+            name=str(spec.id),
+            up=health.up,
+            text=health.text,
+            since=health.since if record is None else record.since,
+            next=next_check if record is None else record.until,
+            quarantine=None if record is None else cause(record),
+            slots=spec.slots,
+            nodes=nodes,
+            pool=spec.pool,
+            labels=spec.labels,
+        )
+
+    def has_news(self) -> bool:
+        """Did a host go or come since the call before? Only for the provider's thread."""
+        seen, self._told_changes = self._told_changes, self._changes
+        return seen != self._changes
+
+    def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
+        """What a request waits for, see `Provider.waitReason`."""
+        slots = self._label_slots()
+        mine = {label: slots[pool_name, label] for label in labels if (pool_name, label) in slots}
+        return waits_for(labels, mine, free)
+
+    def _label_slots(self) -> _Slots:
+        """The slots of each label of each pool; worked out again when a host went or came."""
+        # Read first: what changes meanwhile is seen by the next call.
+        changes = self._changes
+        if self._slots[0] != changes:
+            self._slots = changes, self._count(self.held)
+        return self._slots[1]
+
+    def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
+        counted: dict[tuple[str, str], LabelSlots] = {}
+        for spec in self._hosts.values():
+            up = self.health(spec.id).up
+            for label in spec.labels:
+                found = counted.get((spec.pool, label), LabelSlots())
+                found = replace(found, total=found.total + spec.slots)
+                if spec.id in held:
+                    found = replace(found, quarantined=found.quarantined.plus(str(spec.id), spec.slots))
+                elif up is None:
+                    found = replace(found, unchecked=found.unchecked.plus(str(spec.id), spec.slots))
+                elif not up:
+                    found = replace(found, down=found.down.plus(str(spec.id), spec.slots))
+                counted[spec.pool, label] = found
+        return counted
+
+
+# Which hosts are taken out of service, by an operator or because they fail? (rules S-16, S-17)
+
+_NONE: Final[Mapping[HostId, Maintenance]] = MappingProxyType({})
+
+
+def cause(record: Maintenance) -> str:
+    """Who quarantined a host and why, for an operator."""
+    return ": ".join(part for part in (record.by, record.reason) if part) or "no reason was given"
+
+
+class Quarantines:
+    """The maintenance records of a provider's hosts. Any thread may ask; only `quarantine` blocks.
+
+    Without a cache, in a command, none is known: the launchers put a quarantined host's node on hold.
+
+    :param wall: seconds since the epoch.
+    """
+
+    def __init__(self, zk: ZooKeeper, hosts: Mapping[HostId, HostSpec], wall: Callable[[], float] = wall_time) -> None:
+        self._zk = zk
+        self._hosts = hosts
+        self._wall = wall
+        self._read = False
+        #: Who writes the records of this launcher.
+        self.by = f"launcher {socket.gethostname()}"
+
+    def of(self, host: HostId) -> Maintenance | None:
+        """Why a host is out of service now; None = it is not."""
+        records = self._records()
+        return of_host(records, *host, self._wall()) if records else None
+
+    def held(self) -> Mapping[HostId, Maintenance]:
+        """All hosts that are out of service now."""
+        records, now = self._records(), self._wall()
+        if not any(kind == "host" for kind, _ in records):
+            return _NONE
+        return {host: record for host in self._hosts if (record := of_host(records, *host, now)) is not None}
+
+    def seconds_to_next_end(self) -> float:
+        """Until the next record ends by itself; infinite = none does."""
+        now = self._wall()
+        end = next_end(self._records(), now)
+        return math.inf if end is None else max(0.0, end - now)
+
+    def surely_over(self, hosts: Collection[HostId]) -> set[HostId]:
+        """Those of some hosts that ZooKeeper has no record of. Blocks for round trips.
+
+        The cache may learn of a node on hold before it has read the record that the node is on hold for.
+
+        :raises ZKException: it could not be asked.
+        """
+        records, now = self._zk.maintenance.read_all(), self._wall()
+        return {host for host in hosts if of_host(records, *host, now) is None}
+
+    @property
+    def known(self) -> bool:
+        """Have the records been read? Before that nodes on hold would be taken for those of released hosts."""
+        cache = self._zk.cache
+        self._read = self._read or cache is None or cache.maintenance.ready.is_set()
+        return self._read
+
+    def quarantine(self, host: HostId, reason: str, seconds: float, *, since: float | None = None) -> bool:
+        """Take a host that fails out of service for a time, for all launchers. Blocks for round trips.
+
+        :param since: when it was quarantined first, in seconds since the epoch; None = now.
+        :return: False = an operator has quarantined it.
+        :raises ZKException: it is not done.
+        """
+        now = self._wall()
+        record = Maintenance("host", str(host), Mode.QUARANTINE, reason, self.by, since or now, now + seconds, True)
+        return self._zk.maintenance.put_automatic(record, now)
+
+    def _records(self) -> MaintenanceRecords:
+        cache = self._zk.cache
+        return cache.maintenance.snapshot() if cache is not None else {}
 
 
 # What ``nodepool check`` finds out about static hosts: name, port and host keys of each, many at a time.

@@ -1,59 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S).
 
-First the provider, then its requests, then the way of a returned node back to `ready`, then what checks have shown of
-each host, and what the provider reports of it.
+First the provider, then its requests, then the way of a returned node back to `ready`, then its writes to ZooKeeper,
+and which nodes have a slot.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
+from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.quota_support import follow
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Done, Provider
-from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks, is_alive
-from nodepool.driver.static.registration import Quarantines, StaticRegistry, cause
-from nodepool.exceptions import ZKException
+from nodepool.driver.static.checks import HostChecker, HostMonitor, Quarantines, cause, host_checks, is_alive
+from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard, as_exception
-from nodepool.model.event import short
+from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
+from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.nodes import can_match
-from nodepool.plan.static import (
-    RETRY,
-    TELL_AGAIN,
-    HostHealth,
-    HostId,
-    HostSpec,
-    LabelSlots,
-    SlotId,
-    after_failure,
-    after_success,
-    is_our_network,
-    is_quarantined_by,
-    quarantine_pause,
-    too_few_slots,
-    waits_for,
-)
+from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
 from nodepool.plan.triage import MIN_READY_REQUESTOR
+from nodepool.zk import paths
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.driver.static.registration import SlotIndex
     from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.static import HostFacts, StaticPlan
+    from nodepool.zk.cache import RecordCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
@@ -272,14 +258,15 @@ class StaticProvider(Provider):
         before, held = self._monitor.held, self._quarantines.held()
         for host, record in before.items():
             if host not in held:
-                self._monitor.retry_now(host, forget=self._quarantines.ended_early(record))
+                # One that would have held longer was ended by an operator. Clocks of hosts differ.
+                ended_early = not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
+                self._monitor.retry_now(host, forget=ended_early)
                 self.log.info("Static host %s is not quarantined any more; it is checked now", host)
         for host, record in held.items():
             # What this launcher wrote was logged when it was written.
             if host not in before and not (record.automatic and record.by == self._quarantines.by):
                 self.log.info("Static host %s is quarantined: %s", host, cause(record))
-        if held != before:
-            self._monitor.held = held
+        self._monitor.hold(held)
         for host in self._failed:
             if host not in held:
                 self._quarantine(host)
@@ -296,7 +283,7 @@ class StaticProvider(Provider):
         if since is not None and since < health.since:
             since = None
         if self._quarantines.quarantine(host, reason, seconds, since=since):
-            self._quarantined_since[host] = since or self._quarantines.now()
+            self._quarantined_since[host] = since or self._wall()
             self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
 
     def _apply(self, plan: StaticPlan) -> None:
@@ -393,7 +380,9 @@ class StaticProvider(Provider):
         task = StaticNodeCleanup(self._registry, node, self._slot_empty)
         spec = self._registry.spec_of(node)
         if spec is None or self._quarantines.of(spec.id) is not None:
-            self._checker.submit(task.remove, None).add_done_callback(lambda _: task.finish())
+            # No check: the slot is not configured any more (S-7), or the host quarantined (S-17).
+            removed = self._checker.submit(lambda: self._registry.recycle(node, None), False)
+            removed.add_done_callback(lambda _: task.finish())
         else:
             self._checker.check(spec).add_done_callback(task.checked)
         return task
@@ -455,7 +444,8 @@ class StaticProvider(Provider):
 
     def hostStatus(self) -> list[HostStatus]:
         """Every configured host. No I/O."""
-        return self._monitor.statuses(self._registry.index if self.zk is not None else None)
+        index = self._registry.index if self.zk is not None else None
+        return self._monitor.statuses(index.nodes_in if index is not None else lambda _: [])
 
     def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
         with self._condition:
@@ -575,193 +565,262 @@ class StaticNodeCleanup(Done):
         finally:
             self.finish()
 
-    def remove(self) -> None:
-        """No check: the slot is not configured any more (S-7), or the host quarantined (S-17). One round trip."""
-        self._registry.recycle(self._node, None)
+
+# `StaticRegistry`: the writes. Every change of a static node in ZooKeeper happens here.
 
 
-# What the checks of each host have shown, and when it is checked again: those that are down delay no other.
+class StaticRegistry:
+    """The nodes of one static provider. Thread-safe: it has no state of its own but ``idle`` and the index of slots.
 
-_UNKNOWN: Final = HostHealth()
-
-
-#: (pool, label) -> slots
-_Slots = Mapping[tuple[str, str], LabelSlots]
-
-
-class HostMonitor:
-    """Written by the provider's thread; any thread may read, and nothing blocks.
-
-    Logs what is wrong with a host when that changes, and as long as it stays less and less often.
-
+    :param zk: with or without a cache.
     :param hosts: the configuration.
-    :param wall: seconds since the epoch.
+    :param quarantines: hosts that are not registered now.
+    :param idle: set = write nothing more; the successor of this provider does (S-13).
     """
 
     def __init__(
-        self, hosts: Mapping[HostId, HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
+        self,
+        zk: ZooKeeper,
+        provider_name: str,
+        hosts: Mapping[HostId, HostSpec],
+        quarantines: Quarantines,
+        idle: threading.Event,
+        log: logging.Logger,
     ) -> None:
+        self._zk = zk
+        self._provider_name = provider_name
         self._hosts = hosts
+        self._quarantines = quarantines
+        self._idle = idle
+        #: Nodes of each slot; None = there is no cache.
+        self.index = SlotIndex(zk.cache.nodes, self._known_slot) if zk.cache is not None else None
         self.log = log
-        self._wall = wall
-        self._health: dict[HostId, HostHealth] = {}
-        #: When a host is checked again: by the clock of the provider, and in seconds since the epoch.
-        self._next: dict[HostId, tuple[float, float]] = {}
-        #: What the log has last of a host that is down, when that is logged again, and how often it was.
-        self._told: dict[HostId, tuple[str, float, int]] = {}
-        #: Grows when a host goes or comes.
-        self.changes = 0
-        #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
-        self.held: Mapping[HostId, Maintenance] = {}
-        #: As `has_news` saw it last.
-        self._told_before: tuple[int, Mapping[HostId, Maintenance]] = (0, self.held)
-        #: What was seen of ``changes`` and of ``held``, and slots by (pool, label). Replaced as a whole.
-        self._slots: tuple[int, Mapping[HostId, Maintenance] | None, _Slots] = (-1, None, {})
 
-    def health(self, host: HostId) -> HostHealth:
-        """What its checks have shown. Any thread; does not block."""
-        return self._health.get(host, _UNKNOWN)
+    def spec_of(self, node: Node) -> HostSpec | None:
+        """The host of a node; None if the host or the slot is not configured (any more)."""
+        slot = static.slot_of(node)
+        spec = self._hosts.get(slot.host)
+        return spec if spec is not None and slot.slot < spec.slots else None
 
-    def next_try(self, host: HostId) -> float | None:
-        """When a host that is down is checked again, in seconds since the epoch. Any thread; does not block."""
-        found = self._next.get(host)
-        return None if found is None else found[1]
+    def why_held(self, host: HostId) -> str | None:
+        """Why a host is quarantined; None = it is not. Does not block."""
+        record = self._quarantines.of(host)
+        return None if record is None else cause(record)
 
-    def due(self, host: HostId) -> float:
-        """Time of the next check; 0 for a host without trouble."""
-        return self._next.get(host, (0.0, 0.0))[0]
+    def is_locked(self, node: Node) -> bool:
+        """Does anybody hold or wait for the node's lock?"""
+        return self._zk.isNodeLocked(node)
 
-    def failed(self, host: HostId, error: Exception, now: float) -> None:
-        """Note that a host failed its check.
+    def nodes(self) -> list[Node]:
+        """This provider's nodes from the cache; do not change them."""
+        return [node for node in self._zk.nodeIterator() if node.provider == self._provider_name]
 
-        :param now: of any clock that only goes forward, in seconds.
+    def _known_slot(self, node: Node) -> SlotId | None:
+        """The configured slot that a node of this provider tells."""
+        spec = self.spec_of(node) if node.provider == self._provider_name else None
+        return static.slot_of(node) if spec is not None and static.knows_slot(spec, node) else None
+
+    def others_in_slot(self, node: Node) -> list[Node]:
+        """Other nodes that tell the same slot, in any state: others may register what we would not (S-10).
+
+        Does not block; without a cache it reads all nodes.
         """
-        at = self._wall()
-        text = str(error) or type(error).__name__
-        health = self._set(host, after_failure(self.health(host), text, at, self._quarantine_after(host)))
-        # Somebody must change something; S-3.
-        pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
-        self._next[host] = now + pause, at + pause
-        self._tell(host, health, now, at)
+        slot = static.slot_of(node)
+        if self.index is not None:
+            found = self.index.nodes_in(slot)
+        else:
+            found = [other for other in self.nodes() if self._known_slot(other) == slot]
+        return [other for other in found if other.id != node.id]
 
-    def quarantine_seconds(self, host: HostId) -> float | None:
-        """For how long a host that failed is quarantined now; None = it is not (S-16)."""
-        health = self.health(host)
-        if not is_quarantined_by(health, self._quarantine_after(host)):
+    def rival(self, node: Node) -> Node | None:
+        """The node that has a better claim to the slot of this one; None = there is none. Blocks like `others_in_slot`.
+
+        Of two nodes the older one is known to everybody who knows the younger one. So two launchers give away one.
+        """
+        others = self.others_in_slot(node)
+        if not others:
             return None
-        checked = [each.up for each in self._health.values() if each.up is not None]
-        if is_our_network(checked.count(False), len(checked)):
-            return None
-        return quarantine_pause(health, self._wall())
+        first = static.by_claim([node, *others], self._zk.isNodeLocked)[0]
+        return None if first.id == node.id else first
 
-    def retry_now(self, host: HostId, *, forget: bool) -> None:
-        """The quarantine of a host is over: it is checked at once.
+    def plan(self, nodes: Iterable[Node]) -> StaticPlan:
+        quarantined = {host: cause(record) for host, record in self._quarantines.held().items()}
+        return static.decide(self._hosts, nodes, self._zk.isNodeLocked, quarantined)
 
-        :param forget: an operator released it: its failures count anew.
+    def register(self, found: Mapping[HostId, HostFacts]) -> int:
+        """Store a node for each empty slot of these hosts; returns how many. Blocks for some round trips.
+
+        Another launcher with the same provider does the same. So the slots are compared with what ZooKeeper has
+        now, while a lock keeps the others out (S-10).
+
+        :raises ZKException: it is not done or not complete; call it again.
         """
-        self._next.pop(host, None)
-        if forget:
-            self._health[host] = replace(self.health(host), row=0, returns=0)
+        count = 0
+        with self._zk.providerMutex(self._provider_name) as mutex:
+            empty = self.plan(self._nodes_now()).register
+            for host, slot in [(h, slot) for h, slots in empty.items() if h in found for slot in slots]:
+                if self._idle.is_set():
+                    break
+                node = static.new_node(self._provider_name, self._hosts[host], slot, found[host])
+                # Who stood still until the session was over would fill slots that others have filled since.
+                self._zk.nodes.create(node, under=mutex)
+                self.log.info("Registered static host %s, slot %d, as node %s", host, slot, node.id)
+                count += 1
+        return count
 
-    def worked(self, host: HostId) -> None:
-        """Note that a host passed its check."""
-        before = self.health(host)
-        health = self._set(host, after_success(before, self._wall()))
-        self._next.pop(host, None)
-        self._told.pop(host, None)
-        if before.up is False:
-            seconds = short(health.since - before.since)
-            self.log.info(
-                "Static host %s works again after %d failed check(s); it was down for %s",
-                host,
-                before.failures,
-                seconds,
-            )
+    def _nodes_now(self) -> list[Node]:
+        """This provider's nodes, with all that exist at this moment.
 
-    def _quarantine_after(self, host: HostId) -> int:
-        spec = self._hosts.get(host)
-        return 0 if spec is None else spec.quarantine_after
-
-    def _set(self, host: HostId, health: HostHealth) -> HostHealth:
-        if health.up != self.health(host).up:
-            self.changes += 1
-        self._health[host] = health
-        return health
-
-    def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
-        text, again, times = self._told.get(host, ("", 0.0, 0))
-        if text != health.text or not times:
-            self._told[host] = health.text, now + TELL_AGAIN.pause(1), 1
-            self.log.warning(
-                "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
-                *(host, health.text, RETRY.longest_seconds),
-            )
-        elif now >= again:
-            self._told[host] = text, now + TELL_AGAIN.pause(times + 1), times + 1
-            self.log.warning(
-                "Static host %s is still down, for %s now, after %d failed checks: %s",
-                *(host, short(at - health.since), health.failures, health.text),
-            )
-
-    # -- what the provider reports of its hosts, to commands and to requests that wait for one --
-
-    def statuses(self, index: SlotIndex | None) -> list[HostStatus]:
-        """Every host, in the order of the configuration.
-
-        :param index: of their nodes; None = they are not known.
+        Host and slot of a node hardly change, so a record from the cache will do; only nodes that the cache does not
+        know yet are read, and those that a client wrote without their slot: another launcher may have given them one.
+        One that is gone by then may have given its slot to another one, which is not in the list.
         """
-        return [self._status(spec, index) for spec in self._hosts.values()]
+        while True:
+            known = {node.id: node for node in self._zk.nodeIterator() if not self._lacks_slot(node)}
+            listed = self._zk.getNodes()
+            found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
+            # What is there and cannot be read, or has a name that nobody asks for, is no node of ours.
+            missing = {node_id for node_id, node in found.items() if node is None and paths.is_name(node_id)}
+            if missing == self._zk.nodes.existing(missing):
+                return [node for node in found.values() if node is not None and node.provider == self._provider_name]
 
-    def _status(self, spec: HostSpec, index: SlotIndex | None) -> HostStatus:
-        health, record = self.health(spec.id), self.held.get(spec.id)
-        nodes: list[str] = []
-        if index is not None:
-            nodes = [node.key for slot in range(spec.slots) for node in index.nodes_in(SlotId(spec.id, slot))]
-        return HostStatus(
-            name=str(spec.id),
-            up=health.up,
-            text=health.text,
-            since=health.since if record is None else record.since,
-            next=self.next_try(spec.id) if record is None else record.until,
-            quarantine=None if record is None else cause(record),
-            slots=spec.slots,
-            nodes=nodes,
-            pool=spec.pool,
-            labels=spec.labels,
-        )
+    def _lacks_slot(self, node: Node) -> bool:
+        spec = self.spec_of(node) if node.provider == self._provider_name else None
+        return spec is not None and not static.knows_slot(spec, node)
 
-    def has_news(self) -> bool:
-        """Did a host go or come since the call before? Only for the provider's thread."""
-        seen, self._told_before = self._told_before, (self.changes, self.held)
-        return seen[0] != self._told_before[0] or seen[1] is not self._told_before[1]
+    def update(self, node: Node, changes: Mapping[str, Any]) -> bool:
+        """Change fields of a free node in place (S-6); False = it was not free any more. One round trip."""
+        changed = self._change(node, changes)
+        if changed:
+            self.log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
+        return changed
 
-    def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
-        """What a request waits for, see `Provider.waitReason`."""
-        slots = self._label_slots()
-        mine = {label: slots[pool_name, label] for label in labels if (pool_name, label) in slots}
-        return waits_for(labels, mine, free)
+    def hold(self, node: Node, comment: str) -> bool:
+        """Put a free node on hold (S-17); False = it was not free any more. One round trip."""
+        held = self._change(node, {"state": states.HOLD, "comment": comment})
+        if held:
+            self.log.info("Node %s of static host %s is on hold: %s", node.id, static.slot_of(node).host, comment)
+        return held
 
-    def _label_slots(self) -> _Slots:
-        """The slots of each label of each pool; worked out again when a host went or came."""
-        # Read first: what changes meanwhile is seen by the next call.
-        changes, held = self.changes, self.held
-        seen = self._slots
-        if seen[0] != changes or seen[1] is not held:
-            seen = self._slots = (changes, held, self._count(held))
-        return seen[2]
+    def _change(self, node: Node, changes: Mapping[str, Any]) -> bool:
+        if self._idle.is_set():
+            return False
+        changed = node.copy()
+        for name, value in changes.items():
+            setattr(changed, name, value)
+        try:
+            self._zk.nodes.save_unlocked(changed)
+        except ZKConflict as conflict:
+            self.log.debug("Node %s is not changed now: %s", node.id, conflict)
+            return False
+        return True
 
-    def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
-        counted: dict[tuple[str, str], LabelSlots] = {}
-        for spec in self._hosts.values():
-            up = self.health(spec.id).up
-            for label in spec.labels:
-                found = counted.get((spec.pool, label), LabelSlots())
-                found = replace(found, total=found.total + spec.slots)
-                if spec.id in held:
-                    found = replace(found, quarantined=found.quarantined.plus(str(spec.id), spec.slots))
-                elif up is None:
-                    found = replace(found, unchecked=found.unchecked.plus(str(spec.id), spec.slots))
-                elif not up:
-                    found = replace(found, down=found.down.plus(str(spec.id), spec.slots))
-                counted[spec.pool, label] = found
-        return counted
+    def deregister(self, node: Node, reason: str) -> bool:
+        """Remove a free node; False = it was not free any more. Two round trips."""
+        if self._idle.is_set():
+            return False
+        doomed = node.copy()
+        doomed.state = states.DELETING
+        try:
+            self._zk.nodes.lock_and_save(doomed)
+        except ZKConflict as conflict:
+            self.log.debug("Node %s is not deregistered now: %s", node.id, conflict)
+            return False
+        self.log.info("Deregistering node %s of static host %s: %s", node.id, static.slot_of(node).host, reason)
+        try:
+            self._zk.deleteNode(doomed)
+        except ZKException:
+            # It is `deleting`: whoever looks after released nodes finishes this.
+            self.unlock(doomed)
+            raise
+        return True
+
+    def recycle(self, node: Node, facts: HostFacts | None) -> bool:
+        """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
+
+        :param facts: register the slot again in the same write, unless another node has it; None = only remove. The
+            node of a quarantined host is followed by one on hold.
+        :return: has the slot a node again?
+        """
+        log = node_logger(self.log, node)
+        spec = self.spec_of(node)
+        if self._idle.is_set():
+            self.unlock(node)
+            return False
+        new = None
+        try:
+            if spec is not None:
+                others = self.others_in_slot(node)
+                new = static.successor(self._provider_name, spec, node, others, facts, self.why_held(spec.id))
+            try:
+                self._zk.replaceNode(node, new)
+            except ZKConflict:
+                if new is None:
+                    raise
+                # Somebody waits for the lock. The slot is registered again by the next pass.
+                new = None
+                self._zk.replaceNode(node, None)
+        except ZKException as error:
+            log.error("Removing the node failed, it will be tried again: %s", error)
+            self.unlock(node)
+            return False
+        log.info("Removed node; %s", f"its slot is node {new.id} now" if new is not None else "it has no successor")
+        return new is not None
+
+    def unlock(self, node: Node) -> None:
+        """Give a node's lock back; errors are logged."""
+        if node.lock is None:
+            return
+        try:
+            self._zk.unlockNode(node)
+        except ZKException as error:
+            self.log.error("Unlocking node %s failed: %s", node.id, error)
+
+
+# Which nodes have a slot? A look costs no more than what has changed since the last one.
+
+
+class SlotIndex:
+    """The nodes of each slot of a provider's hosts.
+
+    Any thread may ask. ``_lock`` guards the two maps; it is held for dictionary work only.
+
+    :param nodes: the cache of nodes; it lets go of the index when nobody else holds it.
+    :param slot_of: the slot of a node; None = it is in none. Must not block.
+    """
+
+    def __init__(self, nodes: RecordCache[Node], slot_of: Callable[[Node], SlotId | None]) -> None:
+        self._nodes = nodes
+        self._slot_of = slot_of
+        self._lock = threading.Lock()
+        self._changes = follow(nodes, self)
+        self._slots: dict[str, SlotId] = {}
+        self._ids: dict[SlotId, set[str]] = {}
+
+    def nodes_in(self, slot: SlotId) -> list[Node]:
+        """The nodes that have a slot, in any state; do not change them. Does not block."""
+        with self._lock:
+            self._update()
+            found = list(self._ids.get(slot, ()))
+        return [node for node in map(self._nodes.get, found) if node is not None]
+
+    def _update(self) -> None:
+        changed = self._changes.take()
+        if "" in changed:
+            changed = {*self._slots, *self._nodes.ids()}
+        for node_id in changed:
+            node = self._nodes.get(node_id)
+            self._place(node_id, None if node is None else self._slot_of(node))
+
+    def _place(self, node_id: str, slot: SlotId | None) -> None:
+        old = self._slots.get(node_id)
+        if old == slot:
+            return
+        if old is not None:
+            del self._slots[node_id]
+            self._ids[old].discard(node_id)
+            if not self._ids[old]:
+                del self._ids[old]
+        if slot is not None:
+            self._slots[node_id] = slot
+            self._ids.setdefault(slot, set()).add(node_id)

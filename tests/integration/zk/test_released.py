@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NodeExistsError, SessionExpiredError
 
-from nodepool.compat.released_zookeeper import KnownImage, ReleasedZooKeeper, facade_for_extra_driver
+from nodepool.compat.modules import KnownImage, ReleasedZooKeeper, facade_for_extra_driver
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node

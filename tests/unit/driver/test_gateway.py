@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
+from nodepool.driver.gateway import Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.instance import StateMachine
@@ -59,9 +58,7 @@ def test_every_method_of_the_contract_has_a_policy(contract: str) -> None:
 @pytest.fixture(autouse=True)
 def hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table without the hooks that a test adds."""
-    kept = list(gateway.HOOKS)
-    for module in (gateway, sys.modules[Hook.__module__]):
-        monkeypatch.setattr(module, "HOOKS", kept)
+    monkeypatch.setattr(gateway, "HOOKS", list(gateway.HOOKS))
 
 
 def provider(**methods: Callable[..., Any]) -> Any:

@@ -12,7 +12,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from nodepool.compat.released_zookeeper import ReleasedZooKeeper
+from nodepool.compat.modules import ReleasedZooKeeper
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers

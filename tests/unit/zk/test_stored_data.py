@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodepool.driver.metastatic.slots import BackingData, driver_data, place_of
+from nodepool.driver.metastatic.backing import BackingData, driver_data, place_of
 from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import FORMATS, render

@@ -53,7 +53,7 @@ class PatientClient(KubeClient):
         self.clock = ManualClock()
         super().__init__(connection, self.clock)
 
-    def sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         self.clock.pass_seconds(seconds)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from nodepool.clock import monotonic
 from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.kubernetes.adapter import RBAC_GROUP
+from nodepool.driver.kubernetes.client import core
 from nodepool.driver.kubernetes.connection import ClusterAccess
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
@@ -26,7 +28,7 @@ from simulators.kubernetes.kinds import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLE
 from tests.support.documented_rights import documented_role
 from tests.support.kubernetes_place import DRIVERS, PROJECT, provider_section
 from tests.support.provider_sections import load_section
-from tests.support.wait import DEADLINE_SECONDS
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 LOG = ContextLogger(logging.getLogger("test"))
 CLASSES: dict[str, Any] = {
@@ -130,6 +132,45 @@ def test_each_rule_is_needed(simulator: KubernetesSimulator) -> None:
                 found = cluster.store.get(CLUSTER_ROLES, "", role["metadata"]["name"])
                 cluster.store.change(CLUSTER_ROLES, found, functools.partial(dict.update, rules=rules))
             assert any(not result.ok for result in adapter.preflight()), role["rules"][left_out]
+
+
+# -- limits --
+
+
+@pytest.mark.parametrize(("driver", "keys"), [("kubernetes", {"cluster-room": True}), ("openshiftpods", {})])
+def test_limits(simulator: KubernetesSimulator, driver: str, keys: dict[str, Any]) -> None:
+    """KU-13: what others use is taken off, what our own nodes use is not."""
+    with simulator.cloud() as cluster:
+        cluster.add_quota(PROJECT, pods="2")
+    with adapter_of(driver, **keys) as adapter:
+
+        def room() -> tuple[float, float]:
+            found = adapter.getQuotaLimits().quota["compute"]
+            return found["instances"], found["cores"]
+
+        pods, cores = (500, 64) if keys else (2, math.inf)
+        assert room() == (pods, cores)
+        drive(creation_of(adapter, driver))
+        assert room() == (pods, cores)
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}
+        foreign = {"metadata": {"name": "foreign"}, "spec": {"containers": [container]}}
+        adapter.client.ask("POST", core("pods", PROJECT), foreign)
+        # It uses room of the cluster once it has a node.
+        wait_for("it is counted", lambda: room() == (pods - 1, cores - 1.5))
+
+
+def test_limits_of_other_projects(simulator: KubernetesSimulator) -> None:
+    """OS-6: a project whose quotas may not be read, or that has none, has no limit, and so the provider has none."""
+    bind(simulator, "edit", PROJECT)
+    with simulator.cloud() as cluster:
+        cluster.add_quota(PROJECT, pods="2")
+    section = provider_section("openshiftpods", USER)
+    made = OpenShiftPodsDriver()
+    other = {**section["pools"][0], "name": "missing"}
+    for pools, pods in ((section["pools"], 2), ([*section["pools"], other], math.inf)):
+        adapter = made.getAdapter(load_section(made, {**section, "pools": pools}))
+        assert adapter.getQuotaLimits().quota["compute"]["instances"] == pods
+        adapter.stop()
 
 
 # -- nodepool check --

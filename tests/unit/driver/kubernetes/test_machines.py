@@ -19,13 +19,12 @@ from nodepool.driver.kubernetes.create import (
     NamespaceCreation,
     PodJudge,
 )
-from nodepool.driver.kubernetes.records import (
+from nodepool.driver.kubernetes.objects import (
     PLACE,
     POD,
     SECRET,
     KubeRecord,
     PodView,
-    TokenView,
     Verdict,
     of_pod,
 )
@@ -190,7 +189,7 @@ class Launch(NamespaceCreation):
         super().__init__(cloud, Order("np7", label_of(), None, METADATA, None, None, LOG))
         self.create(KEY)
 
-    def instance(self, record: KubeRecord, token: TokenView | None = None) -> Any:
+    def instance(self, record: KubeRecord) -> Any:
         return record
 
     def look(self) -> tuple[str, str, str] | None:
@@ -236,36 +235,27 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
     """KU-2, KU-10: each is woken once for its own; none waits before the watch begins, or without the right."""
     woken: list[str] = []
 
-    def wait(name: str, **options: Any) -> None:
-        accounts.wait_for(name, lambda: woken.append(name), **options)
+    def wait(name: str) -> None:
+        accounts.wait_for(name, lambda: woken.append(name))
 
-    def tell(name: str, *secrets: str, gone: bool = False) -> None:
-        named = {"secrets": [{"name": each} for each in secrets]} if secrets else {}
-        accounts.changed(KIND, {"metadata": {"name": "default", "namespace": name}, **named}, gone=gone)
+    def tell(name: str, gone: bool = False) -> None:
+        accounts.changed(KIND, {"metadata": {"name": "default", "namespace": name}}, gone=gone)
 
     def missing() -> str:
         return "".join(name for name in "abc" if accounts.is_missing(name))
 
     wait("a")
-    wait("b", token=False)
+    wait("b")
     assert missing() == ""
     accounts.listed(KIND, [], 0.0)
     assert missing() == "ab"
     for name in ("a", "a", "other"):
         tell(name)
     assert (woken, missing()) == (["a"], "b")
-    # Before Kubernetes 1.24 a pod that gets a token waits for that, too. One that needs none does not.
-    tell("b")
-    accounts.need_tokens()
-    assert (woken, missing()) == (["a", "b"], "a")
-    tell("a", "default-dockercfg-x")
-    assert missing() == "a"
-    tell("a", "default-dockercfg-x", "default-token-y")
-    assert (woken, missing()) == (["a", "b", "a"], "")
     # The account of the attempt before says nothing; the watch may have missed its end, and begin anew.
     wait("a")
-    assert missing() == "a"
-    tell("a", "default-token-z")
+    assert missing() == "ab"
+    tell("a")
     accounts.listed(KIND, [], 0.0)
     assert missing() == "ab"
     tell("b")
@@ -273,7 +263,7 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
     assert missing() == "ab"
     accounts.over("b")
     accounts.refused(KIND, NO_RIGHT)
-    assert (woken[3:], missing()) == (["a", "b", "a"], "")
+    assert (woken[1:], missing()) == (["a", "b", "a"], "")
     accounts.refused(KIND, None)
     assert missing() == "a"
 
@@ -282,20 +272,19 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("post", "required", "name"),
+    ("post", "name"),
     [
-        ({"metadata": {"uid": "r"}}, False, True),
-        (EXISTS, False, True),
-        (FORBIDDEN, False, False),
-        (FORBIDDEN, True, CloudRefused),
+        ({"metadata": {"uid": "r"}}, True),
+        (EXISTS, True),
+        (FORBIDDEN, False),
         # An API server that is not well says nothing about rights.
-        (CloudRefused("no", 422, "422 Invalid"), False, CloudRefused),
+        (CloudRefused("no", 422, "422 Invalid"), CloudRefused),
     ],
 )
-def test_shared_role(client: StandIn, post: Any, required: bool, name: Any) -> None:
-    """KU-3: one that is there is used; a role of the namespace only without the right, and if that is allowed."""
+def test_shared_role(client: StandIn, post: Any, name: Any) -> None:
+    """KU-3: one that is there is used; a role of the namespace only without the right."""
     client.answers["POST", CLUSTER_ROLES] = post
-    shared = SharedRoles(client, required=required)
+    shared = SharedRoles(client)
     if name is CloudRefused:
         with pytest.raises(CloudRefused):
             shared.name_of(True)

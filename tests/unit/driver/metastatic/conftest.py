@@ -12,9 +12,8 @@ import pytest
 
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.metastatic.backing import BackingRequests
-from nodepool.driver.metastatic.provider import MetastaticProvider
+from nodepool.driver.metastatic.provider import MetastaticProvider, SlotAllocator
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node

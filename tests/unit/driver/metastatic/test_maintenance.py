@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.handler import NodeRequestHandler
+from nodepool.driver.metastatic.backing import BackingData
 from nodepool.driver.metastatic.provider import backing_nodes, release
-from nodepool.driver.metastatic.slots import BackingData
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.component import PoolComponent

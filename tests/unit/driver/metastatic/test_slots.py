@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nodepool.driver.metastatic.allocator import SlotAllocator
+from nodepool.driver.metastatic.provider import SlotAllocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node

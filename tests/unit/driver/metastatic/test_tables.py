@@ -14,7 +14,7 @@ import yaml
 from nodepool.config.assembly import validate
 from nodepool.config.objects import Config, Label
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.metastatic.slots import BackingData, driver_data, owner_of, place_of
+from nodepool.driver.metastatic.backing import BackingData, driver_data, owner_of, place_of
 from nodepool.exceptions import ConfigError
 from nodepool.model.node import Node
 from tests.support.tables import driver_table

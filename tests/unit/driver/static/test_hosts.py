@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks
-from nodepool.driver.static.provider import StaticProvider
-from nodepool.driver.static.registration import Quarantines, StaticRegistry
+from nodepool.driver.static.checks import HostChecker, HostKeysMissing, Quarantines, host_checks
+from nodepool.driver.static.provider import StaticProvider, StaticRegistry
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
