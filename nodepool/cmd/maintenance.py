@@ -20,8 +20,7 @@ from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.plan.maintenance import Subject, UnclearSubject, find
 from nodepool.zk import components, status
 from nodepool.zk.images import read_images
-from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 #: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {

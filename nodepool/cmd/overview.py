@@ -32,9 +32,8 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import components
 from nodepool.zk.images import builder_status, read_images
-from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.status import read_launchers, read_pools
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.plan.attention import Registered

@@ -41,9 +41,8 @@ from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.components import Registration
-from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.status import StatusWriter
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords
 from nodepool.zk.caches import MaintenanceCache, MaintenanceListener
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.zk.zookeeper import MaintenanceStore
 
 
 class MemoryMaintenance(MaintenanceCache):

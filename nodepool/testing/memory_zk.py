@@ -25,9 +25,8 @@ from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore
+from nodepool.zk.nodes import NodeStore, RequestStore
 from nodepool.zk.reply import Reply
-from nodepool.zk.request_store import RequestStore
 from nodepool.zk.transactions import result
 from nodepool.zk.zookeeper import ZooKeeper
 

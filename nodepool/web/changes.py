@@ -39,8 +39,7 @@ from nodepool.zk.locks import COMMAND, LockOwners
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
-    from nodepool.zk.maintenance_store import MaintenanceStore
-    from nodepool.zk.zookeeper import ZooKeeper
+    from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 log = logging.getLogger("nodepool.web.changes")
 

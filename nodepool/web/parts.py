@@ -174,7 +174,7 @@ class WebDaemon(ConnectedDaemon):
         # Libraries for tokens, which most sites do not need.
         from nodepool.web.changes import Access, Actions
         from nodepool.web.tokens import Tokens
-        from nodepool.zk.maintenance_store import MaintenanceStore
+        from nodepool.zk.zookeeper import MaintenanceStore
 
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         return Access(

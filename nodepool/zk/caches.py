@@ -24,7 +24,6 @@ from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.zk import paths, status
 from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_store import decode
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
 
 
@@ -362,7 +361,7 @@ class MaintenanceCache(RecordsByKind):
 
 def _read_maintenance(path: str, data: bytes, _stat: Any) -> Maintenance:
     subject, name = paths.below(paths.MAINTENANCE, path)
-    return decode(subject, name, data)
+    return Maintenance.of_record(subject, name, paths.decode(data))
 
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.

@@ -20,7 +20,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.image import ImagesView
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import caches, installation, paths, transactions
+from nodepool.zk import caches, components, paths, transactions
 from nodepool.zk.caches import Kind, record_of
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.images import read_images
@@ -37,7 +37,7 @@ _HIGHEST: Final = 1_000_000
 _NUMBERS_AT_ONCE: Final = 500
 #: How the text of a build begins. It is taken off again as it was put there, so a record stays the same to the byte.
 _MARK: Final = '{{"installation_id":"{}",'
-_MARKED: Final = re.compile(rf'\{{"installation_id":"([0-9a-f]{{{installation.DIGITS}}})",')
+_MARKED: Final = re.compile(rf'\{{"installation_id":"([0-9a-f]{{{components.ID_DIGITS}}})",')
 
 
 class Unusable(ZKException):
@@ -50,7 +50,7 @@ class Different(ZKException):
 
 def export_images(client: ZooKeeperClient) -> dict[str, str]:
     """Path of each znode -> what is stored there, after the id of the installation; '' for a pause. Blocks."""
-    ours = installation.read(client)
+    ours = components.read_installation(client)
     wanted = list(_znodes(read_images(client)))
     found = transactions.read_data(client, wanted)
     data = {
@@ -142,7 +142,7 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
         raise Different(f"ZooKeeper has other data in {different[0]}{more}")
     if ids:
-        installation.adopt(client, ids)
+        components.adopt(client, ids)
     # A build without data would be taken for a broken one: they come first, with their data.
     for path, version in versions.items():
         if _kind(path) is not Kind.UPLOAD:
