@@ -40,7 +40,7 @@ from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord, Record
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.connection import CHANGED, CREATED, DELETED, Reply
 from nodepool.zk.transactions import BATCH, UNKNOWN_OUTCOME, read_for_callback
 
 # `WatchedSubtree`: what caches have in common: a recursive watch, listeners, and all read anew with each session.

@@ -22,8 +22,8 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.states import DELETING
 from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connection import Reply
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import (
     SEQUENCE,
     Transaction,

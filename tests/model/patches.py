@@ -25,7 +25,7 @@ from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
 from nodepool.runtime.worker import CallMetrics, PassThread
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.reply import Reply
+from nodepool.zk.connection import Reply
 from tests.model.cloud_api import ModelLister
 from tests.model.hosts import ModelStaticDriver
 from tests.model.process import Process

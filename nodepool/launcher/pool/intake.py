@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
-    from nodepool.zk.reply import Reply
+    from nodepool.zk.connection import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100

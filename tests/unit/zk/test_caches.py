@@ -38,8 +38,8 @@ from nodepool.zk.caches import (
     upload_lock,
 )
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connection import CHANGED, Reply
 from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, STATUS, maintenance
-from nodepool.zk.reply import CHANGED, Reply
 from nodepool.zk.transactions import BATCH
 from nodepool.zk.wire import Operations
 from tests.support.event_server import EventServer
