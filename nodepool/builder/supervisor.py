@@ -21,7 +21,7 @@ from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadWorker
 from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
-from nodepool.model.component import RUNNING, BuilderComponent
+from nodepool.model.status import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers

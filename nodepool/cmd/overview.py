@@ -25,11 +25,11 @@ from nodepool.listing.nodes import host_table
 from nodepool.listing.records import event_line, event_table, is_about, launcher_table
 from nodepool.listing.table import Table
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 from nodepool.zk import components
 from nodepool.zk.images import builder_status, read_images
 from nodepool.zk.status import read_launchers, read_pools

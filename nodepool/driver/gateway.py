@@ -39,7 +39,7 @@ from nodepool.driver.hooks import CallCount as CallCount
 from nodepool.driver.hooks import slow_calls as slow_calls
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.event import LostInstance
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
 

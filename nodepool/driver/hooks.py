@@ -18,8 +18,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import NotFound, ZKConflict
 from nodepool.guard import ERRORS, as_exception
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.plan.launch import meaning
 
 # `RunningCalls`: calls of drivers that have not returned yet, and which of them are late.

@@ -27,10 +27,8 @@ from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRe
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
-from nodepool.model.component import RUNNING, LauncherComponent
 from nodepool.model.event import What
-from nodepool.model.maintenance import Mode
-from nodepool.model.status import MAX_EVENTS, LauncherStatus
+from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
@@ -50,9 +48,9 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import MaintenanceRecords
     from nodepool.zk.client import ZooKeeperClient
 
 #: Longest time that a stop may take in all.

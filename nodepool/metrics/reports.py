@@ -17,10 +17,10 @@ from nodepool.metrics import catalog
 from nodepool.metrics.registry import Series
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 
 Gauges = dict[Series, float]
 

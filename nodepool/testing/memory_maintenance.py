@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from types import MappingProxyType
 
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords
+from nodepool.model.status import Maintenance, MaintenanceRecords
 from nodepool.zk.caches import MaintenanceCache, MaintenanceListener
 from nodepool.zk.zookeeper import MaintenanceStore
 

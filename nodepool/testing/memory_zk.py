@@ -15,10 +15,10 @@ from typing import Any
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMaintenanceStore
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths

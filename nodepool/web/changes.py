@@ -26,7 +26,7 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
-from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.browser_login import BrowserLogin

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nodepool.model.component import BuilderComponent
+from nodepool.model.status import BuilderComponent
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string

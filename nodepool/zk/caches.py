@@ -14,13 +14,19 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord, Record
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
+from nodepool.model.status import (
+    MODES,
+    BuilderStatus,
+    LauncherStatus,
+    Maintenance,
+    MaintenanceRecords,
+    PoolComponent,
+    PoolStatus,
+)
 from nodepool.zk import paths, status
 from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient

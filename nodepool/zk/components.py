@@ -19,8 +19,8 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
-from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
+from nodepool.model.status import Component, LauncherComponent, PoolComponent
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import read_below, read_one, records_below, replace, translate

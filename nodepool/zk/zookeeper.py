@@ -20,14 +20,13 @@ from nodepool.exceptions import ZKConflict as ZKConflict
 from nodepool.exceptions import ZKException as ZKException
 from nodepool.exceptions import ZKLockException as ZKLockException
 from nodepool.late_names import late_names
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild as ImageBuild
 from nodepool.model.image import ImageUpload as ImageUpload
-from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords, znode_name
 from nodepool.model.node import Node as Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest as NodeRequest
 from nodepool.model.states import *  # noqa: F403 - drivers import states from here
+from nodepool.model.status import MODES, Maintenance, MaintenanceRecords, PoolComponent, znode_name
 from nodepool.zk import components, locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock

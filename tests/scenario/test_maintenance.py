@@ -7,7 +7,7 @@ import socket
 import time
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import Maintenance, Mode
 from nodepool.zk.zookeeper import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import Maintenance, Mode
 from nodepool.zk.zookeeper import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_metastatic import shared

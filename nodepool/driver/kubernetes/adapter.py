@@ -20,7 +20,7 @@ from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_R
 from nodepool.driver.kubernetes.records import KubeRecord, need_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine import instance as tags
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 #: Type of a resource, in logs and metrics (KU-12).
 NODE: Final = "node"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.kubernetes.config import mangled
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel

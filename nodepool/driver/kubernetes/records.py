@@ -17,7 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.statemachine import CloudInstance
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel

@@ -15,7 +15,7 @@ from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.metastatic.slots import BackingData, SlotRequest, owner_of
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineProvider
 from nodepool.model import states
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -34,7 +34,7 @@ from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, Sections, key
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 # `PodCreation`: the launch of a pod in a project that is there (OS-6).
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig

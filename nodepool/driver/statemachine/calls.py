@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.lost_creations import Creation
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.node import QuotaInformation
 
 T = TypeVar("T")
 

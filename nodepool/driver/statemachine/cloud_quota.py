@@ -19,7 +19,7 @@ from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSup
 from nodepool.driver.statemachine.calls import said_by
 from nodepool.driver.statemachine.instance import node_id_of, resources_of
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, hidden_limit
 from nodepool.plan.launch import LearnedLimit
 

@@ -21,8 +21,7 @@ from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.node import Node, QuotaInformation
 
 
 class Instance:

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
     from nodepool.driver.static.registration import SlotIndex
-    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import Maintenance
     from nodepool.plan.static import HostFacts, StaticPlan
     from nodepool.zk.zookeeper import ZooKeeper
 

@@ -18,7 +18,7 @@ from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model import states
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.model.status import Maintenance, MaintenanceRecords, Mode
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS, next_end, of_host
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan

@@ -30,8 +30,8 @@ from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
-from nodepool.model.component import POOL_MARK
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.status import POOL_MARK
 from nodepool.plan import triage
 from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans

@@ -12,7 +12,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.exceptions import ZKConnectionError, ZKException
-from nodepool.model.component import LauncherComponent, PoolComponent
+from nodepool.model.status import LauncherComponent, PoolComponent
 from nodepool.zk import components, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient

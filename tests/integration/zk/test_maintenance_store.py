@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode, znode_name
+from nodepool.model.status import Maintenance, MaintenanceRecords, Mode, znode_name
 from nodepool.zk import paths
 from nodepool.zk.caches import MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient

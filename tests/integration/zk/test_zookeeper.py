@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
-from nodepool.model.component import PoolComponent
 from nodepool.model.states import NODE_STATES, REQUEST_STATES
+from nodepool.model.status import PoolComponent
 from nodepool.zk import components, locks, transactions
 from nodepool.zk import zookeeper as zk_module
 from nodepool.zk.caches import NodepoolCache

@@ -13,11 +13,11 @@ import pytest
 from nodepool.metrics import reports
 from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Registry, Series, Value
 from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.states import NODE_STATES
+from nodepool.model.status import PoolComponent
 from tests.support.image_views import build
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows, table

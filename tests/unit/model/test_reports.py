@@ -34,11 +34,11 @@ from nodepool.model.config_keys import (
     with_default,
 )
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
-from nodepool.model.maintenance import MODES, Maintenance, Mode, znode_name
-from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
+from nodepool.model.node import QuotaInformation, Shortage, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.record import InvalidRecord, as_json, plain, read
 from nodepool.model.status import (
+    MODES,
     AbsentProvider,
     BuilderStatus,
     BuildStatus,
@@ -48,11 +48,14 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchesStatus,
     LimitStatus,
+    Maintenance,
+    Mode,
     PoolStatus,
     ReloadStatus,
     RequestStatus,
     UploadStatus,
     WaitingStatus,
+    znode_name,
 )
 from nodepool.plan.explained import SENTENCES
 from tests.support.observed import like

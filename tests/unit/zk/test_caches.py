@@ -19,8 +19,8 @@ from kazoo.protocol.serialization import GetChildren
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImagesView
-from nodepool.model.maintenance import MaintenanceRecords, Mode
 from nodepool.model.node import Node
+from nodepool.model.status import MaintenanceRecords, Mode
 from nodepool.zk import status
 from nodepool.zk.cache import JointReads, RecordCache
 from nodepool.zk.caches import (
