@@ -17,8 +17,8 @@ from nodepool.builder.dib import TRAP_SECONDS, OwnDirectory
 from nodepool.builder.image_cleanup import ImageCleanupWorker
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
-from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadWorker
-from nodepool.clock import monotonic, wall_time
+from nodepool.builder.uploads import UploadQueue, UploadWorker, publish_uploads
+from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.status import RUNNING, BuilderComponent
@@ -118,13 +118,12 @@ class ImageBuilder(ConnectedDaemon):
         )
         self._make_parts()
         self.cache.add_listener(self._image_changed)
-        self.shared.builds.on_change = self.shared.uploads.on_change = self._work_changed
+        self.shared.builds.on_change = self.shared.uploads.on_change = self._publish
 
     def _make_parts(self) -> None:
         """The table of threads."""
         shared, options = self.shared, self.options
         builds, self.upload_queue = BuildQueue(), UploadQueue(shared)
-        self.upload_metrics = UploadMetrics(shared)
 
         def build_worker(number: int) -> Part[BuildWorker]:
             return Part(f"BuildWorker-{number}", lambda: BuildWorker(number, shared, builds))
@@ -133,8 +132,8 @@ class ImageBuilder(ConnectedDaemon):
             return Part(f"UploadWorker-{number}", lambda: UploadWorker(number, shared, self.upload_queue))
 
         def publish() -> None:
-            publish_builds(shared, wall_time())
-            self.upload_metrics.publish()
+            publish_builds(shared)
+            publish_uploads(shared)
 
         def cleanup() -> ImageCleanupWorker:
             return ImageCleanupWorker(shared, lambda: self.upload_queue.running, publish)
@@ -214,13 +213,8 @@ class ImageBuilder(ConnectedDaemon):
         for part in workers:
             part.current.wake()
 
-    def _work_changed(self) -> None:
-        """A build or an upload has begun, ended, or got on. Any thread; does not block."""
-        self.upload_metrics.progress()
-        self._publish()
-
     def _publish(self) -> None:
-        """The status record. Any thread; does not block."""
+        """The status record: a build or an upload has begun, ended, or got on. Any thread; does not block."""
         config = self._config()
         self.status.set(
             BUILDER,
