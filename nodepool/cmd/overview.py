@@ -31,8 +31,8 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolComponent
 from nodepool.zk import components
-from nodepool.zk.images import builder_status, read_images
-from nodepool.zk.status import read_launchers, read_pools
+from nodepool.zk.images import read_images
+from nodepool.zk.status import builder_status, read_launchers, read_pools
 from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 if TYPE_CHECKING:

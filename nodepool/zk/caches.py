@@ -8,15 +8,15 @@ maintenance records and of status records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.node import Node
-from nodepool.model.record import InvalidRecord, Record
+from nodepool.model.record import Record
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import (
     MODES,
@@ -371,11 +371,6 @@ def _read_maintenance(path: str, data: bytes, _stat: Any) -> Maintenance:
 
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
-#
-# A site with many pools writes many records. The connection thread only takes their bytes; a reader decodes those that
-# changed since the last read.
-
-T = TypeVar("T")
 
 
 class StatusCache(RecordsByKind):
@@ -386,47 +381,25 @@ class StatusCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        kinds, trouble = (POOL, LAUNCHER, BUILDER), "Error in a listener of status records"
-        super().__init__(client, paths.STATUS, kinds, lambda path, data, _: StoredStatus(path, data), trouble)
+        trouble = "Error in a listener of status records"
+        super().__init__(client, paths.STATUS, status.READERS, _read_status, trouble)
 
     def pools(self) -> list[PoolStatus]:
         """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.
 
         A record that did not change is the same object as before.
         """
-        return in_order_of_pools(self._decoded(POOL, PoolStatus.of_record))
+        return in_order_of_pools(self._entries(POOL))
 
     def launchers(self) -> list[LauncherStatus]:
         """What all launchers report, as `pools`."""
-        return in_order_of_launchers(self._decoded(LAUNCHER, LauncherStatus.of_record))
+        return in_order_of_launchers(self._entries(LAUNCHER))
 
     def builders(self) -> BuilderStatus:
         """What all builders report together."""
-        return BuilderStatus.of_records(self._decoded(BUILDER, dict))
-
-    def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        records = (stored.decoded(parse) for stored in self._entries(kind))
-        return (record for record in records if record is not None)
+        return BuilderStatus.of_records(self._entries(BUILDER))
 
 
-class StoredStatus:
-    """The data of one znode, and what they say after the first read."""
-
-    __slots__ = ("_data", "_path", "_record")
-
-    def __init__(self, path: str, data: bytes) -> None:
-        self._path = path
-        self._data: bytes | None = data
-        self._record: Any = None
-
-    def decoded(self, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-        """The record; None = a bad one, which is logged. Two threads that ask first at once both decode."""
-        data = self._data
-        if data is not None:
-            try:
-                self._record = parse(status.decode(data))
-            except InvalidRecord as problem:
-                StatusCache.log.error("Ignoring %s: %s", self._path, problem)
-            self._data = None
-        record: T | None = self._record
-        return record
+def _read_status(path: str, data: bytes, _stat: Any) -> Any:
+    kind, _ = paths.below(paths.STATUS, path)
+    return status.READERS[kind](status.decode(data))

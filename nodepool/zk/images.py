@@ -17,12 +17,10 @@ from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
-from nodepool.model.status import BuilderStatus
-from nodepool.zk import caches, locks, paths, status, transactions
+from nodepool.zk import caches, locks, paths, transactions
 from nodepool.zk.caches import ImageTree, read_record
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.status import BUILDER
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, sync, translated, was_written
 
 
@@ -416,7 +414,7 @@ class ImageStore:
         transactions.remove(self._client, path, recursive=True)
 
 
-# All images, and what builders do now, for commands. They are read directly, not from a cache.
+# All images, for commands. They are read directly, not from a cache.
 
 
 def read_images(client: ZooKeeperClient) -> ImagesView:
@@ -457,8 +455,3 @@ def _walk(
             yield path, names
             below += [child for name in names or () if has_children(child := f"{path}/{name}")]
         level = below
-
-
-def builder_status(client: ZooKeeperClient) -> BuilderStatus:
-    """How far all builders are. Blocks for round trips. Raises ZKException."""
-    return BuilderStatus.of_records(status.read_all(client, BUILDER).values())
