@@ -20,12 +20,11 @@ from nodepool.builder.progress import BuilderOptions, Shared
 from nodepool.builder.uploads import UploadQueue, UploadWorker, publish_uploads
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
-from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.status import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
+from nodepool.runtime.worker import CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache
@@ -70,7 +69,6 @@ class ImageBuilder(ConnectedDaemon):
         self._more_parts = more_parts
         self.options = options or BuilderOptions()
         self.stop_seconds = self.options.stop_timeout + END_BUILDS_SECONDS + 2 * THREADS_STOP_SECONDS
-        self._call_metrics = CallMetrics(REGISTRY)
         self._stop_signals = 0
         #: Set: builds are not waited for.
         self._end_builds = threading.Event()
@@ -141,7 +139,7 @@ class ImageBuilder(ConnectedDaemon):
         self.build_workers = [build_worker(number) for number in range(options.build_workers)]
         self.upload_workers = [upload_worker(number) for number in range(options.upload_workers)]
         self.cleanup = Part("CleanupWorker-0", cleanup)
-        watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
+        watch = Part("CallWatch", CallWatch)
         table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
         more = (make(self, self._config()) for make in self._more_parts)
         self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
@@ -167,7 +165,6 @@ class ImageBuilder(ConnectedDaemon):
         if self.providers.running is not before:
             self._image_changed("")
         self.parts.revive()
-        self._call_metrics.publish()
 
     def apply(self, config: Config) -> None:
         """Make the providers those of a configuration."""

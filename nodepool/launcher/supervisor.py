@@ -34,7 +34,7 @@ from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, Worker, stop_all
+from nodepool.runtime.worker import CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import NodepoolCache
@@ -80,7 +80,6 @@ class NodePool(ConnectedDaemon):
         self._more_parts = more_parts
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
-        self._call_metrics = CallMetrics(REGISTRY)
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet.
@@ -144,7 +143,7 @@ class NodePool(ConnectedDaemon):
             lambda: StatusWorker(self.pool_threads.all, lambda: self._status(start), self._status_writer, self.events),
         )
         self.events.on_event = lambda: self.status.current.changed()
-        table: list[Part[Any]] = [Part("CallWatch", lambda: CallWatch(REGISTRY)), self.status, self.deletion]
+        table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
         table += [make(self, self._config()) for make in self._more_parts]
         client = shared_client()
@@ -192,7 +191,6 @@ class NodePool(ConnectedDaemon):
         self.pool_threads.update(self.providers.running)
         self.parts.revive()
         self.cache.nodes.refresh_stale()
-        self._call_metrics.publish()
 
     def apply(self, config: Config) -> None:
         """Make providers and pools those of a configuration."""

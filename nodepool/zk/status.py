@@ -197,8 +197,8 @@ class StatusWriter:
             self._client.kazoo.delete(path)
 
 
-# Status records of pools, launchers and builders, for commands: read directly. `nodepool.zk.caches.StatusCache` has them
-# for daemons.
+# Status records of pools, launchers and builders, for commands: read directly. Daemons have
+# `nodepool.zk.caches.StatusCache`.
 
 #: Kinds of status records.
 POOL: Final = "pool"

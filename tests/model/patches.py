@@ -23,7 +23,7 @@ from nodepool.driver.statemachine import provider as statemachine_provider
 from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
-from nodepool.runtime.worker import CallMetrics, PassThread
+from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.connection import Reply
 from tests.model.cloud_api import ModelLister
@@ -56,8 +56,6 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     _take_over_waits(world, patch)
     patch.setattr(PassThread, "start", lambda worker: None)
     patch.setattr(PassThread, "is_alive", lambda worker: not worker.stopping)
-    # A third of the time of a run, and nothing looks at them.
-    patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
     for module in (statemachine_provider, instance_cloud):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)
