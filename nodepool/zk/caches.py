@@ -79,7 +79,7 @@ class ImageCache(SubtreeCache[[str]]):
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._images = ImageTree()
-        super().__init__(client, self._images, "Error in a listener of images")
+        super().__init__(client, self._images)
         self._view = NO_IMAGES
         self._changed: set[str] = set()
         #: Was everything read once, so that there is a view, be it old?
@@ -93,10 +93,10 @@ class ImageCache(SubtreeCache[[str]]):
     # -- connection thread --
 
     def _has_data(self, path: str) -> bool:
-        return kind(parts(path)).has_data
+        return has_data(path)
 
     def _has_children(self, path: str) -> bool:
-        return kind(parts(path)).has_children
+        return has_children(path)
 
     def _part_of(self, path: str) -> str:
         """Name of the image."""
@@ -187,7 +187,7 @@ class ImageTree(ZnodeTree):
 
 def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | None:
     """Of a request for a build it is enough that it is there."""
-    return None if kind(parts(path)) is Kind.REQUEST else read_record(path, data, stat)
+    return None if kind_of(path) is Kind.REQUEST else read_record(path, data, stat)
 
 
 def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
@@ -291,15 +291,6 @@ class Kind(Enum):
     CONTENDER = "contender"
     OTHER = "other"
 
-    @property
-    def has_data(self) -> bool:
-        """Is there something to know of it besides that it exists?"""
-        return self in _WITH_DATA
-
-    @property
-    def has_children(self) -> bool:
-        return self not in _WITHOUT_CHILDREN
-
 
 _WITH_DATA: Final = frozenset({Kind.REQUEST, Kind.BUILD, Kind.UPLOAD})
 _WITHOUT_CHILDREN: Final = frozenset({Kind.PAUSE, Kind.REQUEST, Kind.CONTENDER, Kind.OTHER})
@@ -332,6 +323,21 @@ def kind(names: list[str]) -> Kind:
     return found
 
 
+def kind_of(path: str) -> Kind:
+    """What the znode at or below `IMAGES` is."""
+    return kind(parts(path))
+
+
+def has_data(path: str) -> bool:
+    """Is there something to know of a znode besides that it exists?"""
+    return kind_of(path) in _WITH_DATA
+
+
+def has_children(path: str) -> bool:
+    """May a znode have children that matter?"""
+    return kind_of(path) not in _WITHOUT_CHILDREN
+
+
 # `MaintenanceCache`: the maintenance records as they are now, kept up to date by one recursive watch.
 
 #: Called when records came, went or changed; in the connection thread, must not block.
@@ -347,8 +353,7 @@ class MaintenanceCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        trouble = "Error in a listener of maintenance records"
-        super().__init__(client, paths.MAINTENANCE, MODES, _read_maintenance, trouble)
+        super().__init__(client, paths.MAINTENANCE, MODES, _read_maintenance)
         self._records = NO_RECORDS
         self.start()
 
@@ -381,8 +386,7 @@ class StatusCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        trouble = "Error in a listener of status records"
-        super().__init__(client, paths.STATUS, status.READERS, _read_status, trouble)
+        super().__init__(client, paths.STATUS, status.READERS, _read_status)
 
     def pools(self) -> list[PoolStatus]:
         """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.

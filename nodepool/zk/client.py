@@ -224,18 +224,12 @@ class ZooKeeperClient:
         return wire.WatchedClient(
             self.hosts,
             timeout=self.timeout,
-            longest_pause=self._longest_pause,
+            # A session lives on with a quorum that is back, but only for its timeout. Kazoo makes this up to 1.4 times
+            # as long.
+            longest_pause=min(3.0, self.timeout / 8),
             tls=self._files,
             read_only=self.read_only,
         )
-
-    @property
-    def _longest_pause(self) -> float:
-        """Seconds between two rounds through all servers while none serves; Kazoo makes it up to 1.4 times as long.
-
-        A session lives on with a quorum that is back, but only for its timeout.
-        """
-        return min(3.0, self.timeout / 8)
 
     def disconnect(self) -> None:
         """Close the session; its ephemeral znodes vanish. Bounded by the session timeout."""

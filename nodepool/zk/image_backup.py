@@ -54,7 +54,7 @@ def export_images(client: ZooKeeperClient) -> dict[str, str]:
     wanted = list(_znodes(read_images(client)))
     found = transactions.read_data(client, wanted)
     data = {
-        path: "" if _kind(path) is Kind.PAUSE else znode[0].decode(errors="replace")
+        path: "" if caches.kind_of(path) is Kind.PAUSE else znode[0].decode(errors="replace")
         for path, znode in zip(wanted, found, strict=True)
         if znode is not None
     }
@@ -62,7 +62,7 @@ def export_images(client: ZooKeeperClient) -> dict[str, str]:
 
 
 def _with_id(path: str, text: str, installation_id: str) -> str:
-    if _kind(path) is not Kind.BUILD or not text.startswith("{"):
+    if caches.kind_of(path) is not Kind.BUILD or not text.startswith("{"):
         return text
     # One that an earlier release has imported still has its own.
     return _MARK.format(installation_id) + _MARKED.sub("{", text, count=1)[1:]
@@ -107,7 +107,7 @@ def sort_out(data: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """What can be imported, and of all else why it cannot; an upload needs its build."""
     problems = {path: problem for path, text in data.items() if (problem := problem_of(path, text)) is not None}
     for path in data:
-        if path not in problems and _kind(path) is Kind.UPLOAD:
+        if path not in problems and caches.kind_of(path) is Kind.UPLOAD:
             build = _build_of(path)
             if build not in data or build in problems:
                 problems[path] = f"{path}: there is no build {build}"
@@ -145,17 +145,17 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
         components.adopt(client, ids)
     # A build without data would be taken for a broken one: they come first, with their data.
     for path, version in versions.items():
-        if _kind(path) is not Kind.UPLOAD:
+        if caches.kind_of(path) is not Kind.UPLOAD:
             _write(client, path, data[path].encode(), version)
     highest: dict[str, int] = {}
     for path in data:
-        if _kind(path) is Kind.UPLOAD:
+        if caches.kind_of(path) is Kind.UPLOAD:
             parent, _, number = path.rpartition("/")
             highest[parent] = max(highest.get(parent, 0), int(number))
     for parent, last in highest.items():
         _use_up_numbers(client, parent, last)
     for path, version in versions.items():
-        if _kind(path) is Kind.UPLOAD:
+        if caches.kind_of(path) is Kind.UPLOAD:
             _write(client, path, data[path].encode(), version)
 
 
@@ -209,10 +209,6 @@ def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
 
 def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) == _DIGITS and int(name) <= _HIGHEST
-
-
-def _kind(path: str) -> Kind:
-    return caches.kind(caches.parts(path))
 
 
 def _build_of(path: str) -> str:

@@ -407,7 +407,7 @@ class ImageStore:
     def _subtree(self, root: str) -> list[tuple[str, caches.Kind]]:
         """A znode and all below it, parents first; nothing if it is not there."""
         walk = _walk(self._client, root, lambda path: True)
-        return [(path, caches.kind(caches.parts(path))) for path, names in walk if names is not None]
+        return [(path, caches.kind_of(path)) for path, names in walk if names is not None]
 
     def _remove(self, path: str) -> None:
         """Delete a znode with all below; one that is gone is fine."""
@@ -428,14 +428,14 @@ def read_images(client: ZooKeeperClient) -> ImagesView:
     """
     tree = ImageTree(as_listed=True)
     with_data: list[str] = []
-    for path, names in _walk(client, caches.IMAGES, lambda path: caches.kind(caches.parts(path)).has_children):
+    for path, names in _walk(client, caches.IMAGES, caches.has_children):
         if names is None:
             # It was deleted meanwhile.
             tree.remove(path)
         else:
             tree.set_children(path, names)
             children = [f"{path}/{name}" for name in names]
-            with_data += [child for child in children if caches.kind(caches.parts(child)).has_data]
+            with_data += filter(caches.has_data, children)
     for path, found in zip(with_data, transactions.read_data(client, with_data), strict=True):
         if found is None:
             tree.remove(path)

@@ -463,7 +463,7 @@ def test_life_of_a_build_in_the_cache(
     kazoo.delete(caches.image("debian"), recursive=True)
     until(watched, lambda view: "debian" not in watched.snapshot().images)
     assert (set(told), removed) == ({"debian"}, [])
-    assert "Error in a listener of images" in caplog.text
+    assert "Error in a listener of /nodepool/images" in caplog.text
 
 
 # -- import (6.4)
