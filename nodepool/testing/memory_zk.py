@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
@@ -36,7 +35,6 @@ class MemoryNodeStore(NodeStore):
 
     def __init__(self, changed: threading.Condition) -> None:
         self.table = MemoryTable("node", decode_node, changed)
-        self._clock = wall_time
 
     def ids(self) -> list[str]:
         return self.table.ids()

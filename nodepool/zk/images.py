@@ -30,15 +30,12 @@ class ImageStore:
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown, or there is no connection).
     Where a write takes a lock as ``under``, it happens only while that lock is held; a `ZKConflict` if it is lost.
     Records are written with the version that they were read or written with.
-
-    :param clock: gives seconds since the epoch.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
-    def __init__(self, client: ZooKeeperClient, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
-        self._clock = clock
         #: Path -> why it is no record, as it was logged: it may stay for long.
         self._told: dict[str, str] = {}
 
@@ -153,7 +150,7 @@ class ImageStore:
         """Store a build that has no id yet, under the lock of its image; sets and returns its id."""
         build_id = uuid.uuid4().hex
         path = caches.build(build.image_name, build_id)
-        data = paths.encode(build.to_dict(self._clock()))
+        data = paths.encode(build.to_dict(wall_time()))
         ensure_path(self._client, caches.builds(build.image_name))
         tx = self._transaction(under)
         tx.create(path, data)
@@ -219,7 +216,7 @@ class ImageStore:
         self._make_below(build_path, caches.upload_lock(image, build_id, provider))
         tx = self._transaction(under)
         tx.check(build_path)
-        data = paths.encode(upload.to_dict(self._clock()))
+        data = paths.encode(upload.to_dict(wall_time()))
         tx.create_record(f"{caches.uploads(image, build_id, provider)}/", upload, data)
         tx.commit()
         return upload.key
@@ -239,7 +236,7 @@ class ImageStore:
         tx = Transaction(self._client)
         for upload in (to, current):
             path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
-            tx.set_record(path, upload, paths.encode(upload.to_dict(self._clock())))
+            tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
         tx.commit()
 
     def delete_upload(
@@ -378,7 +375,7 @@ class ImageStore:
         return tx
 
     def _save(self, path: str, record: ImageBuild | ImageUpload, under: ZkLock | None) -> None:
-        data = paths.encode(record.to_dict(self._clock()))
+        data = paths.encode(record.to_dict(wall_time()))
         tx = self._transaction(under)
         tx.set_record(path, record, data)
         tx.commit_unless(lambda: was_written(self._client, path, record, data))

@@ -48,7 +48,6 @@ class RecordStore(Generic[R]):
     :param root: path of that znode; need not exist.
     :param from_dict: makes a record of (JSON object, id); raises InvalidRecord.
     :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
-    :param clock: gives seconds since the epoch.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
@@ -59,13 +58,11 @@ class RecordStore(Generic[R]):
         root: str,
         from_dict: Callable[[dict[str, Any], str], R],
         cache: NodepoolCache | None,
-        clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._root = root
         self._from_dict = from_dict
         self._cache = cache
-        self._clock = clock
 
     def transaction(self) -> Transaction:
         return Transaction(self._client, self._cache)
@@ -148,15 +145,15 @@ class NodeStore(RecordStore[Node]):
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
     """
 
-    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
-        super().__init__(client, paths.NODES, Node.from_dict, cache, clock)
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None) -> None:
+        super().__init__(client, paths.NODES, Node.from_dict, cache)
 
     def encode(self, node: Node) -> bytes:
-        data = paths.encode(node.to_dict(self._clock()))
+        data = paths.encode(node.to_dict(wall_time()))
         if len(data) > _MOST_NODE_BYTES and node.state == DELETING:
             # Whatever others have put into it, it must be possible to delete it.
             node.leave_out_notes()
-            data = paths.encode(node.to_dict(self._clock()))
+            data = paths.encode(node.to_dict(wall_time()))
         return data
 
     def refresh(self, node: Node) -> None:
@@ -467,14 +464,8 @@ _OTHER_BYTES: Final = 65_536
 class RequestStore(RecordStore[NodeRequest]):
     """Blocking as in `NodeStore`, and with the same errors."""
 
-    def __init__(
-        self,
-        client: ZooKeeperClient,
-        cache: NodepoolCache | None,
-        nodes: NodeStore,
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
-        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict, cache, clock)
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, nodes: NodeStore) -> None:
+        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict, cache)
         self._nodes = nodes
 
     def _encode_small(self, request: NodeRequest) -> bytes:
@@ -486,7 +477,7 @@ class RequestStore(RecordStore[NodeRequest]):
         return data
 
     def encode(self, request: NodeRequest) -> bytes:
-        return paths.encode(request.to_dict(self._clock()))
+        return paths.encode(request.to_dict(wall_time()))
 
     # -- writing --
 
@@ -716,7 +707,7 @@ class RequestStore(RecordStore[NodeRequest]):
     def lock_dir_age(self, request_id: str) -> float | None:
         """Seconds since the lock directory changed, or None if it is gone."""
         stat = transactions.stat_of(self._client, paths.request_lock(request_id))
-        return None if stat is None else self._clock() - stat.mtime / 1000
+        return None if stat is None else wall_time() - stat.mtime / 1000
 
     def remove_lock_dir_recursive(self, request_id: str) -> None:
         """Remove a lock directory with its contenders (rule C-2)."""
