@@ -8,7 +8,6 @@ maintenance records and of status records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
@@ -339,9 +338,6 @@ def has_children(path: str) -> bool:
 
 
 # `MaintenanceCache`: the maintenance records as they are now, kept up to date by one recursive watch.
-
-#: Called when records came, went or changed; in the connection thread, must not block.
-MaintenanceListener = Callable[[], None]
 
 NO_RECORDS: Final[MaintenanceRecords] = MappingProxyType({})
 

@@ -135,8 +135,6 @@ class RecordStore(Generic[R]):
 
 #: The rest is for what is written together with a node, such as its lock.
 _MOST_NODE_BYTES: Final = paths.MOST_BYTES - 4096
-#: Of the paths of new nodes; ZooKeeper adds a number.
-_PREFIX: Final = f"{paths.NODES}/"
 
 
 class NodeStore(RecordStore[Node]):
@@ -182,7 +180,7 @@ class NodeStore(RecordStore[Node]):
 
     def add_create(self, tx: Transaction, node: Node) -> None:
         """Store a new node in a transaction of somebody else; sets its id."""
-        tx.create_record(_PREFIX, node, self.encode(node))
+        tx.create_record(f"{paths.NODES}/", node, self.encode(node))
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
@@ -405,7 +403,7 @@ class NodeStore(RecordStore[Node]):
             if replacement is None:
                 tx.commit_unless(lambda: was_removed(self._client, path, lock.contender))
             else:
-                tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+                self.add_create(tx, replacement)
                 tx.commit()
         except TransactionFailed as failure:
             # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
@@ -427,7 +425,7 @@ class NodeStore(RecordStore[Node]):
             tx.delete(lock_dir)
         tx.delete(paths.node(node.key), -1 if node.version is None else node.version)
         if replacement is not None:
-            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+            self.add_create(tx, replacement)
         return tx.send()
 
     def remove_raw(self, node_id: str) -> None:
