@@ -32,7 +32,6 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
 from nodepool.metrics import reports as build_metrics
-from nodepool.metrics.reports import build_gauges, running_gauges
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImagesView, ImageView
 from nodepool.plan.images import (
@@ -297,23 +296,16 @@ def _gibibytes(size: float) -> str:
 
 # Reports to the metrics of this process what its builder builds.
 
-#: Groups of gauges.
+#: A group of gauges.
 GROUP: Final = "builds"
-RUNNING_GROUP: Final = "running builds"
 
 
-def publish_builds(shared: Shared, now: float) -> None:
-    """What is now. Any thread; does not block.
-
-    :param now: seconds since the epoch.
-    """
+def publish_builds(shared: Shared) -> None:
+    """What is now. Any thread; does not block."""
     paused = {name: image.paused for name, image in wanted_images(shared.config()).images.items()}
-    builds, view = shared.builds.current(), shared.images() or ImagesView()
-    building = [key.image for key in builds]
-    gauges = build_gauges(shared.host, shared.options.build_workers, view, paused, building)
+    view, building = shared.images() or ImagesView(), [key.image for key in shared.builds.current()]
+    gauges = build_metrics.build_gauges(shared.host, shared.options.build_workers, view, paused, building)
     shared.registry.replace(GROUP, gauges)
-    running = {key.image: (max(0.0, now - progress.begun), progress.estimate) for key, progress in builds.items()}
-    shared.registry.replace(RUNNING_GROUP, running_gauges(shared.host, running))
 
 
 # `BuildAttempt`: one build of an image, under the lock of its builds, from the record ``building`` to its end.
@@ -450,7 +442,6 @@ class BuildAttempt:
         finally:
             for problem in work.remove():
                 self.log.error("Build %s left files or mounts behind: %s", job.name, problem)
-        build_metrics.report_steps(self.record.image_name, [(step.name, step.seconds) for step in progress.ended])
         steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
         self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
         return result

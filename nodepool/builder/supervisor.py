@@ -17,15 +17,14 @@ from nodepool.builder.dib import TRAP_SECONDS, OwnDirectory
 from nodepool.builder.image_cleanup import ImageCleanupWorker
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
-from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadWorker
-from nodepool.clock import monotonic, wall_time
+from nodepool.builder.uploads import UploadQueue, UploadWorker, publish_uploads
+from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
-from nodepool.metrics.statsd import REGISTRY
-from nodepool.model.component import RUNNING, BuilderComponent
+from nodepool.model.status import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
+from nodepool.runtime.worker import CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache
@@ -70,7 +69,6 @@ class ImageBuilder(ConnectedDaemon):
         self._more_parts = more_parts
         self.options = options or BuilderOptions()
         self.stop_seconds = self.options.stop_timeout + END_BUILDS_SECONDS + 2 * THREADS_STOP_SECONDS
-        self._call_metrics = CallMetrics(REGISTRY)
         self._stop_signals = 0
         #: Set: builds are not waited for.
         self._end_builds = threading.Event()
@@ -118,13 +116,12 @@ class ImageBuilder(ConnectedDaemon):
         )
         self._make_parts()
         self.cache.add_listener(self._image_changed)
-        self.shared.builds.on_change = self.shared.uploads.on_change = self._work_changed
+        self.shared.builds.on_change = self.shared.uploads.on_change = self._publish
 
     def _make_parts(self) -> None:
         """The table of threads."""
         shared, options = self.shared, self.options
         builds, self.upload_queue = BuildQueue(), UploadQueue(shared)
-        self.upload_metrics = UploadMetrics(shared)
 
         def build_worker(number: int) -> Part[BuildWorker]:
             return Part(f"BuildWorker-{number}", lambda: BuildWorker(number, shared, builds))
@@ -133,8 +130,8 @@ class ImageBuilder(ConnectedDaemon):
             return Part(f"UploadWorker-{number}", lambda: UploadWorker(number, shared, self.upload_queue))
 
         def publish() -> None:
-            publish_builds(shared, wall_time())
-            self.upload_metrics.publish()
+            publish_builds(shared)
+            publish_uploads(shared)
 
         def cleanup() -> ImageCleanupWorker:
             return ImageCleanupWorker(shared, lambda: self.upload_queue.running, publish)
@@ -142,7 +139,7 @@ class ImageBuilder(ConnectedDaemon):
         self.build_workers = [build_worker(number) for number in range(options.build_workers)]
         self.upload_workers = [upload_worker(number) for number in range(options.upload_workers)]
         self.cleanup = Part("CleanupWorker-0", cleanup)
-        watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
+        watch = Part("CallWatch", CallWatch)
         table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
         more = (make(self, self._config()) for make in self._more_parts)
         self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
@@ -168,7 +165,6 @@ class ImageBuilder(ConnectedDaemon):
         if self.providers.running is not before:
             self._image_changed("")
         self.parts.revive()
-        self._call_metrics.publish()
 
     def apply(self, config: Config) -> None:
         """Make the providers those of a configuration."""
@@ -214,13 +210,8 @@ class ImageBuilder(ConnectedDaemon):
         for part in workers:
             part.current.wake()
 
-    def _work_changed(self) -> None:
-        """A build or an upload has begun, ended, or got on. Any thread; does not block."""
-        self.upload_metrics.progress()
-        self._publish()
-
     def _publish(self) -> None:
-        """The status record. Any thread; does not block."""
+        """The status record: a build or an upload has begun, ended, or got on. Any thread; does not block."""
         config = self._config()
         self.status.set(
             BUILDER,

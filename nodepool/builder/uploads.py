@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
-import math
 import os
 import re
 import signal
@@ -34,7 +33,7 @@ from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.metrics.catalog import IMAGE_UPDATE
-from nodepool.metrics.reports import progress_gauges, upload_gauges
+from nodepool.metrics.reports import upload_gauges
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImageUpload, ImageView, UploadView
 from nodepool.plan.images import (
@@ -185,40 +184,16 @@ class UploadQueue:
 
 # Reports to the metrics of this process what its builder uploads.
 
-#: Groups of gauges.
+#: A group of gauges.
 GROUP: Final = "uploads"
-PROGRESS_GROUP: Final = "progress of uploads"
-#: Between two times at which it is told how far uploads are.
-PROGRESS_SECONDS: Final = 5.0
 
 
-class UploadMetrics:
-    """Any thread; does not block. ``_lock`` guards ``_told_at``."""
-
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._lock = threading.Lock()
-        self._told_at = -math.inf
-
-    def publish(self) -> None:
-        """What is now."""
-        shared = self._shared
-        providers = wanted_images(shared.config()).providers
-        paused = {(image, name): use.paused for name, images in providers.items() for image, use in images.items()}
-        running = {(key.image, key.provider) for key in shared.uploads.current()}
-        gauges = upload_gauges(shared.host, paused, running, shared.options.upload_workers)
-        shared.registry.replace(GROUP, gauges)
-
-    def progress(self) -> None:
-        """An upload has begun, ended or got on: how far all are, but not as often as that."""
-        meters, now = self._shared.uploads.current(), monotonic()
-        with self._lock:
-            if meters and now - self._told_at < PROGRESS_SECONDS:
-                return
-            self._told_at = now
-        states = {(key.image, key.provider): meter.state() for key, meter in meters.items()}
-        running = {place: (state.percent, state.bytes_per_second) for place, state in states.items()}
-        self._shared.registry.replace(PROGRESS_GROUP, progress_gauges(self._shared.host, running))
+def publish_uploads(shared: Shared) -> None:
+    """What is now. Any thread; does not block."""
+    providers = wanted_images(shared.config()).providers
+    paused = {(image, name): use.paused for name, images in providers.items() for image, use in images.items()}
+    running = {(key.image, key.provider) for key in shared.uploads.current()}
+    shared.registry.replace(GROUP, upload_gauges(shared.host, paused, running, shared.options.upload_workers))
 
 
 # One upload of a build to a provider, from its lock to its record (rules U-2 to U-9, U-12 to U-14).

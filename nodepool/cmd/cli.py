@@ -24,7 +24,7 @@ from nodepool.listing import table
 from nodepool.listing.nodes import ALLOCATED, names_in, states_in
 from nodepool.listing.table import FORMATS
 from nodepool.model import states
-from nodepool.model.maintenance import MODES, Mode
+from nodepool.model.status import MODES, Mode
 
 T = TypeVar("T")
 

@@ -36,8 +36,9 @@ from nodepool.model.event import short
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.status import BuilderStatus
 from nodepool.zk.components import read_hosts
-from nodepool.zk.images import builder_status, read_images
+from nodepool.zk.images import read_images
 from nodepool.zk.locks import ZkLock
+from nodepool.zk.status import builder_status
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from nodepool.cmd.cli import HOST
 from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
 from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table
-from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import Maintenance, Mode
 from nodepool.plan.maintenance import Subject, UnclearSubject, find
 from nodepool.zk import components, status
 from nodepool.zk.images import read_images
-from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 #: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {

@@ -101,8 +101,8 @@ def _causes(
         return {}
     from nodepool.plan.explain import causes
     from nodepool.plan.observed import Observed
-    from nodepool.zk.maintenance_store import MaintenanceStore
     from nodepool.zk.status import read_pools
+    from nodepool.zk.zookeeper import MaintenanceStore
 
     seen = Observed(
         now=now,

@@ -23,7 +23,7 @@ from nodepool.listing.pools import provider_image_table, provider_node_table
 from nodepool.listing.table import Table, printable, render
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.node import Node
-from nodepool.zk import installation
+from nodepool.zk import components
 from nodepool.zk.images import read_images
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -133,9 +133,9 @@ def do_installation(options: argparse.Namespace) -> int:
     """
     if options.action is None:
         return _show_installation(options)
-    if not installation.is_id(options.id):
+    if not components.is_installation_id(options.id):
         given = f"{options.id} is no id" if options.id else f"installation {options.action} needs the id"
-        raise CommandError(f"{given} of an installation, which has {installation.DIGITS} digits, 0 to 9 and a to f")
+        raise CommandError(f"{given} of an installation, which has {components.ID_DIGITS} digits, 0 to 9 and a to f")
     return _adopt(options) if options.action == "adopt" else _delete_things(options)
 
 
@@ -160,7 +160,7 @@ def _adopt(options: argparse.Namespace) -> int:
         print("Make sure that no other Nodepool uses this id.")
         if not _confirmed(options, f"Adopt {options.id}?", "Nothing adopted."):
             return 0
-        installation.adopt(zk.client, (options.id,))
+        components.adopt(zk.client, (options.id,))
     print(f"Adopted {options.id}. Launchers clean up in their next sweeps, in about a minute.")
     return 0
 

@@ -14,7 +14,7 @@ from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, ConfigValue, Number, Sections, key, keys_of
-from nodepool.zk.connect_failure import TlsFiles, check_tls_files
+from nodepool.zk.connection import TlsFiles, check_tls_files
 
 if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient

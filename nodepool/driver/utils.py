@@ -10,7 +10,7 @@ from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSup
 from nodepool.driver.framework.rate import BucketSize, LazyExecutorTTLCache, RateClasses, RateLimiter
 from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.late_names import late_names
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 __all__ = [
     "MAX_QUOTA_AGE",

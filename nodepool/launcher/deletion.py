@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.reply import Reply
+    from nodepool.zk.connection import Reply
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0

@@ -24,8 +24,8 @@ from nodepool.model.status import ReloadStatus
 if TYPE_CHECKING:
     from nodepool.config.objects import Label
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
-    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
+    from nodepool.model.status import MaintenanceRecords
     from nodepool.plan.triage import PoolInfo
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache

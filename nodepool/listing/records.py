@@ -11,8 +11,7 @@ from nodepool.listing.table import Column, Place, Table, printable, table_of
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
-    from nodepool.model.maintenance import Maintenance
-    from nodepool.model.status import LauncherStatus
+    from nodepool.model.status import LauncherStatus, Maintenance
     from nodepool.plan.attention import Registered
 
 

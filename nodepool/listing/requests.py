@@ -14,9 +14,9 @@ from nodepool.model.event import short
 from nodepool.model.request import origin_of
 
 if TYPE_CHECKING:
-    from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import PoolComponent
     from nodepool.plan.explain import WaitCause
 
 _PEOPLE: Final = (

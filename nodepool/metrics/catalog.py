@@ -141,16 +141,6 @@ CURRENT_UPLOADS: Final = _gauge(
 UPLOAD_WORKERS: Final = _gauge(
     "nodepool_builder_upload_workers{builder}", "Threads that upload.", "nodepool.builder.{builder}.upload_workers"
 )
-UPLOAD_PROGRESS: Final = _gauge(
-    "nodepool_builder_upload_progress{builder,image,provider}",
-    "How far a running upload is, in percent.",
-    "nodepool.builder.{builder}.image.{image}.provider.{provider}.upload.progress",
-)
-UPLOAD_SPEED: Final = _gauge(
-    "nodepool_builder_upload_bytes_per_second{builder,image,provider}",
-    "How fast a running upload is.",
-    "nodepool.builder.{builder}.image.{image}.provider.{provider}.upload.bytes_per_second",
-)
 UNKNOWN_IMAGES: Final = _gauge(
     "nodepool_provider_unknown_images{provider}",
     "Images in the cloud that are marked as ours and have no record; nodepool alien-image-list lists them.",
@@ -166,13 +156,6 @@ BUILD_DURATION: Final = _timer(
     "Ends of builds of an image, and how long they took.",
     "nodepool.dib_image_build.{image}.status.duration",
     buckets=(60, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800),
-    statsd_counts=False,
-)
-BUILD_STEP: Final = _timer(
-    "nodepool_dib_image_build_step_duration{image,step}",
-    "Steps of builds that have ended, and how long they took.",
-    "nodepool.dib_image_build.{image}.step.{step}.duration",
-    buckets=(10, 60, 300, 600, 1200, 1800, 3600, 7200, 14400),
     statsd_counts=False,
 )
 LAST_BUILD: Final = _gauge(
@@ -197,16 +180,6 @@ BUILD_STATE: Final = _gauge(
     "nodepool_builder_build_state{builder,image}",
     "What a builder does with an image: 0 nothing, 1 builds it, 3 builds are paused.",
     "nodepool.builder.{builder}.image.{image}.build.state",
-)
-BUILD_SECONDS: Final = _gauge(
-    "nodepool_builder_build_seconds{builder,image}",
-    "How long a build has been running.",
-    "nodepool.builder.{builder}.image.{image}.build.seconds",
-)
-BUILD_ESTIMATE: Final = _gauge(
-    "nodepool_builder_build_estimate_seconds{builder,image}",
-    "How long a running build may take: as long as the last one took.",
-    "nodepool.builder.{builder}.image.{image}.build.estimate",
 )
 CURRENT_BUILDS: Final = _gauge(
     "nodepool_builder_current_builds{builder}", "Builds that run now.", "nodepool.builder.{builder}.current_builds"

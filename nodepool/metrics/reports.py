@@ -17,10 +17,10 @@ from nodepool.metrics import catalog
 from nodepool.metrics.registry import Series
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 
 Gauges = dict[Series, float]
 
@@ -119,14 +119,6 @@ def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, t
 
 #: Values of the state of an image. Of an upload too, which has `UPLOADING` for the second.
 IDLE, BUILDING, PAUSED = 0, 1, 3
-#: What diskimage-builder does, in its own words, and what a builder calls the rest.
-STEPS: Final = frozenset(
-    {
-        *("starting", "root", "extra-data", "pre-install", "install", "post-install", "post-root", "block-device"),
-        *("pre-finalise", "finalise", "cleanup", "converting", "finishing", "completed"),
-    }
-)
-OTHER_STEP: Final = "other"
 
 
 def report_build_end(image: str, status: int, seconds: float, now: float) -> None:
@@ -139,20 +131,6 @@ def report_build_end(image: str, status: int, seconds: float, now: float) -> Non
     REGISTRY.set(catalog.BUILD_RESULT.series(image), status)
     REGISTRY.time(catalog.BUILD_DURATION.series(image), seconds)
     REGISTRY.set(catalog.LAST_BUILD.series(image), int(now))
-
-
-def report_steps(image: str, steps: Iterable[tuple[str, float]]) -> None:
-    """Note how long the steps of a build took; one that was done more than once counts once, with its whole time.
-
-    :param steps: name, seconds. Neither blocks nor raises.
-    """
-    times: dict[str, float] = {}
-    for name, seconds in steps:
-        # Any output may look like the begin of a step: names must not become without end.
-        known = name if name in STEPS else OTHER_STEP
-        times[known] = times.get(known, 0.0) + seconds
-    for name, seconds in times.items():
-        REGISTRY.time(catalog.BUILD_STEP.series(image, name), seconds)
 
 
 def report_sizes(image: str, sizes: Mapping[str, int]) -> None:
@@ -194,20 +172,6 @@ def build_gauges(
     return gauges
 
 
-def running_gauges(builder: str, running: Mapping[str, tuple[float, float | None]]) -> Gauges:
-    """How far the builds of a builder are.
-
-    :param builder: FQDN of its host.
-    :param running: image -> seconds since its build began, and how long that may take; None = that is not known.
-    """
-    gauges: Gauges = {}
-    for image, (seconds, estimate) in running.items():
-        gauges[catalog.BUILD_SECONDS.series(builder, image)] = seconds
-        if estimate is not None:
-            gauges[catalog.BUILD_ESTIMATE.series(builder, image)] = estimate
-    return gauges
-
-
 # Gauges of the uploads of a builder (reference/metrics 6).
 
 UPLOADING: Final = 2
@@ -231,18 +195,6 @@ def upload_gauges(builder: str, paused: Mapping[_Place, bool], running: Collecti
     for place, is_paused in paused.items():
         state = UPLOADING if place in running else PAUSED if is_paused else IDLE
         gauges[catalog.UPLOAD_STATE.series(builder, *place)] = state
-    return gauges
-
-
-def progress_gauges(builder: str, running: Mapping[_Place, tuple[float, float]]) -> Gauges:
-    """How far the uploads of a builder are.
-
-    :param running: uploads that run now -> percent, bytes per second.
-    """
-    gauges: Gauges = {}
-    for place, (percent, speed) in running.items():
-        gauges[catalog.UPLOAD_PROGRESS.series(builder, *place)] = percent
-        gauges[catalog.UPLOAD_SPEED.series(builder, *place)] = speed
     return gauges
 
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.record import DeletableRecord, is_finite, optional_str
+from nodepool.model.status import Maintenance, Mode
 
 #: What a record without the key means.
 DEFAULT_USERNAME = "zuul"

@@ -159,10 +159,6 @@ class Record:
     OTHER_KEYS: ClassVar[tuple[str, ...]] = ()
     #: Declared fields: name -> (default, check).
     _declared: ClassVar[Mapping[str, tuple[Any, Callable[[str, Any], Any] | None]]] = {}
-    #: Of the declared fields: set the defaults, set what was read, and what is to be stored. Made by `_functions`.
-    _begin: ClassVar[Callable[[Any], None]]
-    _fill: ClassVar[Callable[[Any, Mapping[str, Any]], None]]
-    _dump: ClassVar[Callable[[Any], dict[str, Any]]]
     #: All keys that are known.
     _known: ClassVar[frozenset[str]] = frozenset()
 
@@ -170,12 +166,12 @@ class Record:
         annotations = vars(cls).get("__annotations__", {})
         own = {name: (vars(cls).get(name), _CHECKS[kind]) for name, kind in annotations.items() if kind in _CHECKS}
         cls._declared = {**cls._declared, **own}
-        for name, function in _functions(cls._declared).items():
-            setattr(cls, name, function)
         cls._known = frozenset({"state", "state_time", *cls._declared, *cls.OTHER_KEYS})
 
     def __init__(self, id: str | None = None) -> None:
-        self._begin()
+        # Not by `vars`: the dictionaries of all records share their keys, which is half of the memory of a small one.
+        for name, (default, check) in self._declared.items():
+            setattr(self, name, [] if check is str_list else default)
         self.id = id
         self.lock: ZkLock | None = None
         self.version: int | None = None
@@ -217,7 +213,8 @@ class Record:
             self.state_time = now
             self._state_changed = False
         self._stored_state = self._state
-        data = self._dump()
+        declared = {name: getattr(self, name) for name in self._declared}
+        data = {**self.extra, "state": self._state, "state_time": self.state_time, **declared}
         for name in self.LEFT_OUT:
             if data[name] is None:
                 del data[name]
@@ -235,7 +232,9 @@ class Record:
         self._state = self._stored_state = state
         self._state_changed = False
         self.state_time = optional_number("state_time", data.get("state_time"))
-        self._fill(data)
+        for name, (default, check) in self._declared.items():
+            value = data.get(name, default)
+            setattr(self, name, value if check is None else check(name, value))
         self.extra = {} if data.keys() <= self._known else {k: v for k, v in data.items() if k not in self._known}
 
     def renew(self, fresh: Self) -> None:
@@ -274,33 +273,6 @@ class Record:
                 values[name] = _copied(values[name])
         other.__dict__ = values
         return other
-
-
-def _functions(declared: Mapping[str, tuple[Any, Callable[[str, Any], Any] | None]]) -> dict[str, Any]:
-    """`Record._begin`, ``_fill`` and ``_dump`` for some fields, without a loop.
-
-    There are dozens of fields in a record, and thousands of records in a launcher. With `vars` instead of attributes
-    each request would have a dictionary of its own, and take half as much memory again.
-    """
-    begin, fill, dump = ["pass"], ["get = data.get"], []
-    for name, (default, check) in declared.items():
-        begin.append(f"self.{name} = {[] if check is str_list else default!r}")
-        value = f"get({name!r}, {default!r})" if default is not None else f"get({name!r})"
-        if check is optional_str:
-            value = f"value if (value := {value}) is None or value.__class__ is str else optional_str({name!r}, value)"
-        elif check is not None:
-            value = f"{check.__name__}({name!r}, {value})"
-        fill.append(f"self.{name} = {value}")
-        dump.append(f"{name!r}: self.{name}")
-    state = "'state': self._state, 'state_time': self.state_time"
-    code = [
-        *("def _begin(self):", *(f" {line}" for line in begin)),
-        *("def _fill(self, data):", *(f" {line}" for line in fill)),
-        *("def _dump(self):", f" return {{**self.extra, {state}, {', '.join(dump)}}}"),
-    ]
-    made: dict[str, Any] = {}
-    exec("\n".join(code), globals(), made)  # noqa: S102 - made of names of fields
-    return made
 
 
 class DeletableRecord(Record):

@@ -1,15 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools, launchers and builders report about themselves: ``/nodepool/status/...`` (reference/zookeeper)."""
+"""What pools, launchers and builders report about themselves: ``/nodepool/status/...`` (reference/zookeeper).
+
+Then how they are registered, and what operators did to any of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
+from urllib.parse import quote, unquote
 
 from nodepool.model.event import Event
-from nodepool.model.record import InvalidRecord, TypedRecord, read
+from nodepool.model.record import (
+    InvalidRecord,
+    TypedRecord,
+    optional_number,
+    optional_str,
+    read,
+    str_list,
+    whole_number,
+)
 
 T = TypeVar("T")
 
@@ -374,3 +387,202 @@ def _readable(kind: type[T], entries: Any) -> dict[str, T]:
         with contextlib.suppress(InvalidRecord):
             found[key] = read(kind, entry)
     return found
+
+
+# Entries of the component registry, ``/nodepool/components/<kind>/<hostname><seq>`` (reference/zookeeper 7).
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+
+DEFAULT_PRIORITY: Final = 100
+#: Part of the id of each pool, between the full name of its host and provider and pool.
+POOL_MARK: Final = "-PoolWorker."
+
+
+class Component:
+    """One registered daemon or pool.
+
+    :param hostname: as ``gethostname()`` returns it.
+    :param version: release of the program.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, hostname: str = "", version: str | None = None) -> None:
+        self.hostname = hostname
+        self.state = STOPPED
+        self.version = version
+        self.mzxid = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "hostname": self.hostname,
+            "kind": self.kind,
+            "model_api": 0,
+            "state": self.state,
+            "version": self.version,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
+        """Read an entry. Raises InvalidRecord.
+
+        :param id: name of its znode, for an entry without a host.
+        """
+        component = cls(str(data.get("hostname") or id), str(data.get("version", "")))
+        component.state = str(data.get("state", STOPPED))
+        return component
+
+
+class LauncherComponent(Component):
+    kind = "launcher"
+
+
+class BuilderComponent(Component):
+    kind = "builder"
+
+
+class PoolComponent(Component):
+    """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
+
+    kind = "pool"
+
+    def __init__(self, hostname: str = "", version: str | None = None) -> None:
+        super().__init__(hostname, version)
+        self.id = ""
+        self.name = ""
+        self.provider_name = ""
+        self.supported_labels: list[str] = []
+        self.priority = DEFAULT_PRIORITY
+        self.paused = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **super().to_dict(),
+            "id": self.id,
+            "name": self.name,
+            "paused": self.paused,
+            "priority": self.priority,
+            "provider_name": self.provider_name,
+            "supported_labels": sorted(self.supported_labels),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
+        component = super().from_dict(data, id)
+        if not isinstance(data.get("id"), str):
+            raise InvalidRecord("id is not a string")
+        component.id = data["id"]
+        component.name = str(data.get("name", ""))
+        component.provider_name = str(data.get("provider_name", ""))
+        component.supported_labels = str_list("supported_labels", data.get("supported_labels"))
+        component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
+        component.paused = data.get("paused") is True
+        return component
+
+
+# Maintenance records: what operators paused, drained or took out of service.
+#
+# ``/nodepool/maintenance/<kind>/<name>``, persistent, with the name percent-encoded. Released launchers do not know
+# them.
+
+
+class Mode(enum.Enum):
+    """What is done with the subject."""
+
+    #: Nothing new is launched and no request is accepted; what runs goes on.
+    PAUSE = "pause"
+    #: As `PAUSE`; a launcher finishes what it does and ends.
+    DRAIN = "drain"
+    #: A static host is held after its job, and is not registered again.
+    QUARANTINE = "quarantine"
+
+    @property
+    def done(self) -> str:
+        """What the subject is then, e.g. ``paused``."""
+        return {Mode.PAUSE: "paused", Mode.DRAIN: "drained", Mode.QUARANTINE: "quarantined"}[self]
+
+
+#: Kinds of subjects, and what may be done with each. A pool is ``<provider>/<pool>``, a host ``<user>@<host>:<port>``
+#: or the host's name alone, a launcher its host's name.
+MODES: Final[Mapping[str, tuple[Mode, ...]]] = {
+    "provider": (Mode.PAUSE, Mode.DRAIN),
+    "pool": (Mode.PAUSE, Mode.DRAIN),
+    "label": (Mode.PAUSE,),
+    "host": (Mode.QUARANTINE,),
+    "launcher": (Mode.PAUSE, Mode.DRAIN),
+}
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """One record.
+
+    :param kind: of the subject, a key of `MODES`. ``name``: of the subject.
+    :param by: who asked for it, e.g. ``alice@workstation``.
+    :param since: and ``until``: seconds since the epoch; ``until`` None = until somebody ends it.
+    :param automatic: a launcher did it, to a static host that fails (S-16); it ends by itself.
+    """
+
+    kind: str
+    name: str
+    mode: Mode
+    reason: str = ""
+    by: str = ""
+    since: float = 0.0
+    until: float | None = None
+    automatic: bool = False
+
+    @property
+    def text(self) -> str:
+        """For an operator: what was done, by whom and why."""
+        by = f" by {self.by}" if self.by else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.kind} {self.name} is {self.mode.done}{by}{why}"
+
+    def is_over(self, now: float) -> bool:
+        """Has its end come? :param now: seconds since the epoch."""
+        return self.until is not None and now >= self.until
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object to store."""
+        return {
+            "mode": self.mode.value,
+            "reason": self.reason,
+            "by": self.by,
+            "since": self.since,
+            "until": self.until,
+            "automatic": self.automatic,
+        }
+
+    @classmethod
+    def of_record(cls, kind: str, znode: str, data: Mapping[str, Any]) -> Self:
+        """Read a record.
+
+        :param znode: its name below the kind, percent-encoded.
+        :raises InvalidRecord: it is none.
+        """
+        modes = {mode.value: mode for mode in MODES.get(kind, ())}
+        mode = data.get("mode")
+        if not isinstance(mode, str) or mode not in modes:
+            raise InvalidRecord(f"mode of a {kind} is {str(mode)[:40]!r}, allowed: {', '.join(modes) or 'none'}")
+        return cls(
+            kind,
+            unquote(znode),
+            modes[mode],
+            optional_str("reason", data.get("reason")) or "",
+            optional_str("by", data.get("by")) or "",
+            optional_number("since", data.get("since")) or 0.0,
+            optional_number("until", data.get("until")),
+            data.get("automatic") is True,
+        )
+
+
+#: All records that are known, by kind and name.
+MaintenanceRecords = Mapping[tuple[str, str], Maintenance]
+
+
+def znode_name(name: str) -> str:
+    """Name of the znode of a subject: pools and hosts have characters that paths do not allow."""
+    return quote(name, safe="@: ")

@@ -18,9 +18,9 @@ from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
 
 if TYPE_CHECKING:
-    from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import PoolComponent
     from nodepool.plan.observed import Observed
 
 #: A deletion that takes longer is in trouble.

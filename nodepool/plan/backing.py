@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nodepool.model.component import POOL_MARK, PoolComponent
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.status import POOL_MARK, Maintenance, MaintenanceRecords, PoolComponent
 from nodepool.plan import maintenance
 
 #: What a `Retain` says when only an event can change it.

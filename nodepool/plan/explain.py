@@ -16,11 +16,10 @@ from typing import Final
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import What, counted, grouped, named, short
-from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
-from nodepool.model.status import AbsentProvider, PoolStatus, WaitingStatus
+from nodepool.model.status import AbsentProvider, Maintenance, PoolStatus, WaitingStatus
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
 from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup

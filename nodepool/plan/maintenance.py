@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.status import Maintenance, MaintenanceRecords, Mode
 
 #: Between the clocks of two hosts, at most: a record that is over by so much is over for all launchers.
 CLOCK_SKEW_SECONDS: Final = 10.0
@@ -29,7 +29,7 @@ _CODES: Mapping[tuple[str, Mode], ReasonCode] = {
 def of_subject(records: MaintenanceRecords, kind: str, name: str, now: float) -> Maintenance | None:
     """The record of a subject that holds now.
 
-    :param kind: a key of `nodepool.model.maintenance.MODES`.
+    :param kind: a key of `nodepool.model.status.MODES`.
     :param now: seconds since the epoch.
     """
     record = records.get((kind, name))
@@ -111,7 +111,7 @@ def reason(record: Maintenance) -> Reason:
 
 
 class Subject(NamedTuple):
-    """:param kind: a key of `nodepool.model.maintenance.MODES`."""
+    """:param kind: a key of `nodepool.model.status.MODES`."""
 
     kind: str
     name: str

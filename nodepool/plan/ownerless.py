@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.model.event import counted
-from nodepool.model.maintenance import Maintenance
+from nodepool.model.status import Maintenance
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

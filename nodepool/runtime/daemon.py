@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -20,6 +20,7 @@ from nodepool.config.zookeeper import connection_string, make_client
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
+from nodepool.model.event import counted, named
 from nodepool.runtime.reload import Configuration
 from nodepool.tracing import spans
 from nodepool.tracing.sending import Exporter
@@ -338,47 +339,32 @@ def sources(config: Config, path: str, secure_path: str | None) -> str:
 
 def served(config: Config) -> str:
     """Providers, pools and labels that a launcher serves."""
-    usable, unusable = _split(config)
+    usable, others = _split(config)
     labels = {label for provider in usable for pool in provider.pools.values() for label in pool.labels}
-    parts = [_listed("provider", [_with_pools(provider) for provider in usable], "; ")]
-    parts.append(_listed("label", sorted(labels)))
+    providers = [f"{one.name} ({one.driver.name}: {named(list(one.pools), MAX_NAMES)})" for one in usable]
+    parts = [_listed("provider", providers), _listed("label", sorted(labels))]
     without_pool = sorted(set(config.labels) - labels)
     if without_pool:
-        parts.append(_listed("label", without_pool, what=" without a pool"))
-    return "Serving " + ". ".join([*parts, *_not_served(unusable)])
+        parts.append(_listed("label", without_pool, " without a pool"))
+    return "Serving " + ". ".join([*parts, *others])
 
 
 def built(config: Config) -> str:
     """Images that a builder builds, and providers that it uploads them to."""
-    usable, unusable = _split(config)
+    usable, others = _split(config)
     images = sorted(name for name, image in config.diskimages.items() if not image.abstract)
     targets = [provider.name for provider in usable if provider.manage_images and getattr(provider, "diskimages", None)]
     parts = [_listed("diskimage", images), f"Uploading to {_listed('provider', targets)}"]
-    return "Building " + ". ".join([*parts, *_not_served(unusable)])
+    return "Building " + ". ".join([*parts, *others])
 
 
 def _split(config: Config) -> tuple[list[ProviderConfig], list[str]]:
-    """Providers that can be used, and the names of the others."""
+    """Providers that can be used, and what is logged of the others: the log has the cause of each already."""
     providers = config.providers
     unusable = [name for name, made in providers.items() if isinstance(made, UnavailableProviderConfig)]
-    return [made for name, made in providers.items() if name not in unusable], unusable
+    usable = [made for name, made in providers.items() if name not in unusable]
+    return usable, [f"Not usable: {_listed('provider', unusable)}"] if unusable else []
 
 
-def _not_served(names: Sequence[str]) -> Iterable[str]:
-    """The log has the cause of each already."""
-    return [f"Not usable: {_listed('provider', names)}"] if names else []
-
-
-def _with_pools(provider: ProviderConfig) -> str:
-    return f"{provider.name} ({provider.driver.name}: {_first(list(provider.pools), ', ')})"
-
-
-def _listed(noun: str, names: Sequence[str], separator: str = ", ", what: str = "") -> str:
-    if not names:
-        return f"no {noun}{what}"
-    return f"{len(names)} {noun}{'s' if len(names) > 1 else ''}{what}: {_first(names, separator)}"
-
-
-def _first(names: Sequence[str], separator: str) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{separator.join(names[:MAX_NAMES])}{more}"
+def _listed(noun: str, names: Sequence[str], what: str = "") -> str:
+    return f"{counted(len(names), noun)}{what}: {named(names, MAX_NAMES)}" if names else f"no {noun}{what}"

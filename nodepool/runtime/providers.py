@@ -253,26 +253,23 @@ def _complete(provider: Provider, config: ProviderConfig) -> None:
 LIMIT_SECONDS: Final = 180.0
 
 
-def check_providers(
-    configs: Iterable[ProviderConfig], zk: ZooKeeper | None, limit: float = LIMIT_SECONDS
-) -> dict[str, list[CheckResult]]:
-    """Check providers, all at the same time; blocks.
+def check_providers(configs: Iterable[ProviderConfig], zk: ZooKeeper | None) -> dict[str, list[CheckResult]]:
+    """Check providers, all at the same time; blocks. One that has not answered in time goes on in the background.
 
     :param zk: None: ZooKeeper cannot be reached; what needs it is left out.
-    :param limit: seconds; one that has not answered then has failed, and goes on in the background.
     :return: name of each -> what was found; never empty.
     """
     begun = {config.name: _in_thread(f"Check-{config.name}", partial(check_provider, config, zk)) for config in configs}
-    end = monotonic() + limit
-    return {name: _outcome(name, outcome, max(0.0, end - monotonic()), limit) for name, outcome in begun.items()}
+    end = monotonic() + LIMIT_SECONDS
+    return {name: _outcome(name, outcome, max(0.0, end - monotonic())) for name, outcome in begun.items()}
 
 
-def _outcome(name: str, outcome: Future[list[CheckResult]], seconds: float, limit: float) -> list[CheckResult]:
+def _outcome(name: str, outcome: Future[list[CheckResult]], seconds: float) -> list[CheckResult]:
     subject = f"provider {name}"
     try:
         error = outcome.exception(seconds)
     except TimeoutError:
-        return [CheckResult(subject, False, f"its check has not ended within {limit:g} s", "see --debug")]
+        return [CheckResult(subject, False, f"its check has not ended within {LIMIT_SECONDS:g} s", "see --debug")]
     return outcome.result() if error is None else [failure(subject, error)]
 
 

@@ -39,13 +39,11 @@ class Configuration:
         parts: Mapping[str, Callable[[Config], None]],
         look_again: Callable[[], None],
         log: logging.Logger,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.log = log
         self.source = source
         self._parts = parts
         self._look_again = look_again
-        self._clock = clock
         #: The last one that is wholly in effect.
         self.current: Config
         #: The last one that can be used. It is `current`, unless it is not wholly in effect.
@@ -83,7 +81,7 @@ class Configuration:
         """
         if self.changed():
             step, self._failures = self._load_again, 0
-        elif self._retry is not None and self._clock() >= self._due:
+        elif self._retry is not None and monotonic() >= self._due:
             step = self._retry
         else:
             return
@@ -149,7 +147,7 @@ class Configuration:
         """Try again later, and tell why."""
         self._failures += 1
         delay = RETRY.pause(self._failures)
-        self._retry, self._due = retry, self._clock() + delay
+        self._retry, self._due = retry, monotonic() + delay
         self.log.error("The reload failed, it is tried again in %g s: %s", delay, "; ".join(texts))
         if self._failures == 1:
             REGISTRY.count(RELOADS.series("failed"))

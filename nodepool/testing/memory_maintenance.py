@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import MappingProxyType
 
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords
-from nodepool.zk.caches import MaintenanceCache, MaintenanceListener
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.model.status import Maintenance, MaintenanceRecords
+from nodepool.zk.caches import MaintenanceCache
+from nodepool.zk.zookeeper import MaintenanceStore
 
 
 class MemoryMaintenance(MaintenanceCache):
@@ -16,7 +17,7 @@ class MemoryMaintenance(MaintenanceCache):
 
     def __init__(self) -> None:
         self._records: MaintenanceRecords = MappingProxyType({})
-        self._listeners: list[MaintenanceListener] = []
+        self._listeners: list[Callable[[], None]] = []
         self.ready = threading.Event()
         self.ready.set()
 

@@ -13,21 +13,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMaintenanceStore
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache
+from nodepool.zk.connection import Reply
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.reply import Reply
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.nodes import NodeStore, RequestStore
 from nodepool.zk.transactions import result
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -37,7 +35,6 @@ class MemoryNodeStore(NodeStore):
 
     def __init__(self, changed: threading.Condition) -> None:
         self.table = MemoryTable("node", decode_node, changed)
-        self._clock = wall_time
 
     def ids(self) -> list[str]:
         return self.table.ids()

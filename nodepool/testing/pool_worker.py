@@ -10,10 +10,10 @@ from nodepool.clock import monotonic
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
 from nodepool.model import states
-from nodepool.model.component import RUNNING, PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import RUNNING, PoolComponent
 from nodepool.plan.nodes import ReadyNodes, is_free
 from nodepool.plan.triage import PoolInfo
 from nodepool.testing.memory_zk import MemoryZooKeeper

@@ -26,7 +26,7 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
-from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.browser_login import BrowserLogin
@@ -39,8 +39,7 @@ from nodepool.zk.locks import COMMAND, LockOwners
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
-    from nodepool.zk.maintenance_store import MaintenanceStore
-    from nodepool.zk.zookeeper import ZooKeeper
+    from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 log = logging.getLogger("nodepool.web.changes")
 

@@ -40,7 +40,7 @@ from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord, Record
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.connection import CHANGED, CREATED, DELETED, Reply
 from nodepool.zk.transactions import BATCH, UNKNOWN_OUTCOME, read_for_callback
 
 # `WatchedSubtree`: what caches have in common: a recursive watch, listeners, and all read anew with each session.
@@ -57,16 +57,15 @@ class WatchedSubtree(ABC, Generic[P]):
     A connection can have one for each root: the last one that began to follow it gets the events.
 
     :param root: path of the znode; need not exist.
-    :param trouble: what is logged with the error of a listener.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
-    def __init__(self, client: ZooKeeperClient, root: str, trouble: str) -> None:
+    def __init__(self, client: ZooKeeperClient, root: str) -> None:
         self._client = client
         self._root = root
         self._listeners: list[Callable[P, None]] = []
-        self._guard = Guard(self.log, trouble)
+        self._guard = Guard(self.log, "Error in a listener of %s", root)
         #: Grows with each connection: answers of an earlier one do not count.
         self._generation = 0
         #: Set while the cache follows ZooKeeper; clear before everything was read and without a connection.
@@ -159,7 +158,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
     """
 
     def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
-        super().__init__(client, root, "Error in a cache listener")
+        super().__init__(client, root)
         self._decode = decode
         self._records: dict[str, R] = {}
         self._invalid: dict[str, str] = {}
@@ -642,8 +641,8 @@ _Question = tuple[str, str]
 class SubtreeCache(WatchedSubtree[P]):
     """Asks for what is to be known of a subtree. A subclass makes of it what readers get, and notifies listeners."""
 
-    def __init__(self, client: ZooKeeperClient, tree: ZnodeTree, trouble: str) -> None:
-        super().__init__(client, tree.root, trouble)
+    def __init__(self, client: ZooKeeperClient, tree: ZnodeTree) -> None:
+        super().__init__(client, tree.root)
         self._tree = tree
         #: Is a further answer needed, because an event came meanwhile?
         self._asked: dict[_Question, bool] = {}
@@ -776,9 +775,8 @@ class RecordsByKind(SubtreeCache[[]]):
         root: str,
         kinds: Iterable[str],
         parse: Callable[[str, bytes, Any], Any],
-        trouble: str,
     ) -> None:
-        super().__init__(client, ZnodeTree(root, parse), trouble)
+        super().__init__(client, ZnodeTree(root, parse))
         self._kinds = tuple(kinds)
         self._changed = False
 

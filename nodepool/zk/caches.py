@@ -8,23 +8,27 @@ maintenance records and of status records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords
 from nodepool.model.node import Node
-from nodepool.model.record import InvalidRecord, Record
+from nodepool.model.record import Record
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
+from nodepool.model.status import (
+    MODES,
+    BuilderStatus,
+    LauncherStatus,
+    Maintenance,
+    MaintenanceRecords,
+    PoolComponent,
+    PoolStatus,
+)
 from nodepool.zk import paths, status
 from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_store import decode
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
 
 
@@ -74,7 +78,7 @@ class ImageCache(SubtreeCache[[str]]):
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._images = ImageTree()
-        super().__init__(client, self._images, "Error in a listener of images")
+        super().__init__(client, self._images)
         self._view = NO_IMAGES
         self._changed: set[str] = set()
         #: Was everything read once, so that there is a view, be it old?
@@ -88,10 +92,10 @@ class ImageCache(SubtreeCache[[str]]):
     # -- connection thread --
 
     def _has_data(self, path: str) -> bool:
-        return kind(parts(path)).has_data
+        return has_data(path)
 
     def _has_children(self, path: str) -> bool:
-        return kind(parts(path)).has_children
+        return has_children(path)
 
     def _part_of(self, path: str) -> str:
         """Name of the image."""
@@ -182,7 +186,7 @@ class ImageTree(ZnodeTree):
 
 def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | None:
     """Of a request for a build it is enough that it is there."""
-    return None if kind(parts(path)) is Kind.REQUEST else read_record(path, data, stat)
+    return None if kind_of(path) is Kind.REQUEST else read_record(path, data, stat)
 
 
 def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
@@ -286,15 +290,6 @@ class Kind(Enum):
     CONTENDER = "contender"
     OTHER = "other"
 
-    @property
-    def has_data(self) -> bool:
-        """Is there something to know of it besides that it exists?"""
-        return self in _WITH_DATA
-
-    @property
-    def has_children(self) -> bool:
-        return self not in _WITHOUT_CHILDREN
-
 
 _WITH_DATA: Final = frozenset({Kind.REQUEST, Kind.BUILD, Kind.UPLOAD})
 _WITHOUT_CHILDREN: Final = frozenset({Kind.PAUSE, Kind.REQUEST, Kind.CONTENDER, Kind.OTHER})
@@ -327,10 +322,22 @@ def kind(names: list[str]) -> Kind:
     return found
 
 
-# `MaintenanceCache`: the maintenance records as they are now, kept up to date by one recursive watch.
+def kind_of(path: str) -> Kind:
+    """What the znode at or below `IMAGES` is."""
+    return kind(parts(path))
 
-#: Called when records came, went or changed; in the connection thread, must not block.
-MaintenanceListener = Callable[[], None]
+
+def has_data(path: str) -> bool:
+    """Is there something to know of a znode besides that it exists?"""
+    return kind_of(path) in _WITH_DATA
+
+
+def has_children(path: str) -> bool:
+    """May a znode have children that matter?"""
+    return kind_of(path) not in _WITHOUT_CHILDREN
+
+
+# `MaintenanceCache`: the maintenance records as they are now, kept up to date by one recursive watch.
 
 NO_RECORDS: Final[MaintenanceRecords] = MappingProxyType({})
 
@@ -342,8 +349,7 @@ class MaintenanceCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        trouble = "Error in a listener of maintenance records"
-        super().__init__(client, paths.MAINTENANCE, MODES, _read_maintenance, trouble)
+        super().__init__(client, paths.MAINTENANCE, MODES, _read_maintenance)
         self._records = NO_RECORDS
         self.start()
 
@@ -362,15 +368,10 @@ class MaintenanceCache(RecordsByKind):
 
 def _read_maintenance(path: str, data: bytes, _stat: Any) -> Maintenance:
     subject, name = paths.below(paths.MAINTENANCE, path)
-    return decode(subject, name, data)
+    return Maintenance.of_record(subject, name, paths.decode(data))
 
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
-#
-# A site with many pools writes many records. The connection thread only takes their bytes; a reader decodes those that
-# changed since the last read.
-
-T = TypeVar("T")
 
 
 class StatusCache(RecordsByKind):
@@ -381,47 +382,24 @@ class StatusCache(RecordsByKind):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        kinds, trouble = (POOL, LAUNCHER, BUILDER), "Error in a listener of status records"
-        super().__init__(client, paths.STATUS, kinds, lambda path, data, _: StoredStatus(path, data), trouble)
+        super().__init__(client, paths.STATUS, status.READERS, _read_status)
 
     def pools(self) -> list[PoolStatus]:
         """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.
 
         A record that did not change is the same object as before.
         """
-        return in_order_of_pools(self._decoded(POOL, PoolStatus.of_record))
+        return in_order_of_pools(self._entries(POOL))
 
     def launchers(self) -> list[LauncherStatus]:
         """What all launchers report, as `pools`."""
-        return in_order_of_launchers(self._decoded(LAUNCHER, LauncherStatus.of_record))
+        return in_order_of_launchers(self._entries(LAUNCHER))
 
     def builders(self) -> BuilderStatus:
         """What all builders report together."""
-        return BuilderStatus.of_records(self._decoded(BUILDER, dict))
-
-    def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        records = (stored.decoded(parse) for stored in self._entries(kind))
-        return (record for record in records if record is not None)
+        return BuilderStatus.of_records(self._entries(BUILDER))
 
 
-class StoredStatus:
-    """The data of one znode, and what they say after the first read."""
-
-    __slots__ = ("_data", "_path", "_record")
-
-    def __init__(self, path: str, data: bytes) -> None:
-        self._path = path
-        self._data: bytes | None = data
-        self._record: Any = None
-
-    def decoded(self, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
-        """The record; None = a bad one, which is logged. Two threads that ask first at once both decode."""
-        data = self._data
-        if data is not None:
-            try:
-                self._record = parse(status.decode(data))
-            except InvalidRecord as problem:
-                StatusCache.log.error("Ignoring %s: %s", self._path, problem)
-            self._data = None
-        record: T | None = self._record
-        return record
+def _read_status(path: str, data: bytes, _stat: Any) -> Any:
+    kind, _ = paths.below(paths.STATUS, path)
+    return status.READERS[kind](status.decode(data))

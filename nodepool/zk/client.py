@@ -21,12 +21,9 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
-from nodepool.zk import connect_failure
-from nodepool.zk.connect_failure import TlsFiles
-from nodepool.zk.reply import Reply, WatchFunction
+from nodepool.zk.connection import Latency, Reply, TlsFiles, WatchFunction, is_hopeless, sentences
 
 if TYPE_CHECKING:
-    from nodepool.zk.reply import Latency
     from nodepool.zk.wire import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
@@ -115,7 +112,7 @@ class ZooKeeperClient:
         client = self._client
         if client is None or self.connected:
             return []
-        return connect_failure.sentences(client.servers, client.failures, self._files)
+        return sentences(client.servers, client.failures, self._files)
 
     def look_after(self) -> None:
         """See to the connection: log why there is none, unless that was logged in the last minute.
@@ -142,7 +139,7 @@ class ZooKeeperClient:
         client = self._client
         if client is None or self.connected:
             return False
-        return connect_failure.is_hopeless(client.servers, client.failures, self._files)
+        return is_hopeless(client.servers, client.failures, self._files)
 
     @property
     def latency(self) -> Latency | None:
@@ -224,21 +221,15 @@ class ZooKeeperClient:
         # Not before it is needed: with another Kazoo the import is what fails.
         from nodepool.zk import wire
 
-        return wire.make_client(
+        return wire.WatchedClient(
             self.hosts,
             timeout=self.timeout,
-            longest_pause=self._longest_pause,
+            # A session lives on with a quorum that is back, but only for its timeout. Kazoo makes this up to 1.4 times
+            # as long.
+            longest_pause=min(3.0, self.timeout / 8),
             tls=self._files,
             read_only=self.read_only,
         )
-
-    @property
-    def _longest_pause(self) -> float:
-        """Seconds between two rounds through all servers while none serves; Kazoo makes it up to 1.4 times as long.
-
-        A session lives on with a quorum that is back, but only for its timeout.
-        """
-        return min(3.0, self.timeout / 8)
 
     def disconnect(self) -> None:
         """Close the session; its ephemeral znodes vanish. Bounded by the session timeout."""

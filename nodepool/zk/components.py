@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The component registry: our own entries, and those of other processes (reference/zookeeper 7)."""
+"""The component registry: our own entries, and those of other processes (reference/zookeeper 7).
+
+Then the id of the installation that all of them belong to.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,20 @@ import contextlib
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
-from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
+from nodepool.model.status import Component, LauncherComponent, PoolComponent
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import read_below, records_below, translate
+from nodepool.zk.transactions import read_below, read_one, records_below, replace, translate
 
 #: Level of the data model that this release speaks.
 MODEL_API = 0
@@ -180,6 +184,75 @@ def entry_id(data: bytes) -> Any:
         return paths.decode(data).get("id")
     except InvalidRecord:
         return None
+
+
+# The id of an installation: all launchers, builders and commands of one ZooKeeper (reference/zookeeper).
+#
+# It is made once, at random, by the process that asks first. All that is made in clouds bears it. So two installations
+# in one cloud project, whose providers have the same name, know their things apart (D-10).
+
+#: Hexadecimal digits of an id: a value of labels of every cloud.
+ID_DIGITS: Final = 16
+
+
+class Installation(NamedTuple):
+    """:param adopted: ids of earlier installations whose things are ours now, such as before a loss of ZooKeeper."""
+
+    id: str
+    adopted: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Its own comes first."""
+        return (self.id, *self.adopted)
+
+
+def is_installation_id(text: Any) -> bool:
+    """Can it be the id of an installation?"""
+    return isinstance(text, str) and len(text) == ID_DIGITS and set(text) <= set("0123456789abcdef")
+
+
+def read_installation(client: ZooKeeperClient) -> Installation | None:
+    """What is stored; None = nothing yet. Blocks for a round trip. Raises ZKException, also for what is no record."""
+    found = read_one(client, paths.INSTALLATION)
+    return None if found is None else _decode_installation(found[0])
+
+
+def get_installation(client: ZooKeeperClient) -> Installation:
+    """The same; it is made if there is none. Of several who make it at the same time one wins. Blocks."""
+    return read_installation(client) or adopt(client, ())
+
+
+def adopt(client: ZooKeeperClient, ids: tuple[str, ...]) -> Installation:
+    """Things that bear these ids are ours from now on. Blocks. Returns what is stored then.
+
+    The first of them becomes the id of an installation that has none yet.
+    """
+
+    def adopted(data: bytes | None) -> bytes:
+        if data is None:
+            return _encode_installation(Installation((*ids, uuid.uuid4().hex[:ID_DIGITS])[0], ids[1:]))
+        before = _decode_installation(data)
+        new = [one for one in ids if one not in before.ids]
+        return _encode_installation(Installation(before.id, (*before.adopted, *new))) if new else data
+
+    return _decode_installation(replace(client, paths.INSTALLATION, adopted))
+
+
+def _encode_installation(installation: Installation) -> bytes:
+    return paths.encode({"id": installation.id, "adopted": list(installation.adopted)})
+
+
+def _decode_installation(data: bytes) -> Installation:
+    try:
+        record = paths.decode(data)
+        found, adopted = record.get("id"), record.get("adopted") or []
+        if is_installation_id(found) and isinstance(adopted, list) and all(map(is_installation_id, adopted)):
+            return Installation(str(found), tuple(adopted))
+        problem = f"it must have an id of {ID_DIGITS} hexadecimal digits"
+    except InvalidRecord as error:
+        problem = str(error)
+    raise ZKException(f"{paths.INSTALLATION} cannot be read: {problem}")
 
 
 if not TYPE_CHECKING:

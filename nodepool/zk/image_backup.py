@@ -20,7 +20,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.image import ImagesView
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import caches, installation, paths, transactions
+from nodepool.zk import caches, components, paths, transactions
 from nodepool.zk.caches import Kind, record_of
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.images import read_images
@@ -37,7 +37,7 @@ _HIGHEST: Final = 1_000_000
 _NUMBERS_AT_ONCE: Final = 500
 #: How the text of a build begins. It is taken off again as it was put there, so a record stays the same to the byte.
 _MARK: Final = '{{"installation_id":"{}",'
-_MARKED: Final = re.compile(rf'\{{"installation_id":"([0-9a-f]{{{installation.DIGITS}}})",')
+_MARKED: Final = re.compile(rf'\{{"installation_id":"([0-9a-f]{{{components.ID_DIGITS}}})",')
 
 
 class Unusable(ZKException):
@@ -50,11 +50,11 @@ class Different(ZKException):
 
 def export_images(client: ZooKeeperClient) -> dict[str, str]:
     """Path of each znode -> what is stored there, after the id of the installation; '' for a pause. Blocks."""
-    ours = installation.read(client)
+    ours = components.read_installation(client)
     wanted = list(_znodes(read_images(client)))
     found = transactions.read_data(client, wanted)
     data = {
-        path: "" if _kind(path) is Kind.PAUSE else znode[0].decode(errors="replace")
+        path: "" if caches.kind_of(path) is Kind.PAUSE else znode[0].decode(errors="replace")
         for path, znode in zip(wanted, found, strict=True)
         if znode is not None
     }
@@ -62,7 +62,7 @@ def export_images(client: ZooKeeperClient) -> dict[str, str]:
 
 
 def _with_id(path: str, text: str, installation_id: str) -> str:
-    if _kind(path) is not Kind.BUILD or not text.startswith("{"):
+    if caches.kind_of(path) is not Kind.BUILD or not text.startswith("{"):
         return text
     # One that an earlier release has imported still has its own.
     return _MARK.format(installation_id) + _MARKED.sub("{", text, count=1)[1:]
@@ -107,7 +107,7 @@ def sort_out(data: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """What can be imported, and of all else why it cannot; an upload needs its build."""
     problems = {path: problem for path, text in data.items() if (problem := problem_of(path, text)) is not None}
     for path in data:
-        if path not in problems and _kind(path) is Kind.UPLOAD:
+        if path not in problems and caches.kind_of(path) is Kind.UPLOAD:
             build = _build_of(path)
             if build not in data or build in problems:
                 problems[path] = f"{path}: there is no build {build}"
@@ -142,20 +142,20 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
         raise Different(f"ZooKeeper has other data in {different[0]}{more}")
     if ids:
-        installation.adopt(client, ids)
+        components.adopt(client, ids)
     # A build without data would be taken for a broken one: they come first, with their data.
     for path, version in versions.items():
-        if _kind(path) is not Kind.UPLOAD:
+        if caches.kind_of(path) is not Kind.UPLOAD:
             _write(client, path, data[path].encode(), version)
     highest: dict[str, int] = {}
     for path in data:
-        if _kind(path) is Kind.UPLOAD:
+        if caches.kind_of(path) is Kind.UPLOAD:
             parent, _, number = path.rpartition("/")
             highest[parent] = max(highest.get(parent, 0), int(number))
     for parent, last in highest.items():
         _use_up_numbers(client, parent, last)
     for path, version in versions.items():
-        if _kind(path) is Kind.UPLOAD:
+        if caches.kind_of(path) is Kind.UPLOAD:
             _write(client, path, data[path].encode(), version)
 
 
@@ -209,10 +209,6 @@ def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
 
 def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) == _DIGITS and int(name) <= _HIGHEST
-
-
-def _kind(path: str) -> Kind:
-    return caches.kind(caches.parts(path))
 
 
 def _build_of(path: str) -> str:

@@ -17,12 +17,10 @@ from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
-from nodepool.model.status import BuilderStatus
-from nodepool.zk import caches, locks, paths, status, transactions
+from nodepool.zk import caches, locks, paths, transactions
 from nodepool.zk.caches import ImageTree, read_record
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.status import BUILDER
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, sync, translated, was_written
 
 
@@ -32,15 +30,12 @@ class ImageStore:
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown, or there is no connection).
     Where a write takes a lock as ``under``, it happens only while that lock is held; a `ZKConflict` if it is lost.
     Records are written with the version that they were read or written with.
-
-    :param clock: gives seconds since the epoch.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
-    def __init__(self, client: ZooKeeperClient, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
-        self._clock = clock
         #: Path -> why it is no record, as it was logged: it may stay for long.
         self._told: dict[str, str] = {}
 
@@ -155,7 +150,7 @@ class ImageStore:
         """Store a build that has no id yet, under the lock of its image; sets and returns its id."""
         build_id = uuid.uuid4().hex
         path = caches.build(build.image_name, build_id)
-        data = paths.encode(build.to_dict(self._clock()))
+        data = paths.encode(build.to_dict(wall_time()))
         ensure_path(self._client, caches.builds(build.image_name))
         tx = self._transaction(under)
         tx.create(path, data)
@@ -221,7 +216,7 @@ class ImageStore:
         self._make_below(build_path, caches.upload_lock(image, build_id, provider))
         tx = self._transaction(under)
         tx.check(build_path)
-        data = paths.encode(upload.to_dict(self._clock()))
+        data = paths.encode(upload.to_dict(wall_time()))
         tx.create_record(f"{caches.uploads(image, build_id, provider)}/", upload, data)
         tx.commit()
         return upload.key
@@ -241,7 +236,7 @@ class ImageStore:
         tx = Transaction(self._client)
         for upload in (to, current):
             path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
-            tx.set_record(path, upload, paths.encode(upload.to_dict(self._clock())))
+            tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
         tx.commit()
 
     def delete_upload(
@@ -380,7 +375,7 @@ class ImageStore:
         return tx
 
     def _save(self, path: str, record: ImageBuild | ImageUpload, under: ZkLock | None) -> None:
-        data = paths.encode(record.to_dict(self._clock()))
+        data = paths.encode(record.to_dict(wall_time()))
         tx = self._transaction(under)
         tx.set_record(path, record, data)
         tx.commit_unless(lambda: was_written(self._client, path, record, data))
@@ -409,14 +404,14 @@ class ImageStore:
     def _subtree(self, root: str) -> list[tuple[str, caches.Kind]]:
         """A znode and all below it, parents first; nothing if it is not there."""
         walk = _walk(self._client, root, lambda path: True)
-        return [(path, caches.kind(caches.parts(path))) for path, names in walk if names is not None]
+        return [(path, caches.kind_of(path)) for path, names in walk if names is not None]
 
     def _remove(self, path: str) -> None:
         """Delete a znode with all below; one that is gone is fine."""
         transactions.remove(self._client, path, recursive=True)
 
 
-# All images, and what builders do now, for commands. They are read directly, not from a cache.
+# All images, for commands. They are read directly, not from a cache.
 
 
 def read_images(client: ZooKeeperClient) -> ImagesView:
@@ -430,14 +425,14 @@ def read_images(client: ZooKeeperClient) -> ImagesView:
     """
     tree = ImageTree(as_listed=True)
     with_data: list[str] = []
-    for path, names in _walk(client, caches.IMAGES, lambda path: caches.kind(caches.parts(path)).has_children):
+    for path, names in _walk(client, caches.IMAGES, caches.has_children):
         if names is None:
             # It was deleted meanwhile.
             tree.remove(path)
         else:
             tree.set_children(path, names)
             children = [f"{path}/{name}" for name in names]
-            with_data += [child for child in children if caches.kind(caches.parts(child)).has_data]
+            with_data += filter(caches.has_data, children)
     for path, found in zip(with_data, transactions.read_data(client, with_data), strict=True):
         if found is None:
             tree.remove(path)
@@ -457,8 +452,3 @@ def _walk(
             yield path, names
             below += [child for name in names or () if has_children(child := f"{path}/{name}")]
         level = below
-
-
-def builder_status(client: ZooKeeperClient) -> BuilderStatus:
-    """How far all builders are. Blocks for round trips. Raises ZKException."""
-    return BuilderStatus.of_records(status.read_all(client, BUILDER).values())

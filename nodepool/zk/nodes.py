@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in ZooKeeper (reference/zookeeper 5): first reads, as of other records, then write, lock, remove."""
+"""Nodes and requests in ZooKeeper (reference/zookeeper 4, 5).
+
+First reads, which both have in common, then writes, locks and removal of nodes, then requests.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException, ZKTooLarge
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord, Record
+from nodepool.model.request import NodeRequest
 from nodepool.model.states import DELETING
 from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connection import Reply
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import (
     SEQUENCE,
     Transaction,
     TransactionFailed,
     ensure_path,
     result,
+    translated,
     was_removed,
     was_written,
 )
@@ -42,7 +48,6 @@ class RecordStore(Generic[R]):
     :param root: path of that znode; need not exist.
     :param from_dict: makes a record of (JSON object, id); raises InvalidRecord.
     :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
-    :param clock: gives seconds since the epoch.
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
@@ -53,13 +58,11 @@ class RecordStore(Generic[R]):
         root: str,
         from_dict: Callable[[dict[str, Any], str], R],
         cache: NodepoolCache | None,
-        clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._root = root
         self._from_dict = from_dict
         self._cache = cache
-        self._clock = clock
 
     def transaction(self) -> Transaction:
         return Transaction(self._client, self._cache)
@@ -132,8 +135,6 @@ class RecordStore(Generic[R]):
 
 #: The rest is for what is written together with a node, such as its lock.
 _MOST_NODE_BYTES: Final = paths.MOST_BYTES - 4096
-#: Of the paths of new nodes; ZooKeeper adds a number.
-_PREFIX: Final = f"{paths.NODES}/"
 
 
 class NodeStore(RecordStore[Node]):
@@ -142,15 +143,15 @@ class NodeStore(RecordStore[Node]):
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
     """
 
-    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
-        super().__init__(client, paths.NODES, Node.from_dict, cache, clock)
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None) -> None:
+        super().__init__(client, paths.NODES, Node.from_dict, cache)
 
     def encode(self, node: Node) -> bytes:
-        data = paths.encode(node.to_dict(self._clock()))
+        data = paths.encode(node.to_dict(wall_time()))
         if len(data) > _MOST_NODE_BYTES and node.state == DELETING:
             # Whatever others have put into it, it must be possible to delete it.
             node.leave_out_notes()
-            data = paths.encode(node.to_dict(self._clock()))
+            data = paths.encode(node.to_dict(wall_time()))
         return data
 
     def refresh(self, node: Node) -> None:
@@ -179,7 +180,7 @@ class NodeStore(RecordStore[Node]):
 
     def add_create(self, tx: Transaction, node: Node) -> None:
         """Store a new node in a transaction of somebody else; sets its id."""
-        tx.create_record(_PREFIX, node, self.encode(node))
+        tx.create_record(f"{paths.NODES}/", node, self.encode(node))
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
@@ -402,7 +403,7 @@ class NodeStore(RecordStore[Node]):
             if replacement is None:
                 tx.commit_unless(lambda: was_removed(self._client, path, lock.contender))
             else:
-                tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+                self.add_create(tx, replacement)
                 tx.commit()
         except TransactionFailed as failure:
             # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
@@ -424,7 +425,7 @@ class NodeStore(RecordStore[Node]):
             tx.delete(lock_dir)
         tx.delete(paths.node(node.key), -1 if node.version is None else node.version)
         if replacement is not None:
-            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+            self.add_create(tx, replacement)
         return tx.send()
 
     def remove_raw(self, node_id: str) -> None:
@@ -447,3 +448,265 @@ class NodeStore(RecordStore[Node]):
             except ZKConflict:
                 continue
         return False
+
+
+# Node requests (reference/zookeeper 4).
+
+#: Growth for each label when a request is served, in bytes: the id of the node in the record (14), and the release of
+#: its lock in the same write (99, and the length of the chroot).
+_LABEL_BYTES: Final = 160
+#: Growth by the launchers that decline a request before it is served, in bytes.
+_OTHER_BYTES: Final = 65_536
+
+
+class RequestStore(RecordStore[NodeRequest]):
+    """Blocking as in `NodeStore`, and with the same errors."""
+
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, nodes: NodeStore) -> None:
+        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict, cache)
+        self._nodes = nodes
+
+    def _encode_small(self, request: NodeRequest) -> bytes:
+        """:raises ZKTooLarge: not all that is to be written later can be written, too."""
+        data = self.encode(request)
+        size = len(data) + _LABEL_BYTES * len(request.node_types) + _OTHER_BYTES
+        if size > paths.MOST_BYTES:
+            raise ZKTooLarge(f"request {request.id} has {len(data)} bytes, which leaves no room for what is added")
+        return data
+
+    def encode(self, request: NodeRequest) -> bytes:
+        return paths.encode(request.to_dict(wall_time()))
+
+    # -- writing --
+
+    def create(self, request: NodeRequest, priority: str) -> None:
+        """Submit a request of our own: ephemeral, so that it goes with our session. A lost answer is resolved.
+
+        :param priority: the three digits ``PPP``.
+        """
+        prefix = f"{paths.REQUESTS}/{int(priority):03d}-"
+
+        def begin() -> Transaction:
+            tx = self.transaction()
+            tx.create_record(prefix, request, self.encode(request), ephemeral=True)
+            return tx
+
+        self._create(begin)
+
+    def save(self, request: NodeRequest) -> None:
+        """Overwrite a request that we hold locked, fenced by its version."""
+        tx = self.transaction()
+        tx.set_record(paths.request(request.key), request, self.encode(request))
+        tx.commit()
+
+    def delete(self, request: NodeRequest) -> None:
+        """Delete a request of our own; one that is gone is fine."""
+        transactions.remove(self._client, paths.request(request.key))
+
+    def send_unlocked(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, lock_dir_exists: bool = False
+    ) -> Reply:
+        """Write a request and nodes that nobody has locked, in one write; does not block.
+
+        This is how ready nodes fulfil a request at once, and how a request is declined or reset. Order on the
+        wire (reference/zookeeper 4.4) holds because everything appears at the same time.
+
+        :param lock_dir_exists: does the request's lock directory exist? If the answer was
+            `TransactionFailed.lock_dir_mismatch` for that directory, send again with the other value.
+        """
+        tx = self.transaction()
+        # A directory that is there may be about to be used by Zuul, so it is left; ours would be litter.
+        tx.fence_lock(paths.request_lock(request.key), exists=lock_dir_exists, keep=lock_dir_exists)
+        tx.set_record(paths.request(request.key), request, self.encode(request))
+        for node in nodes:
+            self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if not lock_dir_exists and isinstance(error, TransactionFailed) and self._root_is_missing(request, error):
+                self._make_root()
+
+        return tx.send(done)
+
+    def save_unlocked(self, request: NodeRequest, nodes: Iterable[Node] = ()) -> None:
+        """`send_unlocked` and wait, with a second try if the lock directory was not as assumed.
+
+        What is too large for one write is written in several, the request last.
+        """
+        nodes = list(nodes)
+        try:
+            result(self.send_unlocked(request, nodes))
+        except ZKTooLarge:
+            if not nodes:
+                raise
+            for node in nodes:
+                self._nodes.save_unlocked(node)
+            self.save_unlocked(request)
+        except TransactionFailed as failure:
+            if not self.lock_dir_was_there(request, failure):
+                raise
+            exists = not self._root_is_missing(request, failure)
+            result(self.send_unlocked(request, nodes, lock_dir_exists=exists))
+
+    @staticmethod
+    def lock_dir_was_there(request: NodeRequest, failure: TransactionFailed) -> bool:
+        """Did a write fail only because the request has a lock directory?"""
+        return failure.lock_dir_mismatch and failure.path == paths.request_lock(request.key)
+
+    @staticmethod
+    def _root_is_missing(request: NodeRequest, failure: TransactionFailed) -> bool:
+        """Could a lock directory not be made because the parent of all of them is gone? (F-4: data was wiped)"""
+        return failure.path == paths.request_lock(request.key) and isinstance(failure.error, NoNodeError)
+
+    def _make_root(self) -> None:
+        """Send the creation of the parent of all lock directories; what is sent after it finds it there."""
+        kazoo = self._client.kazoo
+        kazoo.call(kazoo.operations.create(paths.REQUEST_LOCKS), Reply())
+
+    # -- locks --
+
+    def lock_and_save(self, request: NodeRequest) -> None:
+        """Take the free lock and overwrite the request, in one write. A lost answer is resolved by reading.
+
+        :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
+        """
+        self.send_lock(request)()
+
+    def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
+        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
+
+        :param node: created with it; not locked.
+        :raises ZKTooLarge: the request could not be written when it is fulfilled; nothing was sent.
+        """
+        lock_dir = paths.request_lock(request.key)
+        data = self._encode_small(request)
+
+        def send(exists: bool) -> tuple[Transaction, Reply, int]:
+            tx = self.transaction()
+            tx.fence_lock(lock_dir, exists=exists, keep=True)
+            index = locks.add_contender(tx, lock_dir)
+            tx.set_record(paths.request(request.key), request, data)
+            if node is not None:
+                self._nodes.add_create(tx, node)
+            return tx, tx.send(resolved=True), index
+
+        def end() -> None:
+            (tx, reply, index), exists, tries_left = sent, False, 2
+            while True:
+                try:
+                    request.lock = ZkLock(lock_dir, result(reply)[index], tx.epoch)
+                    return
+                except ZKConnectionError:
+                    contender = tx.taken()
+                    if contender is not None:
+                        request.lock = ZkLock(lock_dir, contender, tx.epoch)
+                        return
+                except TransactionFailed as failure:
+                    if tries_left and self.lock_dir_was_there(request, failure):
+                        exists = not self._root_is_missing(request, failure)
+                        if not exists:
+                            self._make_root()
+                    elif tries_left and self._nodes.root_is_missing(failure):
+                        ensure_path(self._client, paths.NODES)
+                    else:
+                        raise
+                    tries_left -= 1
+                tx, reply, index = send(exists)
+
+        sent = send(False)
+        return end
+
+    def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""
+        request.lock = locks.acquire(self._client, paths.request_lock(request.key), blocking=blocking, timeout=timeout)
+
+    def unlock(self, request: NodeRequest) -> None:
+        """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
+        if request.lock is None:
+            raise ZKLockException(f"request {request.id} is not locked by us")
+        lock, request.lock = request.lock, None
+        locks.release(self._client, lock)
+        self.remove_lock_dir(request.key)
+
+    def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
+        """Write a request that we hold locked, release its lock and those of its nodes, in one write.
+
+        A lost answer is resolved by reading.
+
+        :param nodes: nodes that we hold locked.
+        :param nodes_too: write the nodes as well.
+        :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
+        """
+        self.send_finish(request, nodes, nodes_too=nodes_too)()
+
+    def send_finish(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False
+    ) -> Callable[[], None]:
+        """Begin `finish`; does not block. The result waits for the end, and raises. It must be called."""
+        lock = request.lock
+        if lock is None:
+            raise ZKLockException(f"request {request.id} is not locked by us")
+        held = list(nodes)
+
+        def send(keep_directory: bool) -> Reply:
+            return self._finish_transaction(request, lock, held, nodes_too, keep_directory).send()
+
+        def end() -> None:
+            attempt, keep_directory = sent, False
+            while True:
+                try:
+                    result(attempt)
+                    break
+                except ZKConnectionError:
+                    # Trying again without a look would be a conflict with ourselves.
+                    if was_written(self._client, paths.request(request.key), request, self.encode(request)):
+                        break
+                except TransactionFailed as failure:
+                    # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
+                    in_use = failure.path == lock.path and isinstance(failure.error, NotEmptyError)
+                    if keep_directory or not in_use:
+                        raise
+                    keep_directory = True
+                attempt = send(keep_directory)
+            request.lock = None
+            for node in held:
+                node.lock = None
+
+        sent = send(False)
+        return end
+
+    def _finish_transaction(
+        self, request: NodeRequest, lock: ZkLock, nodes: Iterable[Node], nodes_too: bool, keep_directory: bool
+    ) -> Transaction:
+        tx = self.transaction()
+        for node in nodes:
+            if nodes_too:
+                tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
+            if node.lock is not None:
+                tx.delete(node.lock.contender)
+        tx.set_record(paths.request(request.key), request, self.encode(request))
+        tx.delete(lock.contender)
+        if not keep_directory:
+            tx.delete(lock.path)
+        return tx
+
+    def remove_lock_dir(self, request_id: str) -> bool:
+        """Remove a request's lock directory if nobody is in it; is it gone now?"""
+        with translated(), contextlib.suppress(NoNodeError):
+            try:
+                self._client.kazoo.delete(paths.request_lock(request_id))
+            except NotEmptyError:
+                return False
+        return True
+
+    def lock_dir_ids(self) -> list[str]:
+        """Ids for which a lock directory exists."""
+        return transactions.children(self._client, paths.REQUEST_LOCKS)
+
+    def lock_dir_age(self, request_id: str) -> float | None:
+        """Seconds since the lock directory changed, or None if it is gone."""
+        stat = transactions.stat_of(self._client, paths.request_lock(request_id))
+        return None if stat is None else wall_time() - stat.mtime / 1000
+
+    def remove_lock_dir_recursive(self, request_id: str) -> None:
+        """Remove a lock directory with its contenders (rule C-2)."""
+        transactions.remove(self._client, paths.request_lock(request_id), recursive=True)

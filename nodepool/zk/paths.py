@@ -65,7 +65,7 @@ def election(name: str) -> str:
 
 
 def maintenance(kind: str, znode: str = "") -> str:
-    """:param znode: `nodepool.model.maintenance.znode_name` of a subject; empty = the directory of a kind."""
+    """:param znode: `nodepool.model.status.znode_name` of a subject; empty = the directory of a kind."""
     return f"{MAINTENANCE}/{kind}/{znode}".rstrip("/")
 
 

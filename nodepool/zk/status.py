@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What daemons and pools are doing now, for commands and pages: ephemeral znodes ``/nodepool/status/<kind>/<name>``.
 
-First writes and reads of one record, then all records of pools and of launchers.
+First writes and reads of one record, then all records of a kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
@@ -20,7 +20,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord, as_json
-from nodepool.model.status import LauncherStatus, PoolStatus
+from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import records_below, translated
@@ -197,23 +197,19 @@ class StatusWriter:
             self._client.kazoo.delete(path)
 
 
-def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
-    """Name -> status of all of a kind; bad ones are logged and skipped. Blocks for round trips.
-
-    :raises ZKException: ZooKeeper could not be asked.
-    """
-    return dict(records_below(client, f"{paths.STATUS}/{kind}", lambda name, data: (name, decode(data))))
-
-
-# Status records of pools and launchers, for commands: read directly. `nodepool.zk.caches.StatusCache` has them for
-# daemons.
-
-T = TypeVar("T")
+# Status records of pools, launchers and builders, for commands: read directly. Daemons have
+# `nodepool.zk.caches.StatusCache`.
 
 #: Kinds of status records.
 POOL: Final = "pool"
 LAUNCHER: Final = "launcher"
 BUILDER: Final = "builder"
+#: What a record of a kind is made of its JSON object by; raises InvalidRecord.
+READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    POOL: PoolStatus.of_record,
+    LAUNCHER: LauncherStatus.of_record,
+    BUILDER: dict,
+}
 
 
 def read_pools(client: ZooKeeperClient) -> list[PoolStatus]:
@@ -221,12 +217,17 @@ def read_pools(client: ZooKeeperClient) -> list[PoolStatus]:
 
     Blocks for two round trips, however many there are. Raises ZKException.
     """
-    return in_order_of_pools(_read(client, POOL, PoolStatus.of_record))
+    return in_order_of_pools(_read(client, POOL))
 
 
 def read_launchers(client: ZooKeeperClient) -> list[LauncherStatus]:
     """What all launchers tell, by host; as `read_pools`."""
-    return in_order_of_launchers(_read(client, LAUNCHER, LauncherStatus.of_record))
+    return in_order_of_launchers(_read(client, LAUNCHER))
+
+
+def builder_status(client: ZooKeeperClient) -> BuilderStatus:
+    """How far all builders are; as `read_pools`."""
+    return BuilderStatus.of_records(_read(client, BUILDER))
 
 
 def in_order_of_pools(found: Iterable[PoolStatus]) -> list[PoolStatus]:
@@ -237,5 +238,5 @@ def in_order_of_launchers(found: Iterable[LauncherStatus]) -> list[LauncherStatu
     return sorted(found, key=lambda launcher: (launcher.host, launcher.pid))
 
 
-def _read(client: ZooKeeperClient, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
-    return records_below(client, f"{paths.STATUS}/{kind}", lambda _, data: parse(decode(data)))
+def _read(client: ZooKeeperClient, kind: str) -> list[Any]:
+    return records_below(client, f"{paths.STATUS}/{kind}", lambda _, data: READERS[kind](decode(data)))

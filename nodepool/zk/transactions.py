@@ -40,8 +40,8 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import OnError
 from nodepool.model.record import InvalidRecord, Record
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connection import Reply
 from nodepool.zk.paths import decode
-from nodepool.zk.reply import Reply
 
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache

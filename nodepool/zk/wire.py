@@ -5,41 +5,56 @@ Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a 
 event of the connection is read. Both are needed by the caches:
 
 * one recursive watch replaces a watch per znode and never has to be set again;
-* a cache must see its own writes and foreign events in the order in which the server sent them (`nodepool.zk.reply`).
+* a cache must see its own writes and foreign events in the order in which the server sent them (`Reply`).
 
 So the watch function and `Reply.on_done` are called directly in the connection thread. Both must be quick, must not
 block and must not wait for another reply.
 
-First the client, then its connection, the operations that Kazoo does not know, its log, and the check whether the
-installed Kazoo has what is used here. How it connects and waits is `nodepool.zk.sockets`, behind its public interface.
+First the client, then its connection, the operations that Kazoo does not know, its sockets, and the check whether the
+installed Kazoo has what is used here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
-import inspect
+import itertools
 import logging
 import math
+import os
 import random
+import select
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
-from nodepool.guard import Guard
+from nodepool.guard import Guard, OnError
 from nodepool.zk import paths
-from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
-from nodepool.zk.reply import CHANGED, CREATED, DELETED, Latency, Reply, WatchFunction
+from nodepool.zk.connection import (
+    EVENTS,
+    ConnectFailure,
+    ConnectStep,
+    KazooLog,
+    Latency,
+    Reply,
+    ServerPlace,
+    TlsFiles,
+    WatchFunction,
+    tls_context,
+)
 
 try:
     from kazoo.client import KazooClient
     from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
+    from kazoo.handlers.threading import SequentialThreadingHandler
     from kazoo.protocol.connection import ConnectionHandler
     from kazoo.protocol.serialization import (
         CheckVersion,
@@ -61,8 +76,6 @@ try:
     from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
     from kazoo.retry import ForceRetryError, KazooRetry
     from kazoo.security import OPEN_ACL_UNSAFE
-
-    from nodepool.zk.sockets import TlsHandler
 except ImportError as lacking:
     raise ZKException(f"Kazoo cannot be used: {lacking}; install a release that requirements.txt allows") from None
 
@@ -70,13 +83,41 @@ log = logging.getLogger(log_names.ZOOKEEPER)
 
 
 class WatchedClient(KazooClient):  # type: ignore[misc]
-    """KazooClient with recursive watches and ordered replies.
+    """KazooClient with recursive watches and ordered replies. It is made without being started.
 
     Watches do not survive a lost connection: whoever adds one adds it again on ``KazooState.CONNECTED``.
+
+    :param hosts: Kazoo's host list, with the chroot.
+    :param timeout: session timeout in seconds.
+    :param longest_pause: seconds between two rounds through all servers while none serves.
+    :param tls: PEM files of the client's certificate, its key, and the CA; None = no TLS.
+    :param read_only: may it be a server that has lost the others?
+    :raises ZKException: the installed Kazoo lacks something that is used here.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        timeout: float,
+        longest_pause: float,
+        tls: tuple[str, str, str] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        check()
+        cert, key, ca = tls or (None, None, None)
+        super().__init__(
+            hosts=hosts,
+            timeout=timeout,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=longest_pause, backoff=2),
+            command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
+            handler=TlsHandler(),
+            read_only=read_only,
+            use_ssl=tls is not None,
+            certfile=cert,
+            keyfile=key,
+            ca=ca,
+        )
         #: Replaced under the lock and not changed: the connection thread walks through it.
         self._recursive: dict[str, WatchFunction] = {}
         self._watching = threading.Lock()
@@ -153,9 +194,8 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
             with contextlib.suppress(NodeExistsError):
                 self.call(operations.create(path), Reply()).get()
 
-        names = self.chroot.strip("/").split("/")
-        for length in range(1, len(names) + 1):
-            self.retry(make, "/" + "/".join(names[:length]))
+        for path in itertools.accumulate(self.chroot.strip("/").split("/"), "{}/{}".format):
+            self.retry(make, f"/{path}")
 
     def watch_recursive(
         self, path: str, function: WatchFunction, on_done: Callable[[Any, BaseException | None], None] | None = None
@@ -183,39 +223,6 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return None
 
 
-def make_client(
-    hosts: str,
-    *,
-    timeout: float,
-    longest_pause: float,
-    tls: tuple[str, str, str] | None = None,
-    read_only: bool = False,
-) -> WatchedClient:
-    """A client that is not started. Does not block.
-
-    :param hosts: Kazoo's host list, with the chroot.
-    :param timeout: session timeout in seconds.
-    :param longest_pause: seconds between two rounds through all servers while none serves.
-    :param tls: PEM files of the client's certificate, its key, and the CA; None = no TLS.
-    :param read_only: may it be a server that has lost the others?
-    :raises ZKException: the installed Kazoo lacks something that is used here.
-    """
-    check()
-    cert, key, ca = tls or (None, None, None)
-    return WatchedClient(
-        hosts=hosts,
-        timeout=timeout,
-        connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=longest_pause, backoff=2),
-        command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
-        handler=TlsHandler(),
-        read_only=read_only,
-        use_ssl=tls is not None,
-        certfile=cert,
-        keyfile=key,
-        ca=ca,
-    )
-
-
 # Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
 #
 # No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
@@ -238,10 +245,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: Number and time of each request without an answer that the leader had to see. Answers keep their order.
         self._sent: deque[tuple[int, float]] = deque()
         #: Calls that callbacks made while the connection broke.
-        self._late_calls: deque[Reply] = deque()
+        self._late_calls: list[Reply] = []
         self._thread_id = 0
-        #: The server, of those that we were connected to because they only read, that has found the others again.
-        self._writable: tuple[str, int] | None = None
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -295,9 +300,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return found
 
     def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
-        if (host, port) == self._writable:
-            # Kazoo gives the address of the server that it would have tried next.
-            address, self._writable = host, None
         try:
             timeouts = self._begin_session(host, address, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
@@ -315,8 +317,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _begin_session(self, *arguments: Any) -> tuple[int, int]:
         begun = monotonic()
-        late = list(self._late_calls)
-        self._late_calls.clear()
+        late, self._late_calls = self._late_calls, []
         for reply in late:
             # As Kazoo does with what was in its queue when the last connection broke.
             reply.set_exception(ConnectionLoss())
@@ -324,7 +325,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self.handler.servers = len(self.client.hosts)
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
         timeouts: tuple[int, int] = super()._connect(*arguments)
-        self._sent.clear()
         self.client.lease_seconds = timeouts[0] / 1000
         self.client.lease_until = begun + self.client.lease_seconds
         return timeouts
@@ -335,28 +335,9 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             raise ConnectionDropped("the server gave a session without a password")
         return answer
 
-    def _server_pinger(self) -> Iterator[tuple[str, int] | None]:
-        """While our server only reads: with each ping the next server is asked whether it also writes. Blocks."""
-        client = self.client
-        while True:
-            for name, port in client.hosts:
-                place = name.strip(), port
-                try:
-                    connection = self.handler.create_connection(
-                        place,
-                        hostname=place[0],
-                        timeout=client._session_timeout / 3000,
-                        use_ssl=client.use_ssl,
-                        ca=client.ca,
-                        certfile=client.certfile,
-                        keyfile=client.keyfile,
-                    )
-                    with contextlib.closing(connection):
-                        connection.send(b"isro")
-                        self._writable = place if connection.recv(16) == b"rw" else None
-                except (OSError, ValueError):
-                    self._writable = None
-                yield self._writable
+    def _server_pinger(self) -> Iterator[None]:
+        """A server that only reads is kept until it ends the connection. Kazoo would ask others, without TLS."""
+        return itertools.repeat(None)
 
     def _send_request(self, *arguments: Any) -> None:
         queue = self.client._queue
@@ -428,7 +409,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         watch, _ = Watch.deserialize(buffer, offset)
         path = self.client.unchroot(watch.path)
         function = self.client.watch_function(path)
-        if function is not None and watch.type in (CREATED, DELETED, CHANGED):
+        if function is not None and watch.type in EVENTS:
             if not self.client._stopped.is_set():
                 try:
                     with Guard(log, "Error while handling a ZooKeeper event for %s", path, but=ZKConnectionError):
@@ -450,24 +431,22 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 #: Types of the requests that a server cannot answer without the leader.
 PASSED_ON: Final = frozenset(request.type for request in (Create, Delete, SetData, Sync, Transaction))
 
-_ERROR: Final = -1
 _END: Final = multiheader_struct.pack(-1, True, -1)
 #: The head of a result, and the number behind it: length of the data, count of the names, or error.
 _RESULT: Final = struct.Struct("!iBii")
 
 
 class AddWatch(NamedTuple):
-    """AddWatchRequest: ustring path, int mode; answered by an empty body."""
+    """AddWatchRequest: ustring path, int mode (1 = PERSISTENT_RECURSIVE); answered by an empty body."""
 
     path: str
-    mode: int = 1  # AddWatchMode.PERSISTENT_RECURSIVE
 
     @property
     def type(self) -> int:
         return 106
 
     def serialize(self) -> bytes:
-        return bytes(write_string(self.path)) + bytes(int_struct.pack(self.mode))
+        return bytes(write_string(self.path)) + bytes(int_struct.pack(1))
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> bool:
@@ -509,7 +488,8 @@ class MultiRead(NamedTuple):
                     name, offset = read_string(buffer, offset)
                     names.append(name)
                 results.append(names)
-            elif kind == _ERROR:
+            elif kind == -1:
+                # The error of this read.
                 results.append(EXCEPTIONS[number]())
             else:
                 raise ValueError(f"unexpected result of type {kind} in the answer to multiRead")
@@ -567,78 +547,355 @@ class Operations:
         return MultiRead(operations)
 
 
-# `KazooLog`: the logger of a connection of Kazoo (rule J-4).
+# How Kazoo connects, wakes its connection thread, and waits: its public interface for handlers (ADR 7).
+#
+# Kazoo 2.11 forgets to close the socket of an attempt over TLS that fails, so every attempt while ZooKeeper is down
+# costs a file descriptor until the garbage collector comes. It reads the system's certificates each time, and trusts
+# them. It waits for a silent server as long as the session lives, so that the session is over before the next one is
+# tried. It waits for sockets more often than there is anything to wait for, each time with an epoll object of its own,
+# and also for data that TLS has read already.
 
-#: How warnings about one attempt to connect begin.
-ATTEMPTS: Final = ("Connection dropped", "Connection time-out", "Cannot resolve")
+
+def _milliseconds(seconds: float) -> int | None:
+    """For poll(). None = without an end."""
+    return None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
 
 
-class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """Without a connection Kazoo warns of each attempt to get one, about once a second and without the server.
+#: So much is read at once.
+READ_BYTES: Final = 65_536
+#: What a TLS record holds at most.
+_RECORD_BYTES: Final = 16_384
 
-    `nodepool.zk.client.ZooKeeperClient` logs the cause, once a minute; the attempts are for DEBUG.
 
-    :param connected: is there a session?
+class BufferedSocket:
+    """A connection that reads what has come at once; for one thread.
+
+    Kazoo reads the length of a packet, then the packet, and waits before each. Packets come in groups. And a TLS record
+    that has come in part is nothing to read.
+
+    :param connection: is connected.
+    :param timeout: seconds for which `send` waits for room.
     """
 
-    def __init__(self, logger: logging.Logger, connected: Callable[[], bool]) -> None:
-        super().__init__(logger, {})
-        self._connected = connected
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        self._socket = connection
+        self._timeout = timeout
+        #: What was read, and is not asked for yet. `_position`: where it begins.
+        self._data = b""
+        self._position = 0
+        #: Why nothing more can be read: b"" = the other end closed the connection.
+        self._end: bytes | Exception | None = None
+        #: Until this time, in monotonic seconds, what comes is left to the system, so that more can come.
+        self.gathers_until = -math.inf
+        #: Is it waited for?
+        self.asleep = False
 
-    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a warning, or what is less than one."""
-        attempt = str(msg).startswith(ATTEMPTS) and not self._connected()
-        self.log(logging.DEBUG if attempt else logging.WARNING, msg, *args, **kwargs)
+    def readable(self) -> bool:
+        """Does `recv` return, or raise, something without asking the system?"""
+        return self._position < len(self._data) or self._end is not None
+
+    def pending(self) -> int:
+        """Bytes that can be read without asking the system: Kazoo waits for others only."""
+        return len(self._data) - self._position
+
+    def recv(self, buflen: int, flags: int = 0) -> bytes:
+        """:raises ssl.SSLWantReadError: nothing has come (the name under which Kazoo knows this)."""
+        if not self.readable():
+            self.fill()
+            # A record of TLS that has nothing for us, or a part of one, may be all that has come.
+            while not self.readable() and self._socket.gettimeout() != 0:
+                self.fill()
+        begin, self._position = self._position, min(self._position + buflen, len(self._data))
+        if begin < self._position:
+            return self._data[begin : self._position]
+        if self._end is None:
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to read")
+        if isinstance(self._end, Exception):
+            raise self._end
+        return self._end
+
+    def fill(self) -> None:
+        """Take what has come. Blocks only if the socket does. An error is kept until what came before it is read."""
+        try:
+            received = self._socket.recv(READ_BYTES)
+            data = self._decode(received) if received else b""
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end = error
+            return
+        if data:
+            self._data = self._data[self._position :] + data
+            self._position = 0
+        if not received and self._end is None:
+            self._end = b""
+
+    def _decode(self, received: bytes) -> bytes:
+        return received
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Sends all. Waits for room. Raises OSError."""
+        self._send_all(self._encode(data))
+        return len(data)
+
+    def _encode(self, data: Any) -> Any:
+        return data
+
+    def _send_all(self, data: Any) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except BlockingIOError:
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                if not poll.poll(_milliseconds(self._timeout)):
+                    raise TimeoutError(errno.ETIMEDOUT, "the server takes nothing any more") from None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(bool(flag))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TlsSocket(BufferedSocket):
+    """A connection with TLS. TLS itself works in memory: one read takes all records that have come.
+
+    :param server_hostname: for the server.
+    :param timeout: seconds for the handshake, which the constructor makes. It raises OSError.
+    """
+
+    def __init__(
+        self, connection: socket.socket, context: ssl.SSLContext, server_hostname: str | None, timeout: float
+    ) -> None:
+        super().__init__(connection, timeout)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        self._shake_hands(monotonic() + timeout)
+        connection.settimeout(timeout)
+
+    def _shake_hands(self, deadline: float) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                done = False
+            except ssl.SSLError:
+                with contextlib.suppress(OSError):
+                    # The server gets the reason, too.
+                    self._socket.sendall(self._outgoing.read())
+                raise
+            else:
+                done = True
+            left = deadline - monotonic()
+            if left <= 0:
+                raise TimeoutError("the TLS handshake took too long")
+            self._socket.settimeout(left)
+            self._socket.sendall(self._outgoing.read())
+            if done:
+                return
+            received = self._socket.recv(READ_BYTES)
+            if not received:
+                raise ConnectionResetError("connection closed during the TLS handshake")
+            self._incoming.write(received)
+
+    def _decode(self, received: bytes) -> bytes:
+        self._incoming.write(received)
+        parts = []
+        try:
+            while self._incoming.pending:
+                part = self._tls.read(_RECORD_BYTES)
+                if not part:
+                    # TLS says that nothing more comes.
+                    self._end = b""
+                    break
+                parts.append(part)
+        except ssl.SSLError as error:
+            # The beginning of a record is no end.
+            if not isinstance(error, ssl.SSLWantReadError):
+                self._end = error
+        if self._outgoing.pending:
+            # TLS has something to send of its own, e.g. new keys.
+            self._send_all(self._outgoing.read())
+        return b"".join(parts)
+
+    def _encode(self, data: bytes) -> bytes:
+        left = memoryview(data)
+        while left:
+            left = left[self._tls.write(left) :]
+        return self._outgoing.read()
+
+
+class Wake:
+    """What wakes the connection thread: both ends.
+
+    For each request Kazoo sends a byte through a pair of sockets. Such a pair holds some 280 bytes: a thread that sends
+    one more waits until the connection thread has read some, which that thread itself can never do. So bytes are
+    counted, and one goes through the sockets only if the connection thread sleeps.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        #: One for each byte that was sent and not read; operations of a deque are atomic.
+        self._sent: deque[None] = deque()
+        #: Is the connection thread about to wait for sockets, or waiting? It looks at ``_sent`` after setting this.
+        self.asleep = False
+
+    def readable(self) -> bool:
+        """Was a byte sent?"""
+        return bool(self._sent)
+
+    def recv(self, buflen: int = 1, flags: int = 0) -> bytes:
+        """Reads one byte; of the connection thread. :raises BlockingIOError: none was sent."""
+        try:
+            self._sent.popleft()
+        except IndexError:
+            raise BlockingIOError("nothing was sent") from None
+        return b"\0"
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        """Sends one byte; of any other thread; does not block. :raises OSError: it is closed."""
+        if self._writer.fileno() < 0:
+            raise OSError("closed")
+        self._sent.append(None)
+        if self.asleep:
+            self.asleep = False
+            # A full socket wakes it all the same.
+            with contextlib.suppress(BlockingIOError):
+                self._writer.send(b"\0")
+        return 1
+
+    def fill(self) -> None:
+        """Take what came through the socket. Does not block."""
+        with contextlib.suppress(BlockingIOError):
+            self._reader.recv(4096)
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Used by Kazoo to connect, to wake its connection thread, and to wait; the rest is Kazoo's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How many servers there are: each has its share of the time in which one must be found.
+        self.servers = 1
+        #: How far the last attempt to connect came.
+        self.stage = ConnectStep.CONNECT
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Have a watch function called in Kazoo's thread, by which waiting for locks ends, too. Does not block."""
+
+        def call() -> None:
+            # It may be a driver's: not even its sys.exit() ends the thread.
+            with Guard(log, "Error in a function that watches ZooKeeper"):
+                callback.func(*callback.args)
+
+        self.callback_queue.put(call)
+
+    def create_socket_pair(self) -> tuple[Wake, Wake]:
+        wake = Wake()
+        return wake, wake
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[object], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[object]]:
+        """As select() of the system. Data that were read and not asked for yet are waited for no more. Raises OSError.
+
+        :param readers: a `BufferedSocket`, and maybe a `Wake`.
+        :param writers: a `BufferedSocket`, which waits itself.
+        :param timeout: seconds; None = without an end.
+        """
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        connection, wake = (*readers, None, None)[:2]
+        if connection is not None and not connection.readable():
+            self._wait(connection, wake, deadline)
+        return [each for each in readers if each.readable()], list(writers), []
+
+    def _wait(self, connection: BufferedSocket, wake: Wake | None, deadline: float) -> None:
+        """Wait until there is something to read, and take what the system has."""
+        if wake is not None and monotonic() < connection.gathers_until:
+            # Only a call ends this time.
+            self._poll([wake], min(deadline, connection.gathers_until))
+            if wake.readable():
+                return
+        self._poll([connection] if wake is None else [connection, wake], deadline)
+
+    def _poll(self, sources: Sequence[BufferedSocket | Wake], deadline: float) -> None:
+        poll = select.poll()
+        for one in sources:
+            poll.register(one, select.POLLIN)
+        while True:
+            for one in sources:
+                one.asleep = True
+            # A call may have come just before.
+            now = any(one.readable() for one in sources)
+            found = {number for number, _ in poll.poll(0 if now else _milliseconds(deadline - monotonic()))}
+            for one in sources:
+                one.asleep = False
+                if one.fileno() in found:
+                    one.fill()
+            if any(one.readable() for one in sources) or monotonic() >= deadline:
+                return
+
+    def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
+        """Connect to one server; blocks. Raises OSError."""
+        timeout = options["timeout"] / self.servers
+        self.stage = ConnectStep.CONNECT
+        connection = socket.create_connection(address, timeout)
+        with OnError(lambda _: connection.close()):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made = BufferedSocket(connection, timeout)
+            if options.get("use_ssl"):
+                self.stage = ConnectStep.TLS_FILES
+                files = TlsFiles(options["certfile"], options["keyfile"], options["ca"])
+                # A certificate that was renewed is taken with the next connection.
+                context = tls_context(files, tuple(os.stat(name).st_mtime for name in files))
+                self.stage = ConnectStep.HANDSHAKE
+                made = TlsSocket(connection, context, options.get("hostname"), timeout)
+        self.stage = ConnectStep.SESSION
+        return made
 
 
 # Does the installed Kazoo have what is used of its inside?
 
-#: Methods that ours call or replace, by the number of their arguments.
-_METHODS: Final[Mapping[type, Mapping[int, tuple[str, ...]]]] = {
-    KazooClient: {1: ("_session_callback", "unchroot"), 2: ("_call",)},
-    ConnectionHandler: {
-        0: ("zk_loop", "_expand_client_hosts", "_server_pinger"),
-        1: ("_connect_loop", "_read_socket", "_send_ping"),
-        2: ("_read_watch_event", "_send_request", "_write"),
-        3: ("_connect", "_invoke", "_read_response", "_submit"),
-    },
-}
 #: What a client has before it is started, what its connection has, and a lock of it before it is taken.
-_CLIENT_FIELDS: Final = (
-    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
-    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
-    *("randomize_hosts", "state", "use_ssl"),
-)
-_CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "handler", "logger")
-_LOCK_FIELDS: Final = ("create_path", "node")
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "KazooClient": (
+        *("_call", "_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
+        *("_session_callback", "_stopped", "chroot", "connected", "hosts", "randomize_hosts", "state", "unchroot"),
+    ),
+    "ConnectionHandler": (
+        *("_connect", "_connect_loop", "_connection_routine", "_expand_client_hosts", "_invoke", "_read_response"),
+        *("_read_sock", "_read_socket", "_read_watch_event", "_send_ping", "_send_request", "_server_pinger"),
+        *("_submit", "_write", "handler", "logger", "zk_loop"),
+    ),
+    "Lock": ("create_path", "node"),
+}
 
 
 def missing() -> list[str]:
     """What is used of Kazoo's inside and is not there."""
-    lacking = [
-        f"{owner.__name__}.{method}"
-        for owner, methods in _METHODS.items()
-        for count, names in methods.items()
-        for method in names
-        if not _accepts(owner, method, count)
-    ]
     client = KazooClient()
-    for name, thing, fields in (
-        ("KazooClient", client, _CLIENT_FIELDS),
-        ("ConnectionHandler", getattr(client, "_connection", None), _CONNECTION_FIELDS),
-        ("Lock", client.Lock("/lock"), _LOCK_FIELDS),
-    ):
-        lacking += [f"{name}.{field}" for field in fields if not hasattr(thing, field)]
-    return lacking
-
-
-def _accepts(owner: Any, method: str, count: int) -> bool:
-    """Can a method be called with so many arguments?"""
-    try:
-        inspect.signature(getattr(owner, method)).bind(owner, *range(count))
-    except (AttributeError, TypeError):
-        return False
-    return True
+    things = (client, getattr(client, "_connection", None), client.Lock("/lock"))
+    return [
+        f"{owner}.{field}"
+        for (owner, fields), thing in zip(_FIELDS.items(), things, strict=True)
+        for field in fields
+        if not hasattr(thing, field)
+    ]
 
 
 @functools.cache

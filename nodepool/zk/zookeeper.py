@@ -1,33 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """What drivers see of ZooKeeper, under the names that the driver interface fixes (`ZooKeeper`).
 
-Also the import path of state names and record classes for drivers: ``from nodepool.zk import zookeeper as zk``. Last
-the lock of a node for a change that an operator requests.
+Also the import path of state names and record classes for drivers: ``from nodepool.zk import zookeeper as zk``. Then
+the lock of a node for a change that an operator requests, and maintenance records.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from kazoo.exceptions import BadVersionError, NoNodeError
+
+from nodepool import log_names
 from nodepool.exceptions import ZKConflict as ZKConflict
 from nodepool.exceptions import ZKException as ZKException
 from nodepool.exceptions import ZKLockException as ZKLockException
 from nodepool.late_names import late_names
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild as ImageBuild
 from nodepool.model.image import ImageUpload as ImageUpload
 from nodepool.model.node import Node as Node
+from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest as NodeRequest
 from nodepool.model.states import *  # noqa: F403 - drivers import states from here
-from nodepool.zk import components, installation, locks, paths
+from nodepool.model.status import MODES, Maintenance, MaintenanceRecords, PoolComponent, znode_name
+from nodepool.zk import components, locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.nodes import NodeStore, RequestStore
+from nodepool.zk.transactions import translated
 
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
@@ -74,8 +78,8 @@ class ZooKeeper:
         A launcher or builder makes the first one if there is none. For a command there is none then.
         """
         if self.cache is not None:
-            return installation.get(self.client).ids
-        found = installation.read(self.client)
+            return components.get_installation(self.client).ids
+        found = components.read_installation(self.client)
         return () if found is None else found.ids
 
     # -- nodes --
@@ -283,3 +287,94 @@ def give_back(zk: ZooKeeper, node: Node) -> None:
     """Unlock a node; one whose lock is gone is fine."""
     if node.lock is not None:
         zk.unlockNode(node)
+
+
+# Maintenance records (reference/zookeeper).
+
+log = logging.getLogger(log_names.ZOOKEEPER)
+
+
+class MaintenanceStore:
+    """Reads ZooKeeper directly. Every method blocks for round trips and raises ZKException."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+
+    def read_all(self) -> MaintenanceRecords:
+        """All records, also those that are over; bad ones are logged and skipped."""
+        kinds = list(MODES)
+        listed = transactions.read_children(self._client, [paths.maintenance(kind) for kind in kinds])
+        znodes = [(kind, name) for kind, names in zip(kinds, listed, strict=True) for name in names or ()]
+        answers = transactions.read_data(self._client, [paths.maintenance(*znode) for znode in znodes])
+        found = {}
+        for (kind, name), answer in zip(znodes, answers, strict=True):
+            if answer is None:
+                continue
+            try:
+                record = Maintenance.of_record(kind, name, paths.decode(answer[0]))
+            except InvalidRecord as problem:
+                log.error("Ignoring %s: %s", paths.maintenance(kind, name), problem)
+                continue
+            found[kind, record.name] = record
+        return found
+
+    def put(self, record: Maintenance) -> None:
+        """Write a record, in place of one of the same subject."""
+        data = paths.encode(record.to_dict())
+        transactions.replace(self._client, _path(record), lambda known: known if known == data else data)
+
+    def put_automatic(self, record: Maintenance, now: float) -> bool:
+        """Write a record of a launcher, unless there is one of an operator that holds.
+
+        Of launchers that do so at the same time one wins; what it says is as good.
+
+        :param now: seconds since the epoch.
+        :return: is a record of a launcher there now?
+        """
+        data = paths.encode(record.to_dict())
+
+        def renewed(known: bytes | None) -> bytes:
+            there = None if known is None else _there(record, known)
+            holds = there is not None and not there.automatic and not there.is_over(now)
+            return known if known is not None and holds else data
+
+        return transactions.replace(self._client, _path(record), renewed) == data
+
+    def remove(self, kind: str, name: str) -> bool:
+        """Remove the record of a subject. False = there was none."""
+        with translated():
+            try:
+                self._client.kazoo.delete(paths.maintenance(kind, znode_name(name)))
+            except NoNodeError:
+                return False
+        return True
+
+    def remove_if_over(self, record: Maintenance, now: float) -> bool:
+        """Remove a record whose end has come, unless somebody else has, or has written another one.
+
+        :param now: seconds since the epoch.
+        :return: was it removed here?
+        """
+        path = _path(record)
+        with translated():
+            try:
+                data, stat = self._client.kazoo.get(path)
+                there = _there(record, data)
+                if there is None or not there.is_over(now):
+                    return False
+                self._client.kazoo.delete(path, version=stat.version)
+            except (NoNodeError, BadVersionError):
+                return False
+        return True
+
+
+def _path(record: Maintenance) -> str:
+    return paths.maintenance(record.kind, znode_name(record.name))
+
+
+def _there(record: Maintenance, data: bytes) -> Maintenance | None:
+    """What is stored for the subject of a record; None = it is no record."""
+    try:
+        return Maintenance.of_record(record.kind, znode_name(record.name), paths.decode(data))
+    except InvalidRecord:
+        return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from playwright.sync_api import expect
 
-from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import Maintenance, Mode
 from nodepool.web.changes import Access
 from nodepool.web.tokens import Tokens
 from tests.support import web_records

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.model.component import PoolComponent
+from nodepool.model.status import PoolComponent
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.openstack_place import Place

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.clock import wall_time
-from nodepool.model.maintenance import Maintenance, Mode, znode_name
+from nodepool.model.status import Maintenance, Mode, znode_name
 from nodepool.zk import paths
 from tests.support.launcher_config import StaticHost, StaticProvider
 from tests.support.pool_znodes import PoolZnodes

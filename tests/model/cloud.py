@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import Instance, Resource
 from nodepool.exceptions import LaunchStatusException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineDriverBase, MachineProviderConfig
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Ge
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import Reply, WatchFunction
+from nodepool.zk.connection import Reply, WatchFunction
 from nodepool.zk.wire import Operations, WatchedClient
 from tests.model.baton import Killed
 from tests.model.lock import ModelLock

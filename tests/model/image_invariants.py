@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nodepool.zk.reply import CHANGED, CREATED, DELETED
+from nodepool.zk.connection import CHANGED, CREATED, DELETED
 from tests.chaos.images.image_audit import ImageAudit
 from tests.chaos.images.remains import Forgotten, Remains
 from tests.chaos.transaction_log import Write

@@ -13,7 +13,7 @@ from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan.triage import LOCKED, MIN_READY_REQUESTOR, Stage
 from nodepool.zk import paths
-from nodepool.zk.reply import DELETED
+from nodepool.zk.connection import DELETED
 from tests.model.explanation_check import ExplanationCheck
 from tests.model.launcher import Launcher
 from tests.model.layout import CLOUD, LAB, SLICES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kazoo.protocol.serialization import Create, Delete, SetData
 
-from nodepool.model.maintenance import Maintenance, Mode, znode_name
+from nodepool.model.status import Maintenance, Mode, znode_name
 from nodepool.zk import paths
 from tests.model.layout import CLOUD, LAB
 

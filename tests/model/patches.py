@@ -22,9 +22,9 @@ from nodepool.driver.statemachine import instance as statemachine_instance
 from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
-from nodepool.runtime.worker import CallMetrics, PassThread
+from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.reply import Reply
+from nodepool.zk.connection import Reply
 from tests.model.cloud_api import ModelLister
 from tests.model.hosts import ModelStaticDriver
 from tests.model.process import Process
@@ -55,8 +55,6 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     _take_over_waits(world, patch)
     patch.setattr(PassThread, "start", lambda worker: None)
     patch.setattr(PassThread, "is_alive", lambda worker: not worker.stopping)
-    # A third of the time of a run, and nothing looks at them.
-    patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
     for module in (statemachine, statemachine_instance):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)

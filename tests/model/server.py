@@ -26,7 +26,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, G
 from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
 
-from nodepool.zk.reply import CHANGED, CREATED, DELETED
+from nodepool.zk.connection import CHANGED, CREATED, DELETED
 from nodepool.zk.wire import AddWatch, MultiRead
 
 EPHEMERAL = 1

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nodepool.driver.statemachine.cloud import StateMachineQuota
 from nodepool.exceptions import LaunchError
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.plan import config_diff, launch
 from nodepool.plan.retries import PROBE, CircuitBreaker
 from tests.model.budget import budget

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from nodepool.exceptions import ZKException
 from nodepool.model import states
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import Maintenance, Mode
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.model.process import Process, Turn
 

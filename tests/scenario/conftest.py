@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.zk.zookeeper import MaintenanceStore
 from tests.support.local_launcher import LocalLauncher, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer

@@ -7,8 +7,8 @@ import socket
 import time
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.model.status import Maintenance, Mode
+from nodepool.zk.zookeeper import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.command_line import CommandLine

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.model.status import Maintenance, Mode
+from nodepool.zk.zookeeper import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_metastatic import shared
 from tests.scenario.test_requests import fulfilled, use_and_return

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetData
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.connection import CHANGED, CREATED, DELETED, Reply
 from nodepool.zk.wire import MultiRead, Operations
 
 

@@ -18,7 +18,7 @@ from nodepool.driver.fake.config import FakeLabel, FakePool, FakeProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineDriver
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.model.config_keys import FILLED_TEXT, FLAG, SECONDS, WHOLE, Sections, key
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 T = TypeVar("T")
 

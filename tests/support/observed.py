@@ -9,14 +9,12 @@ from itertools import zip_longest
 from typing import Any
 
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
 from nodepool.model.image import ImagesView, ImageView
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.record import plain
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LauncherStatus, PoolStatus, WaitingStatus
+from nodepool.model.status import LauncherStatus, Maintenance, Mode, PoolComponent, PoolStatus, WaitingStatus
 from nodepool.plan.observed import Observed
 from tests.support.image_views import build, image, upload
 

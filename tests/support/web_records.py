@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import (
@@ -23,6 +21,9 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchesStatus,
     LimitStatus,
+    Maintenance,
+    Mode,
+    PoolComponent,
     PoolStatus,
     ReloadStatus,
     RequestStatus,

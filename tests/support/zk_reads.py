@@ -9,7 +9,7 @@ import pytest
 from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import Reply
+from nodepool.zk.connection import Reply
 from nodepool.zk.wire import MultiRead
 
 

@@ -64,7 +64,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 WIRE, FACTORY = Path("zk/wire.py"), Path("zk/client.py")
 #: What the rest of `nodepool.zk` imports of Kazoo. These are documented, and older than anything that we support.
-PUBLIC = ("kazoo.exceptions.", "kazoo.retry.RetryFailedError", "kazoo.client.KazooState", "kazoo.handlers.threading.")
+PUBLIC = ("kazoo.exceptions.", "kazoo.retry.RetryFailedError", "kazoo.client.KazooState")
 #: Names under which a client of Kazoo, or what belongs to one, goes in our code; in `nodepool.zk` it may be any.
 KAZOO_NAMES = {"kazoo", "_kazoo", "lock"}
 

@@ -38,7 +38,7 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig

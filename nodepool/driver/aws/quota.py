@@ -12,7 +12,7 @@ from nodepool.driver.aws import types
 from nodepool.driver.aws.types import AccountQuota, QuotaCodes
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import LaunchError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.client import Ec2

@@ -30,7 +30,7 @@ from nodepool.driver.statemachine import (
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel, AzureProviderConfig
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 40

@@ -15,7 +15,7 @@ from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.client import Arm

@@ -38,7 +38,7 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.guard import OnError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.fake.config import FakeProviderConfig

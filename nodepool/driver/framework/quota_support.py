@@ -24,7 +24,7 @@ from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import ContextLogger
 from nodepool.model import states
-from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.model.status import LimitStatus
 

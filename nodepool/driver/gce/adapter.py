@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
     from nodepool.driver.gce.types import Leftover
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64

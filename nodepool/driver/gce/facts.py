@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.client import ComputeEngine

@@ -28,7 +28,7 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage

@@ -37,7 +37,7 @@ from nodepool.driver.statemachine import (
 from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of, node_id_of
 from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
 from nodepool.metrics import reports
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig

@@ -19,7 +19,7 @@ from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_RULES, KubeRecord, need_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine import instance as tags
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 #: Type of a resource, in logs and metrics (KU-12).
 NODE: Final = "node"

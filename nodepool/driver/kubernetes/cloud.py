@@ -40,7 +40,7 @@ from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance import GONE
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.guard import Guard
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from nodepool.plan.retries import Backoff
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")

@@ -20,7 +20,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.kubernetes.config import mangled
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel

@@ -32,7 +32,7 @@ from nodepool.exceptions import (
     RuntimeConfigurationException,
 )
 from nodepool.metrics import reports
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:

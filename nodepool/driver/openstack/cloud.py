@@ -34,7 +34,7 @@ from nodepool.driver.statemachine.instance import (
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig

@@ -27,8 +27,7 @@ from nodepool.metrics import reports
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.node import Node, QuotaInformation
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
 Log = logging.LoggerAdapter[logging.Logger]

@@ -30,8 +30,8 @@ from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.pool_registry import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
-from nodepool.model.component import POOL_MARK
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.status import POOL_MARK
 from nodepool.plan import triage
 from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
-    from nodepool.zk.reply import Reply
+    from nodepool.zk.connection import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100

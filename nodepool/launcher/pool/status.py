@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Pool
-    from nodepool.model.maintenance import Maintenance
+    from nodepool.model.status import Maintenance
 
 #: Declined requests that are told: the last ones.
 MAX_DECLINED: Final = 100

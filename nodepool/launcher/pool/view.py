@@ -22,7 +22,7 @@ from nodepool.launcher.pool_registry import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.event import What, grouped
-from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free, missing_labels
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.events import EventRing
     from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry
-    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nodepool.model.maintenance import MODES, Mode
+from nodepool.model.status import MODES, Mode
 from nodepool.web.answers import to_json
 from nodepool.web.api.resources import OPENAPI, TEXT, ApiResource, Schema, all_resources, item, thing, whole
 from nodepool.web.query import parse

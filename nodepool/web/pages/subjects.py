@@ -23,8 +23,8 @@ from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, dat
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView, ImageView
-from nodepool.model.maintenance import MODES, Mode
 from nodepool.model.request import origin_of
+from nodepool.model.status import MODES, Mode
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.pool_summary import PoolSummary, summarize

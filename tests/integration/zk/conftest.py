@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -13,8 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.nodes import NodeStore, RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
@@ -129,15 +129,16 @@ def any_cache(request: pytest.FixtureRequest, client: ZooKeeperClient) -> Nodepo
 
 
 @pytest.fixture
-def nodes(client: ZooKeeperClient, any_cache: NodepoolCache | None) -> NodeStore:
+def nodes(client: ZooKeeperClient, any_cache: NodepoolCache | None, monkeypatch: pytest.MonkeyPatch) -> NodeStore:
     """It is 1234.5 s after the epoch."""
-    return NodeStore(client, any_cache, clock=lambda: 1234.5)
+    monkeypatch.setattr(sys.modules[NodeStore.__module__], "wall_time", lambda: 1234.5)
+    return NodeStore(client, any_cache)
 
 
 @pytest.fixture
 def requests(client: ZooKeeperClient, any_cache: NodepoolCache | None, nodes: NodeStore) -> RequestStore:
     """Beside `nodes`."""
-    return RequestStore(client, any_cache, nodes, clock=lambda: 1234.5)
+    return RequestStore(client, any_cache, nodes)
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import locks
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.connect_failure import TlsFiles
-from nodepool.zk.reply import Reply
+from nodepool.zk.connection import Reply, TlsFiles
 from tests.support.certificates import make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports

@@ -12,8 +12,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.exceptions import ZKConnectionError, ZKException
-from nodepool.model.component import LauncherComponent, PoolComponent
-from nodepool.zk import components, installation, paths
+from nodepool.model.status import LauncherComponent, PoolComponent
+from nodepool.zk import components, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
@@ -185,17 +185,17 @@ def test_other_components(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
 
 def test_installation(client: ZooKeeperClient) -> None:
     """D-10: of launchers and builders that ask at the same time one makes it. Ids of earlier ones are added once."""
-    assert installation.read(client) is None
+    assert components.read_installation(client) is None
     with ThreadPoolExecutor(8) as threads:
-        made = {found.result() for found in [threads.submit(installation.get, client) for _ in range(8)]}
-    assert made == {installation.read(client)}
+        made = {found.result() for found in [threads.submit(components.get_installation, client) for _ in range(8)]}
+    assert made == {components.read_installation(client)}
     (one,) = made
-    assert (installation.is_id(one.id), one.ids) == (True, (one.id,))
+    assert (components.is_installation_id(one.id), one.ids) == (True, (one.id,))
     client.kazoo.delete(paths.INSTALLATION)
-    assert installation.adopt(client, (OLD,)).ids == (OLD,), "the first is the id where there is none yet"
+    assert components.adopt(client, (OLD,)).ids == (OLD,), "the first is the id where there is none yet"
     for _ in range(2):
-        assert installation.adopt(client, (OLDER, OLD)).ids == (OLD, OLDER)
-    assert installation.get(client).ids == (OLD, OLDER)
+        assert components.adopt(client, (OLDER, OLD)).ids == (OLD, OLDER)
+    assert components.get_installation(client).ids == (OLD, OLDER)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"id": "short"}', b'{"id": "0123456789abcdef", "adopted": [1]}'])
@@ -203,5 +203,5 @@ def test_unreadable_installation(client: ZooKeeperClient, data: bytes) -> None:
     """Nothing is guessed: with a wrong id what is ours would be left, or what is not be deleted."""
     client.kazoo.create(paths.INSTALLATION, data, makepath=True)
     with pytest.raises(ZKException, match=f"{paths.INSTALLATION} cannot be read"):
-        installation.get(client)
+        components.get_installation(client)
     assert client.kazoo.get(paths.INSTALLATION)[0] == data

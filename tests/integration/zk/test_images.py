@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,8 +19,9 @@ from nodepool.zk import caches, transactions
 from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_backup import export_images, import_images
-from nodepool.zk.images import ImageStore, builder_status, read_images
+from nodepool.zk.images import ImageStore, read_images
 from nodepool.zk.locks import ZkLock
+from nodepool.zk.status import builder_status
 from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.image_znodes import IMAGES, ImageZnodes
@@ -31,15 +33,22 @@ BUILD = f"{IMAGES}/debian/builds/b1"
 UPLOADS = f"{BUILD}/providers/lab/images"
 
 
+def at(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """It is so late from now on."""
+    monkeypatch.setattr(sys.modules[ImageStore.__module__], "wall_time", lambda: seconds)
+
+
 @pytest.fixture
-def store(client: ZooKeeperClient) -> ImageStore:
-    return ImageStore(client, clock=lambda: 1234.5)
+def store(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> ImageStore:
+    """It is 1234.5 s after the epoch."""
+    at(monkeypatch, 1234.5)
+    return ImageStore(client)
 
 
 @pytest.fixture
 def second(other: ZooKeeperClient) -> ImageStore:
     """Of another builder."""
-    return ImageStore(other, clock=lambda: 2345.5)
+    return ImageStore(other)
 
 
 @pytest.fixture
@@ -350,7 +359,7 @@ def test_requests_and_pauses(store: ImageStore) -> None:
 def test_roll_back(
     store: ImageStore,
     upload: ImageUpload,
-    client: ZooKeeperClient,
+    monkeypatch: pytest.MonkeyPatch,
     images: ImageZnodes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -358,11 +367,13 @@ def test_roll_back(
     images.add_build("fedora", "bad", state="odd")
     newer = ImageUpload("debian", upload.build_id, "cloud")
     newer.state = "ready"
-    ImageStore(client, clock=lambda: 2000.0).new_upload(newer)
+    at(monkeypatch, 2000.0)
+    store.new_upload(newer)
     current = store.most_recent_upload("debian", "cloud")
     assert current is not None
     assert current.id == newer.id
-    ImageStore(client, clock=lambda: 3000.0).roll_back(upload, newer)
+    at(monkeypatch, 3000.0)
+    store.roll_back(upload, newer)
     current = store.most_recent_upload("debian", "cloud")
     assert current is not None
     assert (current.id, current.state_time, current.rolled_back) == (upload.id, 3000.0, False)
@@ -462,7 +473,7 @@ def test_life_of_a_build_in_the_cache(
     kazoo.delete(caches.image("debian"), recursive=True)
     until(watched, lambda view: "debian" not in watched.snapshot().images)
     assert (set(told), removed) == ({"debian"}, [])
-    assert "Error in a listener of images" in caplog.text
+    assert "Error in a listener of /nodepool/images" in caplog.text
 
 
 # -- import (6.4)

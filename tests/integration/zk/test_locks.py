@@ -15,8 +15,8 @@ import pytest
 from nodepool.exceptions import ZKLockException, ZKLockTimeout
 from nodepool.zk import locks
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connection import Reply
 from nodepool.zk.locks import Election, LockOwners, ZkLock
-from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor

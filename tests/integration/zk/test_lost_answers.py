@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
-from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 from nodepool.zk import locks, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.maintenance_store and the cache beside it, against a real ZooKeeper."""
+"""nodepool.zk.zookeeper and the cache beside it, against a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode, znode_name
+from nodepool.model.status import Maintenance, MaintenanceRecords, Mode, znode_name
 from nodepool.zk import paths
 from nodepool.zk.caches import MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.zk.zookeeper import MaintenanceStore
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 

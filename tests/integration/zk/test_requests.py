@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.request_store: read, write, lock, fulfil, give back (reference/zookeeper 4)."""
+"""nodepool.zk.nodes: read, write, lock, fulfil, give back (reference/zookeeper 4)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.nodes import NodeStore, RequestStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes

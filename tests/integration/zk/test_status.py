@@ -19,6 +19,7 @@ from nodepool.zk import status
 from nodepool.zk.caches import StatusCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, StatusWriter, read_launchers, read_pools
+from nodepool.zk.transactions import records_below
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 
@@ -33,6 +34,11 @@ def until(znodes: PoolZnodes, wanted: object) -> int:
     """Waits until this record is stored (None = there is none); the version of its znode."""
     wait_for(f"{wanted} is stored", lambda: znodes.read(PATH) == wanted)
     return 0 if wanted is None else int(znodes.kazoo.exists(PATH).version)
+
+
+def stored(client: ZooKeeperClient, kind: str) -> dict[str, Any]:
+    """Name -> what is stored, of all of a kind."""
+    return dict(records_below(client, f"/nodepool/status/{kind}", lambda name, data: (name, status.decode(data))))
 
 
 @pytest.fixture
@@ -53,8 +59,8 @@ def test_last_status_is_written(
     assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
     for name in "abcdef":
         znodes.kazoo.create(f"{PATH}-{name}", b"bad")
-    assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
-    assert status.read_all(client, "launcher") == {}
+    assert stored(client, "builder") == {"host-1": {"percent": 100}}
+    assert stored(client, "launcher") == {}
     writer.close()
     writer.set("builder", "host-1", {"percent": 5})
     assert not znodes.kazoo.exists(PATH)
@@ -135,7 +141,7 @@ def test_pause_after_a_failure(
     for number in range(50):
         writer.set("pool", f"pool-{number}", {"a": 1})
     assert threading.active_count() == before + 1
-    wait_for("the others are there", lambda: len(status.read_all(client, "pool")) == 50)
+    wait_for("the others are there", lambda: len(stored(client, "pool")) == 50)
     writer.close()
     assert [path for path in tries if path.endswith("bad")] == ["/nodepool/status/pool/bad"]
     assert "Status /nodepool/status/pool/bad was not written" in caplog.text
@@ -147,8 +153,8 @@ def test_what_can_be_written(writer: StatusWriter, znodes: PoolZnodes, client: Z
     records: dict[str, Any] = {"host-1": {"text": "x" * 10_000}, "half": {"text": "\udc80"}, "a": {"a": 1}}
     for name, record in {**records, "pool": told}.items():
         writer.set("builder", name, record)
-    wait_for("all are there", lambda: len(status.read_all(client, "builder")) == 4)
-    found = status.read_all(client, "builder")
+    wait_for("all are there", lambda: len(stored(client, "builder")) == 4)
+    found = stored(client, "builder")
     assert PoolStatus.of_record(found.pop("pool")) == replace(told, hosts=(replace(told.hosts[0], nodes=("7",)),))
     assert (found, len(znodes.kazoo.get(PATH)[0]) < 200) == (records, True)
     with pytest.raises(ValueError, match="at most"):

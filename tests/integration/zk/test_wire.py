@@ -16,7 +16,7 @@ from kazoo.exceptions import BadArgumentsError, ConnectionLoss, NoNodeError
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.connection import CHANGED, CREATED, DELETED, Reply
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import holds_for, wait_for

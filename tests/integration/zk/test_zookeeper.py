@@ -9,15 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
-from nodepool.model.component import PoolComponent
 from nodepool.model.states import NODE_STATES, REQUEST_STATES
+from nodepool.model.status import PoolComponent
 from nodepool.zk import components, locks, transactions
 from nodepool.zk import zookeeper as zk_module
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.nodes import NodeStore, RequestStore
 from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from nodepool.builder import progress, uploads
+from nodepool.builder import progress
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Meter, Shared, UploadKey, UploadState
-from nodepool.builder.uploads import Outcome, UploadMetrics, UploadQueue
+from nodepool.builder.uploads import Outcome, UploadQueue, publish_uploads
 from nodepool.config.objects import Config, DiskImage
-from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
+from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_STATE
 from nodepool.metrics.registry import Registry
 from nodepool.model.image import ImagesView
 from tests.support.image_views import IMAGE, build, images, upload
@@ -31,7 +31,7 @@ def section(name: str) -> Any:
 
 
 def shared(site: Any, directory: Path, options: BuilderOptions) -> Shared:
-    """What an `UploadQueue` or `UploadMetrics` uses."""
+    """What an `UploadQueue` or `publish_uploads` uses."""
     nothing: Any = None
     more: dict[str, Any] = {"registry": Registry()}
     files = ImageFiles(directory)
@@ -110,33 +110,21 @@ def test_speed(monkeypatch: pytest.MonkeyPatch) -> None:
 KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")
 
 
-def test_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """reference/metrics 6: an image that is not used any more has no gauge; progress is published every few seconds."""
-    clock, config = monotonic_clock(monkeypatch, uploads, progress), Config()
+def test_metrics(tmp_path: Path) -> None:
+    """reference/metrics 6: an image that is not used any more has no gauge."""
+    config = Config()
     config.diskimages[IMAGE] = DiskImage(IMAGE)
     config.providers["cloud"] = section("cloud")
     used = shared(SimpleNamespace(config=config, view=None), tmp_path, BuilderOptions())
-    metrics = UploadMetrics(used)
-    used.uploads.on_change = metrics.progress
     host = socket.getfqdn()
-    names = [metric.series(host, IMAGE, "cloud") for metric in (UPLOAD_STATE, UPLOAD_PROGRESS)]
-    names.append(CURRENT_UPLOADS.series(host))
 
     def gauges() -> list[Any]:
-        return [used.registry.snapshot().get(name) for name in names]
+        publish_uploads(used)
+        values = used.registry.snapshot()
+        return [values.get(name) for name in (UPLOAD_STATE.series(host, IMAGE, "cloud"), CURRENT_UPLOADS.series(host))]
 
-    metrics.publish()
-    assert gauges() == [0, None, 0]
-    with used.uploads.running(KEY, Meter(10)) as meter:
-        metrics.publish()
-        assert gauges() == [2, 0, 1]
-        meter.report(5, 10)
-        metrics.progress()
-        assert gauges()[1] == 0
-        clock.now += 6
-        metrics.progress()
-        assert gauges()[1] == 50
-    assert gauges()[1] is None
+    assert gauges() == [0, 0]
+    with used.uploads.running(KEY, Meter(10)):
+        assert gauges() == [2, 1]
     config.providers["cloud"].diskimages.clear()  # type: ignore[attr-defined]
-    metrics.publish()
-    assert gauges()[0] is None
+    assert gauges() == [None, 0]

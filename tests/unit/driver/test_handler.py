@@ -11,9 +11,9 @@ import pytest
 from nodepool.driver.handler import DeadlockAvoidance, NodeRequestHandler
 from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
+from nodepool.model.status import PoolComponent
 from nodepool.plan.nodes import PATIENCE_SECONDS
 from nodepool.plan.triage import PoolInfo, Progress
 from nodepool.plan.triage import Stage as RequestStage

@@ -17,8 +17,8 @@ from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model.reasons import ERROR_JUDGING, NO_ROOM, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.zk.reply import Reply
-from nodepool.zk.request_store import RequestStore
+from nodepool.zk.connection import Reply
+from nodepool.zk.nodes import RequestStore
 from tests.support.counted import Counted
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes

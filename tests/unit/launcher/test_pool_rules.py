@@ -17,8 +17,7 @@ from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.pool.view import TenantCheck
 from nodepool.launcher.pool_registry import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
 from nodepool.model import states
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import tenant_limit
 from nodepool.model.request import NodeRequest
 from nodepool.plan.triage import PoolInfo, RequestKind, first_choice

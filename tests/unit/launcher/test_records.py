@@ -15,8 +15,8 @@ from nodepool.launcher.pool_registry import MaintenanceState
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
+from nodepool.model.status import Maintenance, Mode
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nodepool.launcher.supervisor import Router
-from nodepool.model.component import PoolComponent
+from nodepool.model.status import PoolComponent
 from tests.support.observed import node, request
 from tests.support.tables import rows
 from tests.unit.launcher.conftest import Records

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.component import LauncherComponent, PoolComponent
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImageUpload, ImageView, UploadView
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import MAX_LABELS, MAX_NAME, NodeRequest, described, origin_of
 from nodepool.model.states import NODE_MOVES, NODE_STATES, REQUEST_MOVES, REQUEST_STATES, ImpossibleState
+from nodepool.model.status import LauncherComponent, PoolComponent
 from tests.support.image_views import build, image, upload
 from tests.support.tables import rows, table
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What daemons report of themselves, with reasons, quotas and events; and declarations of configuration keys."""
+"""What daemons report of themselves, with reasons, quotas and events."""
 
 from __future__ import annotations
 
@@ -10,35 +10,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from doc.source.extensions import reason_codes
 from nodepool.model import reasons
 from nodepool.model.config_keys import (
-    ANY_MAPPING,
-    FLAG,
-    PORT,
-    REQUIRED,
-    TEXT,
-    TEXTS,
-    WHOLE,
-    ConfigValue,
-    From,
-    Number,
-    Sections,
     did_you_mean,
-    key,
     names_a_secret,
-    with_default,
 )
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
-from nodepool.model.maintenance import MODES, Maintenance, Mode, znode_name
-from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
+from nodepool.model.node import QuotaInformation, Shortage, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.record import InvalidRecord, as_json, plain, read
 from nodepool.model.status import (
+    MODES,
     AbsentProvider,
     BuilderStatus,
     BuildStatus,
@@ -48,11 +35,14 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchesStatus,
     LimitStatus,
+    Maintenance,
+    Mode,
     PoolStatus,
     ReloadStatus,
     RequestStatus,
     UploadStatus,
     WaitingStatus,
+    znode_name,
 )
 from nodepool.plan.explained import SENTENCES
 from tests.support.observed import like
@@ -276,40 +266,7 @@ def test_reasons(make: str, given: list[Any], numbers: dict[str, float], code: s
     assert "CAUSE" not in given or found.numbers in (CAUSE.numbers, {"place": given[0], "total": given[1]})
 
 
-# -- declarations of configuration keys
-
-
-class Item(ConfigValue):
-    name: str = key(TEXT, REQUIRED, "Name.")
-    zones: list[str] | None = key(TEXTS, From("owner"), "Zones.")
-
-    def __init__(self, owner: Any = None) -> None:
-        self.owner = owner
-
-
-class Base(ConfigValue):
-    name: str = key(TEXT, REQUIRED, "Name.")
-    max_servers: float = key(WHOLE, math.inf, "Limit.")
-    wait: float = key(Number(0), 1.0, "Wait.")
-    cleared: Any = key(TEXT, "x", "Later not a key.")
-
-
-class Section(Base):
-    without_keys: ClassVar[tuple[str, ...]] = ("max-servers",)
-    keys_also_of: ClassVar[tuple[type, ...]] = (Item,)
-    wait: float = with_default(Base.wait, 2.0)
-    cleared = "fixed"
-    meta: dict[str, Any] = key(ANY_MAPPING.or_null(), {}, "Mapping.")
-    listen: int = key(PORT, 80, "Port.", name="web.port")
-    tags: set[str] = key(TEXTS, set(), "Tags.", convert=set)
-    old: None = key(FLAG, None, "Without effect.", read=False)
-    items: Any = key(Sections(Item), None, "Items.")
-
-
-def section(**data: Any) -> Section:
-    made = Section()
-    made.read_keys(data)
-    return made
+# -- documentation, and drivers
 
 
 def test_documentation_has_each_key() -> None:

@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nodepool.model.component import PoolComponent
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import Maintenance, Mode, PoolComponent
 from nodepool.plan import backing as plan
 from tests.support.tables import rows
 

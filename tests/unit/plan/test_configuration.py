@@ -13,9 +13,9 @@ import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
-from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.config_diff import MAX_DETAILS, Change, config_changes, reload_effects
 from nodepool.plan.maintenance import UnclearSubject, find, reason

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.status import LauncherStatus, LimitStatus, ReloadStatus
+from nodepool.model.status import LauncherStatus, LimitStatus, Maintenance, Mode, ReloadStatus
 from nodepool.plan.attention import Registered, merged, pool_events, problems
 from nodepool.plan.config_diff import ServedConfig, served_configs
 from nodepool.plan.explain import causes, long_waits

@@ -28,7 +28,7 @@ from nodepool.runtime.worker import Worker
 from nodepool.version import release_string
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.counted import Counted
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 LOG = logging.getLogger("test.daemon")
@@ -201,17 +201,17 @@ def test_nothing_is_done_without_a_connection() -> None:
 class Daemon:
     """Two parts follow its configuration, `cables` and `pools`; ``next`` is what its files hold now."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
         self.next: Config | Exception = Config()
         self.loaded: list[object] = []
         self.cables: list[Config] = []
         self.applied: list[Config] = []
         self.seen: list[Config] = []
         self.error: Exception | None = None
-        self.clock = ManualClock()
         parts = {"cables": self.cables.append, "pools": self.apply}
         files: Any = SimpleNamespace(files=list, changed=lambda: self.next is not self.loaded[-1], load=self.load)
-        self.configuration = Configuration(files, parts, self.look_again, LOG, self.clock)
+        self.configuration = Configuration(files, parts, self.look_again, LOG)
         self.phases: list[str] = []
         self.configuration.on_reload = self.phases.append
         self.outcomes: list[tuple[bool, Sequence[str]]] = []
@@ -239,8 +239,8 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon() -> Daemon:
-    return Daemon()
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    return Daemon(monotonic_clock(monkeypatch, sys.modules[Configuration.__module__]))
 
 
 def test_file_that_cannot_be_loaded(daemon: Daemon) -> None:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
-from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, to_json
 from nodepool.web.api.resources import ApiResource, all_resources, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes

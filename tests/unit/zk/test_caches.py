@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
@@ -19,15 +18,13 @@ from kazoo.protocol.serialization import GetChildren
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImagesView
-from nodepool.model.maintenance import MaintenanceRecords, Mode
 from nodepool.model.node import Node
-from nodepool.zk import status
+from nodepool.model.status import MaintenanceRecords, Mode
 from nodepool.zk.cache import JointReads, RecordCache
 from nodepool.zk.caches import (
     IMAGES,
     ImageCache,
     MaintenanceCache,
-    StatusCache,
     build,
     build_id_lock,
     build_lock,
@@ -38,8 +35,8 @@ from nodepool.zk.caches import (
     upload_lock,
 )
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, STATUS, maintenance
-from nodepool.zk.reply import CHANGED, Reply
+from nodepool.zk.connection import CHANGED, Reply
+from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, maintenance
 from nodepool.zk.transactions import BATCH
 from nodepool.zk.wire import Operations
 from tests.support.event_server import EventServer
@@ -193,23 +190,6 @@ def test_bad_maintenance_record(caplog: pytest.LogCaptureFixture) -> None:
         server.settle()
         found = [entry for entry in caplog.records if f"Ignoring {PROVIDER}: " in entry.getMessage()]
         assert ([entry.levelname for entry in found], cache.snapshot()) == (["ERROR"] * count, {})
-
-
-# -- status
-
-
-def test_status_is_decoded_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in the connection thread, and once for each change. What was known stays until the change is read."""
-    server, decode = EventServer(STATUS), Mock(wraps=status.decode)
-    monkeypatch.setattr(status, "decode", decode)
-    cache = StatusCache(cast(ZooKeeperClient, server))
-    cache.start()
-    for count, pid in enumerate((41, 42), 1):
-        server.put(status.path_of(status.LAUNCHER, "one"), host="h", pid=pid)
-        server.settle()
-        assert decode.call_count == count - 1
-        assert [[one.pid for one in cache.launchers()] for _ in range(2)] == [[pid], [pid]]
-        assert decode.call_count == count
 
 
 # -- connections that keep what is sent until the test answers

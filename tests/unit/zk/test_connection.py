@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.zk.client import CAUSE_SECONDS, Outage
-from nodepool.zk.connect_failure import (
+from nodepool.zk.connection import (
     Cause,
     ConnectFailure,
     ConnectStep,
@@ -157,8 +157,8 @@ def test_files_that_do_not_belong_together(good: TlsFiles, tmp_path: Path) -> No
     ((name, _, text),) = problems(good._replace(key=str(foreign.client_key)))
     assert (name, f"does not belong to the certificate {good.cert}" in text) == ("key", True)
     exchanged = problems(good._replace(cert=good.key, key=good.cert))
-    assert [(name, "exchanged?" in text) for name, _, text in exchanged] == [("cert", True), ("key", True)]
-    for path, words in (("/", "is a directory"), ("nul\0byte", "cannot be read"), ("/dev/null/x", "Not a directory")):
+    assert [(name, "in PEM form" in text) for name, _, text in exchanged] == [("cert", True), ("key", True)]
+    for path, words in (("/", "Is a directory"), ("nul\0byte", "cannot be read"), ("/dev/null/x", "Not a directory")):
         ((_, readable, text),) = problems(good._replace(ca=path))
         assert (readable, words in text) == (False, True)
 

@@ -26,12 +26,11 @@ from nodepool.listing.terminal import show
 from nodepool.metrics.catalog import LAUNCH
 from nodepool.metrics.registry import Series
 from nodepool.metrics.reports import node_gauges, request_gauges
-from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolComponent
 from nodepool.plan.images import (
     BuildHistory,
     LocalBuild,

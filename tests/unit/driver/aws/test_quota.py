@@ -12,7 +12,7 @@ from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
 from nodepool.exceptions import NotFound
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
 

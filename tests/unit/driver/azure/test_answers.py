@@ -38,7 +38,7 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.driver.framework.images import ImageTime
 from nodepool.driver.statemachine import Order
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table

@@ -20,8 +20,7 @@ from nodepool.exceptions import (
 )
 from nodepool.metrics.reports import report_launch
 from nodepool.model import states
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 from tests.support.tables import rows
 

@@ -13,8 +13,7 @@ import pytest
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import ERROR_AGE_SECONDS, LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import ReasonCode
 from tests.support.manual_clock import ManualClock, package_clock
 from tests.support.tables import rows

@@ -25,7 +25,7 @@ from nodepool.driver.kubernetes.objects import of_cluster, of_quotas, pod, reque
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.logconfig import ContextLogger
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from tests.support.provider_sections import load_section, problems_of_section
 from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import label_of

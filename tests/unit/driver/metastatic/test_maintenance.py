@@ -10,10 +10,9 @@ from nodepool.driver.metastatic.backing import BackingData
 from nodepool.driver.metastatic.provider import backing_nodes, release
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import Maintenance, Mode, PoolComponent
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
 from tests.support.wait import wait_for

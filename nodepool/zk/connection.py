@@ -1,18 +1,155 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a server of ZooKeeper cannot be used: the cause, and a sentence with server, key and remedy.
+"""What comes of a connection to ZooKeeper: answers, events, how long they take, and why there is none.
 
-Nothing here blocks. If our own TLS files are the cause, they are read, to find out which of them: the last part.
+First the answer to one call, in the order in which the server sent it (`Reply`). Kazoo hands results to a completion
+thread and events to a callback thread, which loses their order. A cache must see its own writes and foreign events in
+the order in which the server sent them. So the connection thread sets a reply.
+
+Then what a watch reports, and how long ZooKeeper takes to answer; then the log of a connection, why a server cannot be
+used, and our files of TLS. Nothing of Kazoo is imported: commands that only read a configuration check these files.
 """
 
 from __future__ import annotations
 
+import bisect
 import enum
-import os
+import functools
+import logging
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from nodepool import log_names
+from nodepool.exceptions import ZKConnectionError
+
+log = logging.getLogger(log_names.ZOOKEEPER)
+
+
+class Reply:
+    """The answer to one call, set by the connection thread.
+
+    :param on_done: called in the connection thread with (result, error), before waiters wake. Must be quick, must not
+        block and must not wait for another reply.
+    """
+
+    __slots__ = ("_done", "_on_done", "_result", "answered", "error")
+
+    def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
+        # A lock that is released once is the cheapest thing to wait for.
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._on_done = on_done
+        self.answered = False
+        #: What came instead of an answer.
+        self.error: BaseException | None = None
+        self._result: Any = None
+
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        # Kazoo may report an error twice (queue and socket): the first answer counts.
+        if self.answered:
+            return
+        self.answered = True
+        self._result = result
+        self.error = error
+        try:
+            if self._on_done is not None:
+                self._on_done(result, error)
+        except ZKConnectionError as closing:
+            # Somebody ends the connection at this moment: what was to be asked next is of no use to anybody.
+            log.debug("Nothing more is made of a ZooKeeper reply: %s", closing)
+        except Exception:
+            # An error here would end Kazoo's connection loop.
+            log.exception("Error while handling a ZooKeeper reply")
+        finally:
+            self._done.release()
+
+    def set(self, value: Any = None) -> None:
+        self._finish(value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._finish(None, error)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
+        if not self._done.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        self._done.release()
+        return True
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the answer and return it, or raise the error that came instead.
+
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError("no answer from ZooKeeper")
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+
+# What a recursive watch reports of a znode.
+
+#: Kinds of events, as ZooKeeper numbers them.
+CREATED: Final = 1
+DELETED: Final = 2
+CHANGED: Final = 3
+EVENTS: Final = (CREATED, DELETED, CHANGED)
+
+#: ``on_event(kind, path without chroot)``, called in the connection thread: must be quick and must not block.
+WatchFunction = Callable[[int, str], None]
+
+
+# `Latency`: how long ZooKeeper takes to answer, counted by the connection thread.
+
+#: Upper bounds of the counts, in seconds.
+BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Latency:
+    """Written by one thread without a lock; others read, and may miss what is being added."""
+
+    def __init__(self) -> None:
+        #: Answers up to each bound, and those above all of them; not cumulative.
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count an answer. Does not block."""
+        self.counts[bisect.bisect_left(BOUNDS, seconds)] += 1
+        self.sum_seconds += seconds
+
+
+# `KazooLog`: the logger of a connection of Kazoo (rule J-4).
+
+#: How warnings about one attempt to connect begin.
+ATTEMPTS: Final = ("Connection dropped", "Connection time-out", "Cannot resolve")
+
+
+class KazooLog(logging.LoggerAdapter[logging.Logger]):
+    """Without a connection Kazoo warns of each attempt to get one, about once a second and without the server.
+
+    `nodepool.zk.client.ZooKeeperClient` logs the cause, once a minute; the attempts are for DEBUG.
+
+    :param connected: is there a session?
+    """
+
+    def __init__(self, logger: logging.Logger, connected: Callable[[], bool]) -> None:
+        super().__init__(logger, {})
+        self._connected = connected
+
+    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a warning, or what is less than one."""
+        attempt = str(msg).startswith(ATTEMPTS) and not self._connected()
+        self.log(logging.DEBUG if attempt else logging.WARNING, msg, *args, **kwargs)
+
+
+# Why a server of ZooKeeper cannot be used: the cause, and a sentence with server, key and remedy.
+#
+# Nothing here blocks. If our own TLS files are the cause, they are read, to find out which of them: the last part.
 
 #: What says nothing: ``(_ssl.c:1006)`` at the end of OpenSSL's texts, and a number or a second name at their beginning.
 _NOISE: Final = re.compile(r"\s*\(_ssl\.c:\d+\)$|^\[[^\]]*\] ")
@@ -167,12 +304,6 @@ def is_hopeless(
 
 # What is wrong with the PEM files of ``zookeeper-tls``: which file, which key, and what to do.
 
-_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
-_TRUSTED_CERTIFICATE: Final = b"-----BEGIN TRUSTED CERTIFICATE-----"
-_PRIVATE_KEY: Final = b"PRIVATE KEY-----"
-#: In the first line of a key (PKCS #8), or in the second one (older forms).
-_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
-
 
 class TlsFiles(NamedTuple):
     """Paths of the PEM files of ``zookeeper-tls``."""
@@ -199,54 +330,44 @@ class FileProblem:
 def check_tls_files(files: TlsFiles) -> list[FileProblem]:
     """Everything that keeps these files from being used. Reads them; contacts nobody."""
     problems: list[FileProblem] = []
-    contents: dict[str, bytes] = {}
-    for name, path in (("cert", files.cert), ("key", files.key), ("ca", files.ca)):
+    for name, path in zip(("cert", "key", "ca"), files, strict=True):
         try:
             with open(path, "rb") as file:
-                contents[name] = file.read()
+                content = file.read()
+        except FileNotFoundError:
+            problems.append(
+                FileProblem(name, f"there is no file {path}; correct the path, or put the file there", False)
+            )
         except (OSError, ValueError) as error:
-            problems.append(FileProblem(name, _unreadable(path, error), False))
-    wrong = {name: text for name in contents if (text := _content(name, contents[name], getattr(files, name)))}
-    problems += [FileProblem(name, text, True) for name, text in wrong.items()]
-    if {"cert", "key"} <= contents.keys() - wrong.keys() and (text := _pair(files)):
+            text = f"{path} cannot be read by this user: {getattr(error, 'strerror', None) or error}"
+            problems.append(FileProblem(name, text, False))
+        else:
+            text = _key_problem(path, content) if name == "key" else _certificate_problem(path)
+            problems += [FileProblem(name, text, True)] if text else []
+    if {problem.name for problem in problems} <= {"ca"} and (text := _pair_problem(files)):
         problems.append(FileProblem("key", text, True))
     return problems
 
 
-def _unreadable(path: str, error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"there is no file {path}; correct the path, or put the file there"
-    if isinstance(error, PermissionError):
-        return f"{path} may not be read by this user (uid {os.geteuid()}); change its owner, group or mode"
-    if isinstance(error, IsADirectoryError):
-        return f"{path} is a directory, a PEM file is needed"
-    return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+# Each: what is wrong; empty = nothing.
 
 
-def _content(name: str, content: bytes, path: str) -> str:
-    """What is wrong with one file for itself; empty = nothing."""
-    certificate = _CERTIFICATE in content or _TRUSTED_CERTIFICATE in content
-    if name == "key":
-        if any(mark in content for mark in _ENCRYPTED):
-            return f"{path} is protected by a pass phrase, which nobody can enter; store the key without one"
-        if _PRIVATE_KEY in content:
-            return ""
-        if certificate:
-            return f"{path} is a certificate, not a private key; are cert and key exchanged?"
-        return f"{path} is no private key in PEM form"
-    if not certificate:
-        if _PRIVATE_KEY in content:
-            return f"{path} is a private key, not a certificate; are {name} and key exchanged?"
-        return f"{path} is no certificate in PEM form"
+def _key_problem(path: str, content: bytes) -> str:
+    if b"ENCRYPTED" in content:
+        return f"{path} is protected by a pass phrase, which cannot be entered here; store the key without one"
+    return "" if b"PRIVATE KEY-----" in content else f"{path} is no private key in PEM form"
+
+
+def _certificate_problem(path: str) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except OSError:
-        return f"{path} is damaged: its certificate cannot be read; is it cut off?"
+        return f"{path} is no certificate in PEM form; is it cut off?"
     return ""
 
 
-def _pair(files: TlsFiles) -> str:
-    """What is wrong with a certificate, which can be read, and its key; empty = nothing."""
+def _pair_problem(files: TlsFiles) -> str:
+    """:param files: their certificate can be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         # Without a pass phrase: OpenSSL would ask for one on the terminal.
@@ -256,3 +377,18 @@ def _pair(files: TlsFiles) -> str:
             return f"{files.key} does not belong to the certificate {files.cert}; use the key that it was made with"
         return f"{files.key} is damaged: its private key cannot be read; is it cut off?"
     return ""
+
+
+@functools.lru_cache(maxsize=8)
+def tls_context(files: TlsFiles, _changed: tuple[float, ...]) -> ssl.SSLContext:
+    """The context of our side of TLS. Raises OSError: a file cannot be used.
+
+    :param _changed: when each file was written last: one that was renewed is read again.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
+    # this CA alone: Kazoo takes those of the system too, and thereby the certificate of anybody's web server.
+    context.check_hostname = False
+    context.load_verify_locations(files.ca)
+    context.load_cert_chain(files.cert, files.key)
+    return context
