@@ -6,9 +6,9 @@ Where to begin to read:
 * ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
 * ``client.py``: what Azure says, and also what can go wrong, and all calls that are made;
 * ``facts.py``: what seldom changes, places and limits;
-* ``machines.py``: how VMs are listed, launched and deleted;
 * ``images.py``: uploads, and what Azure takes long for;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, and ``nodepool check``.
+* ``adapter.py``: how VMs are listed, launched and deleted, what is asked by the framework in
+  `nodepool.driver.statemachine`, and ``nodepool check``.
 """
 
 from __future__ import annotations

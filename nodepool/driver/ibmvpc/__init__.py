@@ -6,10 +6,10 @@ Where to begin to read:
 * ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
 * ``client.py``: all calls that are made; ``types.py``: what IBM says, also what can go wrong, and names;
 * ``facts.py``: what seldom changes, places, limits, and the body of a launch;
-* ``machines.py``: how instances are listed, launched and deleted;
 * ``floating.py``: floating IPs, which are used again;
 * ``images.py``: uploads of images;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, and ``nodepool check``.
+* ``adapter.py``: how instances are listed, launched and deleted, what is asked by the framework in
+  `nodepool.driver.statemachine`, and ``nodepool check``.
 """
 
 from __future__ import annotations

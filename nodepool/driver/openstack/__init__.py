@@ -6,11 +6,10 @@ Where to begin to read:
 * ``config.py``, ``clouds.py``: the keys of the configuration and of clouds.yaml;
 * ``transport.py``, ``service_client.py``: one call and its errors; ``api.py``: all calls that are made, and what
   OpenStack says;
-* ``create.py``: the launch of a server, and why one is refused;
 * ``cloud.py``: how servers are listed, volumes, floating IPs, data that seldom changes, a server and its addresses;
 * ``images.py``: uploads;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, with deletions, leaks and
-  ``nodepool check``.
+* ``adapter.py``: the launch and the deletion of a server, why one is refused, and what is asked by the framework in
+  `nodepool.driver.statemachine`, with leaks and ``nodepool check``.
 """
 
 from __future__ import annotations

@@ -1,35 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the framework asks of an OpenStack cloud (reference/driver 9).
+"""Servers of one OpenStack provider, and what the framework asks of its cloud (reference/driver 9).
 
-First `OpenStackAdapter`, then what can be left over, then what ``nodepool check`` finds out.
+First the deletion of a server, and its launch in steps, then what a refusal means, then `OpenStackAdapter`, then what
+can be left over, then what ``nodepool check`` finds out.
+
+::
+
+    ... -> building -> addressing -> complete
+              |  ^
+              v  |
+             broken     (status ERROR: ask why)
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, Server, Volume, limit
+from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.openstack.api import (
+    ACTIVE,
+    BUILD,
+    COMPUTE,
+    ERROR,
+    IMAGE,
+    NETWORK,
+    VOLUME,
+    Flavor,
+    FloatingIp,
+    Server,
+    Volume,
+    limit,
+)
 from nodepool.driver.openstack.cloud import OpenStackCloud, choose_flavor, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import section, settings_of
-from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
-from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.openstack.transport import Transport, is_quota_text
 from nodepool.driver.statemachine import CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.cloud import CloudAdapter
+from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
+from nodepool.driver.statemachine.lost_creations import CreationKey
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
 from nodepool.exceptions import (
+    CapacityException,
     CloudUnavailableException,
     LaunchError,
+    LaunchNetworkException,
     LaunchNodepoolException,
+    LaunchStatusException,
+    QuotaException,
     RuntimeConfigurationException,
 )
 from nodepool.metrics import reports
@@ -38,7 +67,255 @@ from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.openstack.cloud import OpenStackCloud
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
+
+#: How long an active server may have no address.
+NO_ADDRESS_SECONDS: Final = 15.0
+
+
+class ServerDeletion(DeletionMachine[Server]):
+    """Its floating IP is deleted first (O-5)."""
+
+    cloud: OpenStackCloud
+
+    def before(self, record: Server | None) -> Callable[[], Any] | None:
+        server_id, floating = self.external_id, self.cloud.floating
+        if not floating.may_have(server_id, record):
+            return None
+        return lambda: floating.release(server_id, record)
+
+    def begun(self, record: Server) -> bool:
+        return record.deleting and record.status != ERROR
+
+    def busy(self, error: LaunchError) -> bool:
+        """Another operation on the server is under way."""
+        return isinstance(error, CloudRefused) and error.status == 409
+
+
+class ServerCreation(CreationMachine[Server]):
+    """Launches one server. Nova does not know a creation again: a lost one is looked for by its metadata.
+
+    Keys that say whose the server is win over those of the user (D-1, O-11).
+    """
+
+    ADDRESSING: ClassVar[str] = "addressing"
+    BROKEN: ClassVar[str] = "broken"
+
+    deletion_class = ServerDeletion
+
+    cloud: OpenStackCloud
+
+    def __init__(self, cloud: OpenStackCloud, order: Order, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(cloud, order, clock)
+        self._flavor: Flavor | None = None
+        self._floating_ip: FloatingIp | None = None
+        self._marked = False
+
+    def steps(self) -> Mapping[str, Step]:
+        return {**super().steps(), self.ADDRESSING: self._addressing, self.BROKEN: self._ask_why}
+
+    # -- the creation; in a thread of the cloud --
+
+    def create(self, key: CreationKey) -> str:
+        facts = self.cloud.facts
+        flavor = facts.flavor_of(self.label)
+        image_id = self.order.image or facts.image_of(self.label)
+        facts.networks.get()
+        server_id = self.cloud.api.create_server(self._body(flavor, image_id), self.permit)
+        self._flavor = flavor
+        return server_id
+
+    def _body(self, flavor: Flavor, image_id: str) -> dict[str, Any]:
+        """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
+        label, cloud = self.label, self.cloud
+        networks = cloud.facts.network_ids(label) or [n for n in [cloud.default_network()] if n]
+        body: dict[str, Any] = {"name": self.order.hostname, "flavorRef": flavor.id, "metadata": self._metadata()}
+        if label.boot_from_volume:
+            volume = {"volume_size": label.volume_size, "delete_on_termination": True}
+            place = {"boot_index": 0, "uuid": image_id, "source_type": "image", "destination_type": "volume"}
+            body["block_device_mapping_v2"] = [{**place, **volume}]
+        else:
+            body["imageRef"] = image_id
+        userdata = base64.b64encode(label.userdata.encode()).decode("ascii") if label.userdata else None
+        optional = {
+            "networks": [{"uuid": network} for network in networks] or ("auto" if cloud.names_networks else None),
+            "key_name": label.key_name or None,
+            "security_groups": [{"name": name} for name in label.pool.security_groups] or None,
+            "availability_zone": self.order.az or None,
+            "config_drive": label.config_drive,
+            "user_data": userdata,
+        }
+        return {**body, **{key: value for key, value in optional.items() if value is not None}}
+
+    def _metadata(self) -> dict[str, str]:
+        """What the user wants, and over it what says whose the server is (D-1, O-11)."""
+        label, provider = self.label, self.cloud.provider
+        image = label.diskimage or label.cloud_image
+        values = {str(key): str(value) for key, value in label.instance_properties.items()}
+        for key, template in label.dynamic_instance_properties.items():
+            text = dynamic_value(template, self.order.request)
+            if text is None:
+                message = "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out"
+                self.log.error(message, provider, label.name, key)
+            else:
+                values[str(key)] = text
+        values["groups"] = ",".join([provider, image.name if image else "", label.name])
+        return {**values, **self.metadata}
+
+    def refused(self, error: Exception) -> Exception:
+        """What a refused creation means (O-2, O-3)."""
+        if not isinstance(error, CloudRefused):
+            return error
+        if error.status in (400, 404):
+            self.cloud.facts.clear()
+        return refusal_of(self.where, self.label, self.order.az, error)
+
+    def found(self) -> None:
+        self._flavor = self.cloud.known_flavor(self.label)
+
+    # -- steps --
+
+    def lets_go_on(self, record: Server | None) -> bool:
+        building = record is not None and record.status == BUILD and self.state == self.BUILDING
+        return not building or self.label.boot_from_volume
+
+    def seen(self, record: Server) -> bool:
+        if record.status == ERROR:
+            return self.go(self.BROKEN)
+        self._mark_volumes(record)
+        return record.status == ACTIVE and self.go(self.ADDRESSING)
+
+    def _ask_why(self) -> bool:
+        """Status ERROR: raise the reason.
+
+        Lists seldom have it: Nova looks for faults in one of its databases only, so those of servers that found no
+        host, or those of all others, are missing there. The server itself has it.
+        """
+        server_id = self.external_id
+        server = self.cloud.inventory.get(server_id)
+        if server is None or server.status != ERROR:
+            self.forget_call()
+            return self.go(self.BUILDING)
+        if server.fault:
+            raise error_status(self.where, server)
+        if not self.calling:
+            self.call(lambda: self.cloud.api.server(server_id))
+        if not self.answered:
+            return False
+        try:
+            server = self.answer()
+        except LaunchError as error:
+            self.log.debug("Server %s: its fault is not known: %s", server_id, error)
+        raise error_status(self.where, server)
+
+    def _addressing(self) -> Instance | bool:
+        server = self.cloud.inventory.get(self.external_id)
+        if server is None or server.status == ERROR:
+            return self.go(self.BUILDING)
+        if self.calling:
+            if not self.answered:
+                return False
+            self._floating_ip = self.answer()
+            return self._instance(server)
+        if not server.addresses:
+            return self._no_address()
+        if self.label.pool.auto_floating_ip and self.cloud.floating.needed(server):
+            note = f"nodepool {self.cloud.provider} node {self.node_id}"
+            self.call(lambda: self.cloud.floating.attach(server, note))
+            return False
+        return self._instance(server)
+
+    def _no_address(self) -> bool:
+        # What Nova knows of addresses may come late, and not show as a change.
+        self.need_complete_lists()
+        if self.clock() - self.since > NO_ADDRESS_SECONDS:
+            raise LaunchNetworkException(
+                f"{self.where}: server {self.external_id} is active, but has no address; "
+                "check the networks of the label and their subnets"
+            )
+        return False
+
+    def _instance(self, server: Server) -> Instance:
+        cores, ram = (self._flavor.cores, self._flavor.ram) if self._flavor else (0, 0)
+        volumes, size = (1, self.label.volume_size) if self.label.boot_from_volume else (0, 0)
+        used = usage(server.cores or cores, server.ram or ram, len(server.volumes) or volumes, size)
+        return self.cloud.shown(server, used, self._floating_ip)
+
+    def _mark_volumes(self, server: Server) -> None:
+        """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""
+        if self._marked or not self.label.boot_from_volume or not server.volumes:
+            return
+        self._marked = True
+        self.cloud.volumes.begin(server.volumes, self.metadata)
+
+
+# What it means that a server was refused, or is broken: whose fault, and what to do about it (O-2 to O-4). Pure
+# functions.
+
+#: What Nova says, in lower case, and what to correct then; the first that is found counts.
+_REMEDIES: Final = (
+    (("key_name", "keypair"), "correct key-name ({label.key_name!r}) of the label, or make the key pair for this user"),
+    (("security group",), "correct security-groups {pool.security_groups} of pool {pool.name}"),
+    (
+        ("availability zone", "availability_zone"),
+        "correct availability-zones of pool {pool.name}: {az!r} was asked for",
+    ),
+    (("user_data", "user data"), "correct userdata of the label: at most 65535 bytes when written in base64"),
+    (("metadata",), "correct instance-properties of the label: at most 255 characters each"),
+    (("network", "subnet", "fixed ip"), "correct networks {label.networks} of the label or its pool"),
+    (("volume", "block device"), "correct boot-from-volume or volume-size ({label.volume_size}) of the label"),
+    # "Flavor's disk is too small for requested image" is about both; the flavor is what can be chosen.
+    (("flavor",), "correct flavor-name ({label.flavor_name!r}) or min-ram ({label.min_ram}) of the label"),
+    (("image",), "correct the image {image!r} of the label, or upload it again"),
+    (("field/attribute",), "correct instance-properties of the label: at most 255 characters each"),
+    (("policy",), "the user of the cloud in clouds.yaml needs a role that may do this"),
+    (("",), "check flavor, image, networks, security groups, key-name and availability zone ({any_az}) of the label"),
+)
+
+
+class CloudFull(LaunchStatusException, CapacityException):
+    """The server went to ERROR because no host has room for it: nothing is wrong with the label."""
+
+
+def refusal_of(where: str, label: OpenStackLabel, az: str | None, error: CloudRefused) -> Exception:
+    """The error of a launch whose server was refused.
+
+    :param where: provider and label, for the text.
+    :param az: the zone that was asked for.
+    """
+    if isinstance(error, CloudQuota):
+        return CloudQuota(f"{where}: a quota of the cloud is used up: {error.said}", error.status)
+    said = _without_secrets(error.said)
+    return LaunchNodepoolException(f"{where}: the cloud refuses the server: {said}; {remedy(label, az, said)}")
+
+
+def error_status(where: str, server: Server) -> Exception:
+    """The error of a launch whose server went to ERROR."""
+    fault = one_line(server.fault) or "the cloud gives no reason"
+    text = f"{where}: server {server.id} went to ERROR: {fault}"
+    if is_quota_text(server.fault):
+        return QuotaException(text)
+    lower = server.fault.lower()
+    if "no valid host" in lower or "insufficient compute resources" in lower:
+        return CloudFull(f"{text}; the cloud has no host with room for this flavor in this zone, or none that fits")
+    return LaunchStatusException(text)
+
+
+def remedy(label: OpenStackLabel, az: str | None, said: str) -> str:
+    """What to correct so that the cloud takes the server."""
+    lower, image = said.lower(), label.diskimage or label.cloud_image
+    text = next(text for words, text in _REMEDIES if any(word in lower for word in words))
+    return text.format(label=label, pool=label.pool, az=az, any_az=az or "any", image=image.name if image else "")
+
+
+def _without_secrets(said: str) -> str:
+    """Nova quotes what it does not like; user data may hold passwords."""
+    head, found, _ = said.partition("user_data")
+    return said if not found else f"{head}{found}. (The value is not shown.)"
+
+
+# `OpenStackAdapter`: what the framework asks of a cloud.
 
 log = logging.getLogger("nodepool.driver.openstack")
 

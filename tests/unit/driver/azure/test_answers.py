@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.azure.adapter import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
 from nodepool.driver.azure.client import (
     ADDRESSES,
     IMAGES,
@@ -32,7 +33,6 @@ from nodepool.driver.azure.client import (
 )
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
-from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
