@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import math
 import re
 import secrets
 import string
@@ -45,7 +44,7 @@ from nodepool.driver.azure.facts import VMS as VMS_QUOTA
 from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -564,10 +563,6 @@ CONNECTIONS: Final = 40
 KINDS: Final = {"instance": VMS, "nic": INTERFACES, "pip": ADDRESSES, "disk": DISKS, "image": IMAGES}
 
 
-def _delete(delete: Callable[[str], object], resource: CloudResource) -> None:
-    delete(resource.id)
-
-
 class AzureAdapter(CloudAdapter):
     """One resource group. Making it imports requests, and does not ask Azure."""
 
@@ -593,7 +588,7 @@ class AzureAdapter(CloudAdapter):
         for type, kind in KINDS.items():
             found = self._found_instances if kind == VMS else partial(self._found, type, kind)
             delete = deletions.get(type, partial(self.client.delete, kind))
-            yield ResourceKind(type, found, partial(_delete, delete), vital=kind == VMS)
+            yield ResourceKind(type, found, lambda found, delete=delete: delete(found.id), vital=kind == VMS)
 
     def _found_instances(self) -> Iterator[CloudResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
@@ -667,14 +662,7 @@ class AzureAdapter(CloudAdapter):
             self.client.image_exists(self.facts.image_reference(label, None)["id"])
 
     def _check_quota(self) -> Iterator[Found]:
-        vms = next((usage for usage in self.client.usages() if usage.name == VMS_QUOTA), None)
-        if vms is None:
-            return
-        wanted = sum(pool.max_servers for pool in self.config.pools.values())
-        text = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
-        if wanted <= vms.limit:
-            yield Found(text, ok=True)
-            return
-        allowed, change = ("any number", "set") if math.isinf(wanted) else (f"{wanted:g}", "lower")
-        remedy = f"{change} max-servers, or ask for more under Quotas in the portal; the smaller one counts"
-        yield Found(f"{text}; max-servers of the pools allow {allowed}", remedy, ok=True)
+        for vms in self.client.usages():
+            if vms.name == VMS_QUOTA:
+                text = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
+                yield room_for(self.config.pools.values(), vms.limit, text, "ask for more under Quotas in the portal")

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudNotFound,
@@ -515,16 +515,12 @@ class IbmAdapter(CloudAdapter):
             raise CloudSetup(text, code="image_not_found", status=404) from None
 
     def _check_quota(self) -> Iterator[Found]:
-        wanted = sum(pool.max_servers for pool in self.config.pools.values())
         limit = self.config.quota_instances
         if limit is None:
             remedy = "set quota of the provider to what the account has, or keep max-servers below it"
             yield Found("IBM tells no limits, and quota is not set", remedy, ok=True)
-        elif wanted <= limit:
-            yield Found(f"quota allows {limit} instances", ok=True)
         else:
-            text = f"quota allows {limit} instances; max-servers of the pools allow {wanted:g}"
-            yield Found(text, "lower max-servers, or correct quota; the smaller one counts", ok=True)
+            yield room_for(self.config.pools.values(), limit, f"quota allows {limit} instances", "correct quota")
 
     def _check_storage(self) -> Iterator[Found]:
         """Could uploads begin?"""

@@ -19,10 +19,11 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.key_schema import dynamic_value
@@ -40,7 +41,7 @@ from nodepool.driver.openstack.api import (
     Volume,
     limit,
 )
-from nodepool.driver.openstack.cloud import OpenStackCloud, choose_flavor, missing_flavor, missing_image, usage
+from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport, is_quota_text
@@ -319,8 +320,6 @@ def _without_secrets(said: str) -> str:
 
 log = logging.getLogger("nodepool.driver.openstack")
 
-T = TypeVar("T")
-
 
 class OpenStackAdapter(CloudAdapter):
     """One cloud. Making it reads clouds.yaml again if it could not be used before; the cloud is not asked.
@@ -341,10 +340,6 @@ class OpenStackAdapter(CloudAdapter):
             transport = Transport(
                 provider_config.name, region, provider_config.rate or 0, renew=provider_config.renewed_region
             )
-        #: What clouds.yaml says and is not done.
-        self._unheeded = list(unheeded(settings))
-        for text in self._unheeded:
-            log.warning("Provider %s: clouds.yaml: %s", provider_config.name, text)
         self.cloud = OpenStackCloud(provider_config, transport, settings)
         self.use(self.cloud)
         #: Properties of all images: no agent of the cloud's vendor is in them.
@@ -423,12 +418,6 @@ class OpenStackAdapter(CloudAdapter):
     def listImages(self) -> Iterator[ListedImage]:
         return self._images.list(unmarked=self.config.wants("image_api_use_tasks"))
 
-    # -- trouble --
-
-    def preflight(self) -> Iterator[CheckResult]:
-        yield from (failure(f"cloud {self.config.cloud} in clouds.yaml", text) for text in self._unheeded)
-        yield from Preflight(self.config, self.cloud).results()
-
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         if not label.console_log:
             return None
@@ -436,6 +425,91 @@ class OpenStackAdapter(CloudAdapter):
             return self.cloud.api.console(str(external_id))
         except CloudNotFound:
             return None
+
+    # -- what ``nodepool check`` finds out: has the cloud all that the configuration names? Only reads --
+
+    def preflight(self) -> Iterator[CheckResult]:
+        return CloudChecks(self.config.name).all(f"cloud {self.config.cloud}", self._services, self._checks)
+
+    def _services(self) -> str:
+        here = [service for service in (COMPUTE, NETWORK, IMAGE, VOLUME) if self.cloud.transport.has(service)]
+        region = f" region {self.config.region_name}," if self.config.region_name else ""
+        return f"login works;{region} services: {', '.join(here)}"
+
+    def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        has_key_pair = functools.cache(self.cloud.api.has_key_pair)
+        for pool in self.config.pools.values():
+            zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
+            yield from checks.about(f"pool {pool.name}", "", zones, groups)
+            for label in pool.labels.values():
+                of_label: list[Callable[[], Any]] = [
+                    partial(self._check_flavor, label),
+                    partial(self._check_image, label),
+                    partial(self._check_networks, label, checks),
+                    partial(self._check_key, label, has_key_pair),
+                    partial(self._check_volume, label),
+                ]
+                subject, good = (
+                    f"label {label.name} of pool {pool.name}",
+                    "flavor, image, networks and key pair are there",
+                )
+                yield from checks.about(subject, good, *of_label)
+        yield from checks.about("quota", "", self._check_quota)
+
+    def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:
+        there = self.cloud.facts.zones.get()
+        for zone in pool.azs or ():
+            if zone and there and zone not in there:
+                text = f"the cloud has no availability zone {zone!r} that takes servers (it has: {', '.join(there)})"
+                yield Found(text, "correct availability-zones of the pool")
+
+    def _check_groups(self, pool: OpenStackPool) -> Iterator[Found]:
+        there = self.cloud.api.security_groups() if pool.security_groups else None
+        for group in pool.security_groups:
+            if there is not None and group not in there:
+                text = f"the project has no security group {group!r}"
+                yield Found(text, "correct security-groups of the pool, or make the group")
+
+    def _check_flavor(self, label: OpenStackLabel) -> None:
+        self.getQuotaForLabel(label)
+
+    def _check_image(self, label: OpenStackLabel) -> Iterator[Found]:
+        image = label.cloud_image
+        if image is None:
+            return
+        text = ""
+        if image.image_id:
+            try:
+                status = self.cloud.api.image(image.image_id).status
+                text = "" if status == "active" else f"the image {image.image_id!r} is {status}"
+            except CloudNotFound:
+                text = f"the cloud has no image with the id {image.image_id!r}"
+        elif self.cloud.facts.image_id(image) is None:
+            text = f"the cloud has no usable image {image.image_name!r}"
+        if text:
+            yield Found(text, f"correct cloud-image {image.name}, or upload the image")
+
+    def _check_networks(self, label: OpenStackLabel, checks: CloudChecks) -> Iterator[Found]:
+        for name in label.networks:
+            try:
+                self.cloud.facts.network_id(name, label)
+            except LaunchError as error:
+                text, _, remedy = checks.said(error).removeprefix(f"label {label.name}: ").rpartition("; ")
+                yield Found(text, remedy)
+
+    def _check_key(self, label: OpenStackLabel, has_key_pair: Callable[[str], bool]) -> Iterator[Found]:
+        if label.key_name and not has_key_pair(label.key_name):
+            text = f"the user has no key pair {label.key_name!r} in the cloud"
+            yield Found(text, "correct key-name of the label, or make the key pair for this user")
+
+    def _check_volume(self, label: OpenStackLabel) -> Iterator[Found]:
+        if label.boot_from_volume and not self.cloud.transport.has(VOLUME):
+            yield Found("boot-from-volume is set, and the cloud has no block storage service for us", "leave it out")
+
+    def _check_quota(self) -> list[Found]:
+        most = limit(self.cloud.api.compute_limits().get("maxTotalInstances"))
+        text = f"the project may have {'any number of' if most == math.inf else f'{most:g}'} instances"
+        return [room_for(self.config.pools.values(), most, text, "raise the quota")]
 
 
 # What can be left over in the cloud (rules D).
@@ -555,120 +629,3 @@ class Leaks:
                 leaks_log.error("Provider %s: %s %s could not be deleted: %s", self._config.name, kind, leaked, error)
                 continue
             reports.report_leaks(self._config.name, f"{kind}s")
-
-
-# What ``nodepool check`` finds out about a cloud: has it all that the configuration names? Only reads.
-
-#: Settings that are true or false. For openstacksdk each text is true.
-_FLAGS: Final = (
-    *("private", "use_external_network", "use_internal_network", "requires_floating_ip"),
-    *("image_api_use_tasks", "image_upload_use_import", "force_ipv4"),
-)
-
-
-def unheeded(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What clouds.yaml says of a cloud, openstacksdk heeds, and is not done here; each with the remedy. Pure."""
-    for key in _FLAGS:
-        if not isinstance(settings.get(key), bool | None):
-            yield f"{key} is {settings[key]!r}; set {key} to true or false, without quotes"
-    source = settings.get("floating_ip_source")
-    if str(source or "none").lower() not in ("none", "neutron"):
-        yield f"floating_ip_source is {source!r}, and only Neutron makes floating IPs; leave it out, or set it to None"
-
-
-class Preflight:
-    """Of one provider; for one use.
-
-    :param config: is loaded.
-    :param cloud: not stopped.
-    """
-
-    def __init__(self, config: OpenStackProviderConfig, cloud: OpenStackCloud) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._cloud = cloud
-        self._has_key_pair = functools.cache(cloud.api.has_key_pair)
-
-    def results(self) -> Iterator[CheckResult]:
-        """All problems, and a line for what is in order. Blocks for some calls to the cloud."""
-        where = f"cloud {self._config.cloud}"
-        try:
-            here = [service for service in (COMPUTE, NETWORK, IMAGE, VOLUME) if self._cloud.transport.has(service)]
-        except LaunchError as error:
-            # Nothing else can be asked.
-            yield self._checks.failure(where, error)
-            return
-        region = f" region {self._config.region_name}," if self._config.region_name else ""
-        yield CheckResult(where, True, f"login works;{region} services: {', '.join(here)}")
-        for pool in self._config.pools.values():
-            yield from self._bad(f"pool {pool.name}", pool, self._zones, self._groups)
-            for label in pool.labels.values():
-                subject = f"label {label.name} of pool {pool.name}"
-                bad = self._bad(subject, label, self._flavor, self._image, self._networks, self._key)
-                if label.boot_from_volume and VOLUME not in here:
-                    text = "boot-from-volume is set, and the cloud has no block storage service for us"
-                    bad.append(CheckResult(subject, False, text, "leave it out"))
-                yield from bad or [CheckResult(subject, True, "flavor, image, networks and key pair are there")]
-        yield from self._checks.results("quota", self._quota)
-
-    def _bad(self, subject: str, about: T, *checks: Callable[[T], Iterable[str]]) -> list[CheckResult]:
-        """What checks find to be wrong: texts, with the remedy after the last semicolon."""
-
-        def run(check: Callable[[T], Iterable[str]]) -> list[CheckResult]:
-            return [failure(subject, text) for text in check(about)]
-
-        return [result for check in checks for result in self._checks.results(subject, run, check)]
-
-    def _zones(self, pool: OpenStackPool) -> Iterator[str]:
-        there = self._cloud.facts.zones.get()
-        for zone in pool.azs or ():
-            if zone and there and zone not in there:
-                has = f"that takes servers (it has: {', '.join(there)}); correct availability-zones of the pool"
-                yield f"the cloud has no availability zone {zone!r} {has}"
-
-    def _groups(self, pool: OpenStackPool) -> Iterator[str]:
-        there = self._cloud.api.security_groups() if pool.security_groups else None
-        for group in [] if there is None else [group for group in pool.security_groups if group not in there]:
-            remedy = "correct security-groups of the pool, or make the group"
-            yield f"the project has no security group {group!r}; {remedy}"
-
-    def _flavor(self, label: OpenStackLabel) -> Iterator[str]:
-        if choose_flavor(self._cloud.facts.flavors.get(), label.flavor_name, label.min_ram) is None:
-            yield missing_flavor(label)
-
-    def _image(self, label: OpenStackLabel) -> Iterator[str]:
-        image = label.cloud_image
-        if image is None:
-            return
-        text = ""
-        if image.image_id:
-            try:
-                status = self._cloud.api.image(image.image_id).status
-                text = "" if status == "active" else f"the image {image.image_id!r} is {status}"
-            except CloudNotFound:
-                text = f"the cloud has no image with the id {image.image_id!r}"
-        elif self._cloud.facts.image_id(image) is None:
-            text = f"the cloud has no usable image {image.image_name!r}"
-        if text:
-            yield f"{text}; correct cloud-image {image.name}, or upload the image"
-
-    def _networks(self, label: OpenStackLabel) -> Iterator[str]:
-        for name in label.networks:
-            try:
-                self._cloud.facts.network_id(name, label)
-            except LaunchError as error:
-                yield self._checks.said(error).removeprefix(f"label {label.name}: ")
-
-    def _key(self, label: OpenStackLabel) -> Iterator[str]:
-        if label.key_name and not self._has_key_pair(label.key_name):
-            remedy = "correct key-name of the label, or make the key pair for this user"
-            yield f"the user has no key pair {label.key_name!r} in the cloud; {remedy}"
-
-    def _quota(self) -> list[CheckResult]:
-        most = limit(self._cloud.api.compute_limits().get("maxTotalInstances"))
-        wanted = sum(pool.max_servers for pool in self._config.pools.values() if pool.max_servers)
-        allowed = "no limit" if most == math.inf else f"{most:g}"
-        if wanted == math.inf or wanted <= most:
-            return [CheckResult("quota", True, f"instances: {allowed}")]
-        text = f"the project may have {allowed} instances, max-servers of the pools allow {wanted:g}"
-        return [CheckResult("quota", True, text, "lower max-servers, or raise the quota; the smaller one counts")]
