@@ -43,7 +43,7 @@ from nodepool.driver.openstack.api import (
 )
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import section, settings_of
-from nodepool.driver.openstack.images import BY_IMPORT, BY_TASK, OpenStackImages, checksum_properties
+from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport, is_quota_text
 from nodepool.driver.statemachine import CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
@@ -404,19 +404,15 @@ class OpenStackAdapter(CloudAdapter):
         marks = file.metadata
         # U-4: what says whose it is wins over everything.
         ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
-        checksums = checksum_properties(file.name, file.md5, file.sha256)
-        properties = {**checksums, **marks, **file.image.meta, **self._vendor_properties, **ours}
-        timeout, wanted = self.config.image_upload_timeout, file.format or self.config.image_type
-        known = {"md5": file.md5, "sha256": file.sha256}
-        imports = BY_IMPORT if self.config.wants("image_upload_use_import") else ""
-        way = BY_TASK if self.config.wants("image_api_use_tasks") else imports
-        return self._images.upload(file.name, file.path, wanted, properties, known, timeout, way)
+        properties = {**checksum_properties(file), **marks, **file.image.meta, **self._vendor_properties, **ours}
+        send = self._images.upload_by_task if self.config.uses_tasks else self._images.upload
+        return send(file, file.format or self.config.image_type, properties, self.config.image_upload_timeout)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
-        return self._images.list(unmarked=self.config.wants("image_api_use_tasks"))
+        return self._images.list(unmarked=self.config.uses_tasks)
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         if not label.console_log:

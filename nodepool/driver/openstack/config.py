@@ -234,10 +234,10 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         """The format of uploaded images."""
         return "qcow2" if self.cloud_settings is None else self.cloud_settings.image_format
 
-    def wants(self, key: str) -> bool:
-        """Is a key of the cloud true in clouds.yaml?"""
-        # A text is true, as for openstacksdk.
-        return self.cloud_settings is not None and bool(self.cloud_settings.values.get(key))
+    @property
+    def uses_tasks(self) -> bool:
+        """Do tasks make images? ``image_api_use_tasks`` in clouds.yaml, where a text is true, as for openstacksdk."""
+        return self.cloud_settings is not None and bool(self.cloud_settings.values.get("image_api_use_tasks"))
 
     @property
     def uses_volumes(self) -> bool:
