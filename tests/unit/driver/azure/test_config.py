@@ -14,7 +14,7 @@ from nodepool.driver.azure.facts import VmPlace, places_of
 from nodepool.driver.statemachine.instance import know_installation, node_id_of
 from tests.support.provider_sections import has, label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.azure.support import METADATA, PROVIDER, changed, load, section
+from tests.unit.driver.azure.support import METADATA, changed, load, section
 from tests.unit.driver.simulated_adapter import HOST, LOG
 
 EVERYTHING: dict[str, Any] = driver_table("azure", "everything")
@@ -43,7 +43,7 @@ def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: 
     """AZ-4, AZ-5, L-2: what makes a VM, with all that belongs to it."""
     label = label_of(load(changed(changes)))
     place_of = VmPlace(*place)
-    found = vm_body(name, HOST, PROVIDER, "northeurope", label, place_of, {"id": "image"}, SUBNET, {"a": "b"})
+    found = vm_body(name, HOST, label, place_of, {"id": "image"}, SUBNET, {"a": "b"})
     # The version stands in one place (AZ-2).
     assert found["properties"]["networkProfile"].pop("networkApiVersion")
     assert found == expected
@@ -52,7 +52,7 @@ def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: 
 def test_generated_password() -> None:
     """AZ-4: 64 letters and digits, another one each time."""
     label = label_of(load(changed({"image": {"generate-password": True, "image-id": "/i"}})))
-    bodies = [vm_body(HOST, HOST, PROVIDER, "", label, VmPlace("A", None, False), {}, SUBNET, {}) for _ in range(2)]
+    bodies = [vm_body(HOST, HOST, label, VmPlace("A", None, False), {}, SUBNET, {}) for _ in range(2)]
     first, second = (body["properties"]["osProfile"]["adminPassword"] for body in bodies)
     assert (len(first), first != second) == (64, True)
     # learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update, adminPassword: three kinds of characters.
