@@ -15,7 +15,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.exceptions import ImageCreateException, QuotaException
 from nodepool.plan.retries import Backoff

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.azure.adapter import AzureMachines
+from nodepool.driver.azure.machines import AzureMachines
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.plan.retries import Backoff
 from tests.unit.driver.azure.support import Here, at_simulator, section

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.adapter import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
 from nodepool.driver.azure.client import (
     ADDRESSES,
     IMAGES,
@@ -33,6 +32,7 @@ from nodepool.driver.azure.client import (
 )
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
+from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureMachines
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.adapter import disk_metadata, disk_name, vm_body, vm_tags
 from nodepool.driver.azure.facts import VmPlace, places_of
+from nodepool.driver.azure.machines import disk_metadata, disk_name, vm_body, vm_tags
 from nodepool.driver.statemachine.instance import know_installation, node_id_of
 from tests.support.provider_sections import has, label_of
 from tests.support.tables import driver_table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.ibmvpc.adapter import IbmMachines
+from nodepool.driver.ibmvpc.machines import IbmMachines
 from tests.unit.driver.ibmvpc.support import Here, at_simulator, in_region
 
 

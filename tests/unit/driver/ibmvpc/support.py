@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nodepool.driver.framework.cloud_errors import CodedError
-from nodepool.driver.ibmvpc import IbmVpcDriver
-from nodepool.driver.ibmvpc.adapter import IbmAdapter
+from nodepool.driver.ibmvpc import IbmAdapter, IbmVpcDriver
 from nodepool.driver.ibmvpc.types import IbmFloatingIp, meaning
 from nodepool.driver.statemachine import instance
 from simulators.ibmvpc import (

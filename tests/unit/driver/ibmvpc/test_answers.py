@@ -15,9 +15,9 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CodedError
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.driver.ibmvpc.adapter import IbmMachines
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
 from nodepool.driver.ibmvpc.login import IbmLogin
+from nodepool.driver.ibmvpc.machines import IbmMachines
 from nodepool.driver.ibmvpc.types import PREEMPTED, IbmProfile, IbmRecord, busy, errors_in, exists, meaning
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has

@@ -16,10 +16,10 @@ from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.http.plain_http import HttpAnswer
-from nodepool.driver.openstack.adapter import ServerCreation
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
+from nodepool.driver.openstack.servers import ServerCreation
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import CloudInstance, Order
 from tests.support.manual_clock import ManualClock, ManualStop

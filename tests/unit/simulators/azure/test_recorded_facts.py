@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from nodepool.config.loader import load_config
-from nodepool.driver.azure.adapter import vm_body
 from nodepool.driver.azure.facts import VmPlace
+from nodepool.driver.azure.machines import vm_body
 from simulators.azure import AzureSettings
 from simulators.azure.application import AzureApplication
 from simulators.azure.cloud import Subscription
