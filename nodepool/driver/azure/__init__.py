@@ -73,16 +73,15 @@ class AzureAdapter(CloudAdapter):
         self.machines = AzureMachines(provider_config, self.client, self.facts)
         self.images = AzureImageCalls(self.client, http, provider_config.location)
         self.use(self.machines)
-        self.resources = ResourceKinds(provider_config.name, self._kinds())
+        self.resources = ResourceKinds(provider_config.name, [self._kind(*row) for row in KINDS.items()])
 
     # -- what may be left over in the resource group (AZ-11); of what a VM uses the VM alone --
 
-    def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
-        deletions = {"image": self.images.delete_image, "disk": self.images.discard_disk}
-        for type, kind in KINDS.items():
-            found = self._found_instances if kind == VMS else partial(self._found, type, kind)
-            delete = deletions.get(type, partial(self.client.delete, kind))
-            yield ResourceKind(type, found, lambda found, delete=delete: delete(found.id), vital=kind == VMS)
+    def _kind(self, type: str, kind: str) -> ResourceKind[CloudResource]:
+        found = self._found_instances if kind == VMS else partial(self._found, type, kind)
+        deletions = {IMAGES: self.images.delete_image, DISKS: self.images.discard_disk}
+        delete = deletions.get(kind, partial(self.client.delete, kind))
+        return ResourceKind(type, found, lambda found: delete(found.id), vital=kind == VMS)
 
     def _found_instances(self) -> Iterator[CloudResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):

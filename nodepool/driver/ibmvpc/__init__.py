@@ -180,7 +180,7 @@ class IbmAdapter(CloudAdapter):
     # -- images --
 
     def upload(self, file: ImageFile) -> str:
-        return self.images.upload(file.image, file.path, file.metadata, file.sha256)
+        return self.images.upload(file)
 
     def deleteImage(self, external_id: str) -> None:
         self.images.delete(external_id)
@@ -201,10 +201,10 @@ class IbmAdapter(CloudAdapter):
         for pool in self.config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
             for label in pool.labels.values():
-                subject, image = f"label {label.name} of pool {pool.name}", label.cloud_image
-                of_label: list[Callable[[], Any]] = [partial(self._known, self.facts.profile, label.profiles)]
-                of_label += [partial(self._check_image, label)]
-                of_label += [partial(self._known, self.facts.key_id, () if image is None else image.ssh_keys)]
+                of_label = [
+                    partial(check, label) for check in (self._check_profiles, self._check_image, self._check_keys)
+                ]
+                subject = f"label {label.name} of pool {pool.name}"
                 yield from checks.about(subject, "profile, image and keys are there", *of_label)
         yield from checks.about("quota", "", self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):
@@ -215,11 +215,6 @@ class IbmAdapter(CloudAdapter):
                     good = f"the operating system {disk.operating_system} is known"
                     check = partial(self._check_system, known, disk.operating_system)
                     yield from checks.about(f"diskimage {disk.name}", good, check)
-
-    @staticmethod
-    def _known(ask: Callable[[str], object], names: Iterable[str]) -> None:
-        for name in names:
-            ask(name)
 
     def _check_pool(self, pool: IbmPool) -> list[Found]:
         found = []
@@ -235,6 +230,14 @@ class IbmAdapter(CloudAdapter):
             text = f"there is no resource group {group}: it is made with the first launch"
             return [*found, Found(text, "make it if the credentials may not", ok=True)]
         return found or [Found(f"subnets and resource group {group} are there", ok=True)]
+
+    def _check_profiles(self, label: IbmLabel) -> None:
+        for name in label.profiles:
+            self.facts.profile(name)
+
+    def _check_keys(self, label: IbmLabel) -> None:
+        for name in label.cloud_image.ssh_keys if label.cloud_image else ():
+            self.facts.key_id(name)
 
     def _check_image(self, label: IbmLabel) -> None:
         if label.cloud_image is None:

@@ -5,7 +5,7 @@ not ask for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,6 @@ class Region:
         self.known_groups = Fact(lambda: self.ids("groups"), self.clock)
         self.of: dict[str, Any] = {"vpcs": {"ci": "vpc-1"}, "keys": {"zuul": "key-1"}, "groups": {"Default": "g0"}}
         self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": driver_table("ibmvpc", "subnets_of_a_region")}
-        self.refusal: Exception | None = None
-        self.made_by_others = False
-        self.when_made: Callable[[], None] = lambda: None
         config = load(section(**provider))
         self.facts = IbmFacts(config, self, self.clock)  # type: ignore[arg-type]
         self.label = label_of(config)
@@ -63,15 +60,6 @@ class Region:
 
     def profiles(self) -> dict[str, Any]:
         return {}
-
-    def create_group(self, name: str) -> str:
-        self.asked.append(f"make {name}")
-        self.when_made()
-        if self.refusal is None or self.made_by_others:
-            self.of["groups"][name] = f"id-{name}"
-        if self.refusal is not None:
-            raise self.refusal
-        return f"id-{name}"
 
     def images(self, **filters: str) -> Iterator[IbmImage]:
         self.asked.append(f"images {filters}")
