@@ -16,7 +16,7 @@ Here all is put together for the framework in `nodepool.driver.statemachine`, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
