@@ -17,7 +17,6 @@ from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, IbmFacts
 from nodepool.driver.ibmvpc.types import IbmImage, IbmSubnet
 from nodepool.driver.statemachine.instance import know_installation, node_id_of, others
-from nodepool.exceptions import RuntimeConfigurationException
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
@@ -88,20 +87,6 @@ def test_changes_are_seen() -> None:
         region.clock.now += seconds
         assert region.facts.image(region.label, None) == {"id": identity}
         region.of["images"] = [{"name": "ibm-debian-12", "id": "new"}]
-
-
-def test_what_is_missing() -> None:
-    """IV-2: the name, and the key to correct; it is not asked for again at once."""
-    region = Region()
-    region.of |= {"vpcs": {}, "keys": {}}
-    for _ in range(2):
-        with pytest.raises(CloudSetup, match="no VPC 'ci'; correct vpc"):
-            region.facts.vpc_id()
-    assert region.asked == ["vpcs"]
-    with pytest.raises(CloudSetup, match="no SSH key 'zuul'"):
-        region.facts.key_id("zuul")
-    with pytest.raises(RuntimeConfigurationException, match="us-south has no profile 'x'"):
-        region.facts.profile("x")
 
 
 @pytest.mark.parametrize(("zones", "subnets", "found"), driver_table("ibmvpc", "subnets"))
