@@ -262,7 +262,6 @@ class IbmAdapter(CloudAdapter):
         """Could uploads begin?"""
         bucket = self.images.bucket
         assert bucket is not None
-        self.client.storage_instance(self.config.storage_instance or "")
         region = bucket.region()
         next(iter(bucket.keys("npimages_")), None)
         # IBM imports images of buckets near the region only.

@@ -144,7 +144,6 @@ def account_of(token: str) -> str:
 
 RESOURCES_URL: Final = "https://resource-controller.cloud.ibm.com"
 GROUPS_VARIABLE: Final = "RESOURCE_MANAGER_URL"
-SERVICES_VARIABLE: Final = "RESOURCE_CONTROLLER_URL"
 FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
 DEFAULT_FILE: Final = "ibm-credentials.env"
 
@@ -166,7 +165,6 @@ class Credentials:
     auth_url: str
     vpc_url: str | None
     groups_url: str
-    resources_url: str
 
 
 def authenticator_of(found: Credentials) -> Any:
@@ -213,7 +211,6 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
         auth_url=address_of(values.get("AUTH_URL"), "VPC_AUTH_URL", source),
         vpc_url=address_of(values.get("URL"), "VPC_URL", source) or None,
         groups_url=address_of(others.get(GROUPS_VARIABLE) or RESOURCES_URL, GROUPS_VARIABLE, source),
-        resources_url=address_of(others.get(SERVICES_VARIABLE) or RESOURCES_URL, SERVICES_VARIABLE, source),
     )
 
 

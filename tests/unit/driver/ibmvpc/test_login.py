@@ -98,7 +98,7 @@ def test_endpoints() -> None:
     """IV-1: those of the SDK's variables, and the usual ones."""
     found = read_credentials(None, {"VPC_APIKEY": "k", "VPC_URL": "http://vpc/v1/"})
     usual = "https://resource-controller.cloud.ibm.com"
-    assert (found.vpc_url, found.groups_url, found.resources_url) == ("http://vpc/v1", usual, usual)
+    assert (found.vpc_url, found.groups_url) == ("http://vpc/v1", usual)
 
 
 # -- tokens --
