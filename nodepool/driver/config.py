@@ -8,11 +8,14 @@ voluptuous.
 from __future__ import annotations
 
 import abc
+import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.framework.key_schema import fields_of
+from nodepool.driver.framework.key_schema import Problem as Problem
+from nodepool.driver.framework.key_schema import Section as Section
+from nodepool.driver.framework.key_schema import check_of, fields_of
 from nodepool.driver.framework.key_schema import integer as integer
 from nodepool.driver.framework.key_schema import nonempty as nonempty
 from nodepool.driver.framework.key_schema import number as number
@@ -223,27 +226,5 @@ class LabelSettings(ConfigValue):
         return f"<{type(self).__name__} {self.name}>"
 
 
-# What keys of a section say together.
-
-Section = dict[str, Any]
-#: Path inside the section, and what is wrong.
-Problem = tuple[list[Hashable], str]
-
-
-def section_check(
-    problems: Callable[[Section], Iterable[Problem]], *, every: bool = False
-) -> Callable[[Section], Section]:
-    """A check for the schema of a section: it returns the section, or raises ``voluptuous.Invalid``.
-
-    :param every: for all problems; False = only for the first one.
-    """
-
-    def check(section: Section) -> Section:
-        import voluptuous as v
-
-        found = [v.Invalid(text, path=path) for path, text in problems(section)]
-        if found:
-            raise v.MultipleInvalid(found) if every else found[0]
-        return section
-
-    return check
+#: A check of what keys of a section say together, of which the first problem is told; see `check_of`.
+section_check: Final = functools.partial(check_of, every=False)

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
-#: How long to wait for an image to be gone, and for one that is in use to be in use no more. Who calls tries again.
+#: How long to wait for an image to be gone. Who calls tries again.
 DELETE_SECONDS: Final = 600.0
-IN_USE_SECONDS: Final = 30.0
 #: Entries of a page of a list of images; Glance gives 25 of itself, and as a rule at most so many.
 PAGE: Final = "1000"
 
@@ -137,20 +136,17 @@ class OpenStackImages:
 
     def _order_deletion(self, image_id: str) -> None:
         """Raises CloudNotFound: it is gone already."""
-        refused = ""
-        for _ in self._time(f"the deletion of image {image_id}", IN_USE_SECONDS).looks():
-            try:
+        try:
+            self._api.delete_image(image_id)
+        except CloudRefused as error:
+            if error.status == 403 and self._unprotect(image_id, error):
                 self._api.delete_image(image_id)
-                return
-            except CloudRefused as error:
-                if error.status == 403 and self._unprotect(image_id, error):
-                    continue
-                if error.status != 409:
-                    raise
-                refused = error.said
-        raise ImageCreateException(
-            f"Provider {self.provider}: image {image_id} cannot be deleted while it is in use: {refused}"
-        )
+            elif error.status == 409:
+                raise ImageCreateException(
+                    f"Provider {self.provider}: image {image_id} cannot be deleted while it is in use: {error.said}"
+                ) from error
+            else:
+                raise
 
     def _unprotect(self, image_id: str, error: CloudRefused) -> bool:
         """Take away the protection of an image that is not to be kept. False = it has none."""
