@@ -221,5 +221,6 @@ def _found_by_the_sdk(service: str) -> dict[str, str]:
 
     # Of a file that is no text. One that cannot be read is no error for it.
     with contextlib.suppress(ValueError):
-        return read_external_sources(service)
+        found: dict[str, str] = read_external_sources(service)
+        return found
     return {}

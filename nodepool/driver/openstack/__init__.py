@@ -151,12 +151,7 @@ class OpenStackAdapter(CloudAdapter):
         return self._images.list(unmarked=self.config.uses_tasks)
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
-        if not label.console_log:
-            return None
-        try:
-            return self.cloud.api.console(str(external_id))
-        except CloudNotFound:
-            return None
+        return self.cloud.api.console(str(external_id)) if label.console_log else None
 
     # -- what ``nodepool check`` finds out: has the cloud all that the configuration names? Only reads --
 
