@@ -15,10 +15,6 @@ from nodepool.driver.statemachine import instance
 from simulators.ibmvpc import (
     IbmVpcSettings,
     IbmVpcSimulator,
-    ImageImportRule,
-    ProfileCapacity,
-    VpcBootRule,
-    VpcErrorRule,
 )
 from tests.support.provider_sections import DriverSections
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
@@ -52,19 +48,6 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
             given["object-storage"] = {**data["object-storage"], "endpoint": simulator.url}
         with simulated(simulator, IbmAdapter(load(given))) as made:
             yield made
-
-
-RULES: dict[str, Any] = {
-    "boots": VpcBootRule,
-    "errors": VpcErrorRule,
-    "capacity": ProfileCapacity,
-    "imports": ImageImportRule,
-}
-
-
-def goes_wrong(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the simulator with rules that a table names."""
-    return {name: [RULES[name](**one) for one in value] if name in RULES else value for name, value in settings.items()}
 
 
 def refusal(code: str, status: int = 400) -> Exception:

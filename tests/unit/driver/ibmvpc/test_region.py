@@ -27,7 +27,6 @@ from tests.unit.driver.ibmvpc.support import (
     Here,
     at_simulator,
     changed,
-    goes_wrong,
     in_region,
     load,
     section,
@@ -120,7 +119,8 @@ def test_launch_that_fails(
     tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     """CM-6, IV-4: it says why, in the words of IBM, and nothing is left."""
-    with at_simulator(tmp_path, changed(data, in_region), **goes_wrong(settings)) as here:
+    with at_simulator(tmp_path, changed(data, in_region)) as here:
+        here.simulator.change(**settings)
         with pytest.raises(kind, match=words):
             here.launch()
         here.delete(HOST)
@@ -134,7 +134,8 @@ def test_other_places(
     """CM-6, IV-5, IV-7: the next place that the label allows, without a failed attempt; later nodes leave the first one
     alone. What a node uses is that of its own profile.
     """
-    with at_simulator(tmp_path, changed(data, in_region), **goes_wrong(settings)) as here:
+    with at_simulator(tmp_path, changed(data, in_region)) as here:
+        here.simulator.change(**settings)
         with here.simulator.cloud() as cloud:
             small = cloud.network.add_subnet("small", "us-south-1", "10.241.0.0/29")
             while small.document["available_ipv4_address_count"]:
