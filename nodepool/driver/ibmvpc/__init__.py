@@ -15,6 +15,7 @@ Here all is put together for the framework in `nodepool.driver.statemachine`, wi
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -94,22 +95,16 @@ class IbmAdapter(CloudAdapter):
     def listInstances(self) -> list[Instance]:
         found = super().listInstances()
         # Those that search for leftovers list volumes anew each time.
-        installations = self._installations(self._known_volumes())
+        if self._volumes.known() is None:
+            # If it is refused, whose the instances are is not known. `_found_instances` reports it.
+            with contextlib.suppress(CloudRefused):
+                self._volumes.get()
+        installations = self._installations(self._volumes.known() or ())
         for instance in found:
             record = self.machines.inventory.get(instance.external_id)
             if record is not None:
                 instance.metadata |= installations.get(record.instance_id, {})
         return found
-
-    def _known_volumes(self) -> list[t.IbmVolume]:
-        known = self._volumes.known()
-        if known is not None:
-            return known
-        try:
-            return self._volumes.get()
-        except CloudRefused:
-            # Whose the instances are is not known. `_found_instances` reports it.
-            return []
 
     # -- what may be left over (IV-3); of what an instance uses the instance alone --
     #

@@ -177,8 +177,12 @@ class IbmVpc:
         query = {"account_id": account} if (account := self._login.account_id()) else {}
         url, what = f"{self._login.credentials.groups_url}/v2/resource_groups", "listing resource groups"
         data = self.calls.call(READ, "GET", url, what, query=query, seconds=CALL_SECONDS).data
-        found = self.calls.read(what, lambda data: [_group(one) for one in listed(data["resources"])], data)
-        return {name: identity for name, identity, active in found if active}
+
+        def read(data: Any) -> dict[str, str]:
+            used = [one for one in listed(data["resources"]) if one.get("state", "ACTIVE") == "ACTIVE"]
+            return {one["name"]: one["id"] for one in used}
+
+        return self.calls.read(what, read, data)
 
     def create_group(self, name: str) -> str:
         """Make a resource group; returns its id."""
@@ -266,8 +270,3 @@ class IbmVpc:
 
         for data in self.calls.pages(what, ask, read):
             yield self.calls.read(what, lambda data: of(self._with_group(data)), data)
-
-
-def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:
-    """Name and id of a resource group, and whether it is to be used."""
-    return data["name"], data["id"], data.get("state", "ACTIVE") == "ACTIVE"
