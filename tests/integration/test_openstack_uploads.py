@@ -15,7 +15,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.exceptions import ImageCreateException, QuotaException
 from nodepool.plan.retries import Backoff
@@ -26,7 +26,6 @@ from tests.unit.driver.openstack.support import load, section
 
 KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
 DATA = bytes(range(256)) * 20_000
-QCOW2 = b"QFI\xfb" + bytes(20) + (10_000_000).to_bytes(8) + bytes(5000)
 
 
 class Uploads:
@@ -81,7 +80,6 @@ class Uploads:
 def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
     monkeypatch.setattr("nodepool.driver.openstack.images.AGAIN", Backoff(0.05, 1.0))
     monkeypatch.setattr("nodepool.driver.framework.images.LOOK", Backoff(0.05, 0.2))
-    monkeypatch.setattr("nodepool.driver.openstack.images.IN_USE_SECONDS", 1.0)
     monkeypatch.setattr("nodepool.driver.openstack.images.NOTICE_SECONDS", 1.0)
     with OpenStackSimulator() as simulator:
         made = Uploads(simulator, tmp_path)
@@ -141,21 +139,17 @@ def test_not_what_was_sent(uploads: Uploads, rule: dict[str, Any], text: str, ch
     uploads.upload()
 
 
-@pytest.mark.parametrize("by_import", [False, True])
-def test_broken_off(uploads: Uploads, by_import: bool) -> None:
+def test_broken_off(uploads: Uploads) -> None:
     """O-15: the same image gets its data again, from the beginning."""
-    prepare(uploads, by_import)
     uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 3_000_000, "count": 2}])
     found = uploads.upload()
     assert [image["id"] for image in uploads.images()] == [found]
     assert uploads.calls("create_image") == 1
-    assert uploads.calls("stage_image" if by_import else "upload_image") == 3
+    assert uploads.calls("upload_image") == 3
 
 
-@pytest.mark.parametrize("by_import", [False, True])
-def test_broken_off_and_left_so(uploads: Uploads, by_import: bool) -> None:
+def test_broken_off_and_left_so(uploads: Uploads) -> None:
     """O-15: an image of which nobody in the cloud takes care any more is deleted, and another one is made."""
-    prepare(uploads, by_import)
     # More than fits into the buffers of a connection: else it seems that all has arrived.
     uploads.file.write_bytes(DATA * 5)
     uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": True}])
@@ -195,22 +189,16 @@ def test_lost_answers(uploads: Uploads, operation: str) -> None:
     assert uploads.calls("upload_image") == 1
 
 
-@pytest.mark.parametrize(
-    ("operation", "by_import"), [("get_image", False), ("delete_image", False), ("get_image", True)]
-)
-def test_away_meanwhile(uploads: Uploads, operation: str, by_import: bool) -> None:
-    """O-15, O-16: so long as the cloud does not say what became of an image, or does not delete it, it is asked again.
-
-    An import goes on while the cloud is away.
-    """
-    prepare(uploads, by_import)
+@pytest.mark.parametrize("operation", ["get_image", "delete_image"])
+def test_away_meanwhile(uploads: Uploads, operation: str) -> None:
+    """O-15: so long as the cloud does not say what became of an image, or does not delete it, it is asked again."""
     uploads.file.write_bytes(DATA * 5)
     broken = {"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": operation == "delete_image"}
     away = {"operation": f"image.{operation}", "kind": "500", "count": 2}
-    uploads.simulator.change(image_uploads=[] if by_import else [broken], errors=[away])
+    uploads.simulator.change(image_uploads=[broken], errors=[away])
     found = uploads.upload()
     assert [image["id"] for image in uploads.images()] == [found]
-    assert uploads.calls("stage_image" if by_import else "create_image") == (2 if operation == "delete_image" else 1)
+    assert uploads.calls("create_image") == (2 if operation == "delete_image" else 1)
 
 
 def test_expired_token(uploads: Uploads) -> None:
@@ -241,47 +229,6 @@ def test_too_slow(uploads: Uploads) -> None:
     # More than fits into the buffers of a connection.
     uploads.file.write_bytes(DATA * 5)
     with pytest.raises((ImageCreateException, CloudAway)):
-        uploads.upload()
-    assert uploads.images() == []
-
-
-def prepare(uploads: Uploads, by_import: bool) -> None:
-    uploads.clouds_yaml(**({"image_upload_use_import": True} if by_import else {}))
-    uploads.simulator.change(image_imports=["web-download", "glance-direct"])
-
-
-def test_import(uploads: Uploads) -> None:
-    """O-16: where clouds.yaml says so."""
-    prepare(uploads, by_import=True)
-    uploads.upload()
-    (image,) = uploads.images()
-    assert (image["status"], image["size"]) == ("active", len(DATA))
-    assert (uploads.calls("stage_image"), uploads.calls("import_image"), uploads.calls("upload_image")) == (1, 1, 0)
-
-
-def test_conversion(uploads: Uploads) -> None:
-    """O-16: the raw image that the cloud makes of ours has the size of the disk in it."""
-    prepare(uploads, by_import=True)
-    uploads.simulator.change(image_conversion="raw")
-    uploads.file.write_bytes(QCOW2)
-    uploads.upload("qcow2")
-    (image,) = uploads.images()
-    assert (image["disk_format"], image["size"]) == ("raw", 10_000_000)
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"image_import_failure": "no valid qcow2"}, "image built-1 was not imported: no valid qcow2"),
-        ({"image_uploads": [{"kind": "corrupt"}]}, "did not arrive as it was sent: the md5"),
-        ({"image_imports": []}, r"does not import images with glance-direct \(it has: no method\)"),
-    ],
-)
-def test_import_fails(uploads: Uploads, change: dict[str, Any], text: str) -> None:
-    """O-16: the reason is told, and nothing is left."""
-    prepare(uploads, by_import=True)
-    uploads.simulator.change(**change)
-    with pytest.raises(ImageCreateException, match=text):
         uploads.upload()
     assert uploads.images() == []
 

@@ -210,8 +210,8 @@ class IbmWorld(RestWorld):
     def patch(self, patch: pytest.MonkeyPatch) -> None:
         super().patch(patch)
         values = {"APIKEY": IbmVpcSettings.api_key}
-        found = c.Credentials(c.IAM, "the world", values, URL, f"{URL}/v1", URL, URL)
-        patch.setattr(c, "read_credentials", lambda _path, _environment: found)
+        found = c.Credentials(c.IAM, "the world", values, URL, f"{URL}/v1", URL)
+        patch.setattr(c, "read_credentials", lambda _path: found)
 
 
 def replay_ibmvpc(setup: Setup, *moves: Move, addresses: bool = False, trace: bool = False) -> None:

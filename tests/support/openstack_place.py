@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack import OpenStackAdapter
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.cloud_place import CloudPlace
 from tests.support.pool_znodes import PoolZnodes

@@ -23,9 +23,9 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureDiskImage
     from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer
+    from nodepool.driver.statemachine import ImageFile
 
 log = logging.getLogger("nodepool.driver.azure.images")
 
@@ -111,16 +111,16 @@ class AzureImageCalls:
 
     # -- images --
 
-    def upload(self, image: AzureDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
+    def upload(self, file: ImageFile) -> str:
         """Upload a file; returns the name of the image. After an error nothing is left, if Azure lets us.
 
         :raises ImageCreateException: Azure cannot use it, or it took too long.
         :raises UploadGivenUp: it is not wanted any more.
         :raises OSError: the file cannot be read.
         """
-        merged = {str(key): str(value) for key, value in metadata.items()}
+        merged = {str(key): str(value) for key, value in file.metadata.items()}
         own = {key: value for key, value in merged.items() if key.startswith("nodepool_")}
-        return str(DiskUpload(self, path, name, {**merged, **image.tags, **own}).upload())
+        return str(DiskUpload(self, file.path, file.name, {**merged, **file.image.tags, **own}).upload())
 
     def delete_image(self, name: str) -> None:
         """Delete an image and what its upload may have left; one that is absent is no error (AZ-13)."""

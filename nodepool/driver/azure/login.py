@@ -7,24 +7,19 @@ then the file of ``auth-path``.
 
 from __future__ import annotations
 
-import base64
 import urllib.parse
-import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import wall_time
 from nodepool.driver.framework.cloud_errors import LoginRefused
-from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, json_of_file
+from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, json_of_file, text_of_file
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _IDENTITY_VERSION: Final = "2018-02-01"
-_ASSERTION_SECONDS: Final = 600
 
 
 class AzureLogin(TokenLogin):
@@ -47,11 +42,7 @@ class AzureLogin(TokenLogin):
 
     def ask(self) -> tuple[str, float]:
         account = self._read()
-        try:
-            call = _call_of_machine(account) if account.managed else _call(account)
-        except (OSError, ValueError) as error:
-            text = f"Provider {self.provider}: login failed: {error}; correct the file of auth-path"
-            raise LoginRefused(text) from error
+        call = _call_of_machine(account) if account.managed else _call(account)
         found = self.exchange(self._http, "correct the file of auth-path", *call, metadata=account.managed)
         return found["access_token"], found["expires_in"]
 
@@ -61,14 +52,15 @@ class AzureLogin(TokenLogin):
 
 
 def _call(account: AuthFile) -> tuple[Any, ...]:
-    """What is sent for a token. Raises OSError or ValueError for a file that has no proof."""
+    """What is sent for a token. Raises LoginRefused."""
     url = f"{account.login_url}/{urllib.parse.quote(account.tenant_id)}/oauth2/v2.0/token"
     form = {"grant_type": "client_credentials", "client_id": account.client_id, "scope": f"{account.arm_url}/.default"}
     if account.client_secret:
         form["client_secret"] = account.client_secret
     else:
+        assert account.federated_token_file is not None
         form["client_assertion_type"] = ASSERTION_TYPE
-        form["client_assertion"] = _assertion(account, url)
+        form["client_assertion"] = text_of_file(account.federated_token_file, "federatedTokenFile").strip()
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return "POST", url, headers, urllib.parse.urlencode(form).encode()
 
@@ -80,48 +72,19 @@ def _call_of_machine(account: AuthFile) -> tuple[Any, ...]:
     return "GET", account.identity_url, {"Metadata": "true"}, None, query
 
 
-def _assertion(account: AuthFile, url: str) -> str:
-    """A token of another identity provider; or one that shows that we have the key of a certificate (RFC 7523).
-
-    As https://learn.microsoft.com/entra/identity-platform/certificate-credentials has it, and MSAL makes it.
-
-    :param url: address of the token endpoint.
-    :raises OSError: a file cannot be read.
-    :raises ValueError: there is no certificate or no key in it.
-    """
-    if account.federated_token_file:
-        return account.federated_token_file.read_text(encoding="utf-8").strip()
-    assert account.client_certificate is not None
-    import jwt
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    pem = account.client_certificate.read_bytes()
-    thumbprint = x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise ValueError("the key of the certificate is not RSA")
-    who, now = account.client_id, int(wall_time())
-    times = {"jti": str(uuid.uuid4()), "nbf": now, "exp": now + _ASSERTION_SECONDS}
-    claims = {"aud": url, "iss": who, "sub": who, **times}
-    head = {"x5t#S256": base64.urlsafe_b64encode(thumbprint).rstrip(b"=").decode()}
-    return jwt.encode(claims, key, "PS256", head)
-
-
 # The file of ``auth-path``: who Nodepool is for Azure, and where Azure is (AZ-1).
 #
 # It is JSON as ``az ad sp create-for-rbac --json-auth`` writes it. Unlike in Nodepool 11.0.0 its endpoints count, so
-# that clouds of governments work. Instead of ``clientSecret`` it may have ``clientCertificate`` (path of a PEM file
-# with the certificate and its key), ``federatedTokenFile`` (path of a file with a token of another identity provider),
-# or ``managedIdentity: true`` (of the machine that Nodepool runs on; ``clientId`` is only needed if it has several).
+# that clouds of governments work. Instead of ``clientSecret`` it may have ``federatedTokenFile`` (path of a file with a
+# token of another identity provider), or ``managedIdentity: true`` (of the machine that Nodepool runs on; ``clientId``
+# is only needed if it has several).
 
 LOGIN_URL: Final = "https://login.microsoftonline.com"
 ARM_URL: Final = "https://management.azure.com"
 #: Where a machine in Azure asks for tokens of its own identity.
 IDENTITY_URL: Final = "http://169.254.169.254/metadata/identity/oauth2/token"
 #: Ways to prove an identity: exactly one of them.
-PROOFS: Final = ("clientSecret", "clientCertificate", "federatedTokenFile", "managedIdentity")
+PROOFS: Final = ("clientSecret", "federatedTokenFile", "managedIdentity")
 
 
 @dataclass(frozen=True)
@@ -135,13 +98,12 @@ class AuthFile:
     arm_url: str
     identity_url: str
     client_secret: str | None = field(default=None, repr=False)
-    client_certificate: Path | None = None
     federated_token_file: Path | None = None
 
     @property
     def managed(self) -> bool:
         """Is it the identity of the machine?"""
-        return not (self.client_secret or self.client_certificate or self.federated_token_file)
+        return not (self.client_secret or self.federated_token_file)
 
 
 def read_auth_file(path: str | None) -> AuthFile:
@@ -151,10 +113,7 @@ def read_auth_file(path: str | None) -> AuthFile:
     """
     if not path:
         raise LoginRefused("there are no credentials; add auth-path to the provider")
-    return _checked(path, json_of_file(path, "auth-path", "az ad sp create-for-rbac --json-auth"))
-
-
-def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
+    data = json_of_file(path, "auth-path", "az ad sp create-for-rbac --json-auth")
     proofs = [name for name in PROOFS if data.get(name)]
     if len(proofs) != 1:
         raise LoginRefused(f"{path} must have exactly one of {', '.join(PROOFS)}; add or remove some")
@@ -163,13 +122,10 @@ def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
     if missing:
         raise LoginRefused(f"{path} has no {', '.join(missing)}; add it")
 
-    def path_of(name: str) -> Path | None:
-        # Beside the file, unless it is absolute.
-        return Path(path).parent / str(data[name]) if data.get(name) else None
-
     def url_of(name: str, usual: str) -> str:
         return address_of(data.get(name) or usual, name, path)
 
+    token_file = data.get("federatedTokenFile")
     return AuthFile(
         subscription_id=data["subscriptionId"],
         tenant_id=str(data.get("tenantId") or ""),
@@ -178,6 +134,6 @@ def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
         arm_url=url_of("resourceManagerEndpointUrl", ARM_URL),
         identity_url=url_of("managedIdentityEndpointUrl", IDENTITY_URL),
         client_secret=data.get("clientSecret") or None,
-        client_certificate=path_of("clientCertificate"),
-        federated_token_file=path_of("federatedTokenFile"),
+        # Beside the file, unless it is absolute.
+        federated_token_file=Path(path).parent / str(token_file) if token_file else None,
     )

@@ -15,7 +15,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import (
@@ -37,7 +37,7 @@ from nodepool.driver.azure.client import (
     by_id,
     name_of,
 )
-from nodepool.driver.azure.facts import VmPlace, places_of
+from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -151,8 +151,11 @@ class AzureMachines(InstanceCloud[VmRecord]):
             there = {record.id for record in records}
             self._spot = {name: None for name in self._spot if name in there}
 
-    def why_lost(self, name: str) -> tuple[str, str]:
-        """Why a VM is in no list any more that nobody here deleted: code and text. Any thread; does not block."""
+    def why_lost(self, external_id: Any) -> tuple[str, str] | None:
+        """See `Adapter.whyLost`. Any thread."""
+        name = self.record_id(external_id)
+        if name is None:
+            return None
         if name in self._spot:
             return EVICTED, f"spot VM {name} is gone: Azure evicted it, or others deleted it"
         return DELETED, f"VM {name} is gone: somebody deleted it, or Azure evicted it if it was a spot VM"
@@ -208,8 +211,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
 
     def begin_proof(self, record_id: str) -> Future[VmRecord | None]:
         # Batches tell of errors only: that it is there still is no news.
-        proof: Future[Any] = self._proofs.add(record_id)
-        return proof
+        return cast("Future[VmRecord | None]", self._proofs.add(record_id))
 
     def prove_absence(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
         """Are VMs deleted that lists do not show any more? Lists of Azure are late: alone they prove nothing (AZ-11,
@@ -340,11 +342,10 @@ class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
     def create_at(self, place: VmPlace, key: CreationKey) -> str:
         # Azure keeps the name of a network interface for 180 s after a failure, and may still show the VM of before.
         name, hostname = key.name(self.order.hostname), self.order.hostname
-        facts, config = self.cloud.facts, self.cloud.config
         with nothing_sent():
-            image = facts.image_reference(self.label, self.order.image)
-            subnet = facts.subnet_id()
-        body = vm_body(name, hostname, config.name, config.location, self.label, place, image, subnet, self._tags)
+            image = self.cloud.facts.image_reference(self.label, self.order.image)
+            subnet = self.cloud.facts.subnet_id()
+        body = vm_body(name, hostname, self.label, place, image, subnet, self._tags)
         try:
             self._operation = self.cloud.client.create_vm(name, body, partial(self.permit_at, place))
         except CloudRefused as error:
@@ -445,8 +446,6 @@ def generated_password() -> str:
 def vm_body(
     name: str,
     hostname: str,
-    provider: str,
-    location: str,
     label: AzureLabel,
     place: VmPlace,
     image: Mapping[str, str],
@@ -459,8 +458,9 @@ def vm_body(
     :param hostname: what the VM calls itself. Windows takes 15 characters, which names of later creations exceed.
     :param image: ``imageReference``.
     """
+    config = label.pool.provider
     disk: dict[str, Any] = {
-        "name": disk_name(name, provider),
+        "name": disk_name(name, config.name),
         "createOption": "FromImage",
         "deleteOption": "Delete",
     }
@@ -483,7 +483,7 @@ def vm_body(
         properties["userData"] = _encoded(label.user_data)
     if place.spot:
         properties |= {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
-    body: dict[str, Any] = {"location": location, "tags": dict(tags), "properties": properties}
+    body: dict[str, Any] = {"location": config.location, "tags": dict(tags), "properties": properties}
     if place.zone:
         body["zones"] = [place.zone]
     return body

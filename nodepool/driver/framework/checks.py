@@ -7,10 +7,12 @@ what their bases require, then how checks end when a cloud refuses to answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
+from nodepool.driver.config import ConfigPool
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 #: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
@@ -99,6 +101,19 @@ class Found(NamedTuple):
     text: str
     remedy: str = ""
     ok: bool = False
+
+
+def room_for(pools: Iterable[ConfigPool], limit: float, text: str, more: str) -> Found:
+    """Do pools with ``max-servers`` allow more instances than a limit? That is a warning: the limit counts, too.
+
+    :param text: says the limit.
+    :param more: how it is raised, such as ``raise the quota``.
+    """
+    wanted = sum(pool.max_servers for pool in pools)
+    if wanted <= limit or math.isinf(wanted):
+        return Found(text, ok=True)
+    remedy = f"lower max-servers, or {more}; the smaller one counts"
+    return Found(f"{text}, max-servers of the pools allow {wanted:g}", remedy, ok=True)
 
 
 class CloudChecks:

@@ -142,15 +142,18 @@ Section = dict[str, Any]
 Problem = tuple[list[Any], str]
 
 
-def check_of(problems: Callable[[Section], Iterable[Problem]]) -> Callable[[Section], Section]:
-    """A check of a section: it has none of these problems."""
+def check_of(problems: Callable[[Section], Iterable[Problem]], *, every: bool = True) -> Callable[[Section], Section]:
+    """A check for the schema of a section: it returns the section, or raises ``voluptuous.Invalid``.
+
+    :param every: for all problems; False = only for the first one.
+    """
 
     def check(section: Section) -> Section:
         import voluptuous as v
 
         found = [v.Invalid(text, path=path) for path, text in problems(section)]
         if found:
-            raise v.MultipleInvalid(found)
+            raise v.MultipleInvalid(found) if every else found[0]
         return section
 
     return check

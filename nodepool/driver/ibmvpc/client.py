@@ -3,7 +3,7 @@
 
 The calls to VPC are those of IBM's client, `ibm_vpc.VpcV1`: it knows addresses, parameters and bodies. What it would
 send goes through `RestCalls`, which has the login, the pace, the repeats and the bounds of all calls. Resource groups
-have a library of their own, which is not needed for three calls:
+have a library of their own, which is not needed for two calls:
 https://cloud.ibm.com/apidocs/resource-controller/resource-manager.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.framework.http.rest_calls import RestCalls, listed
 from nodepool.driver.framework.rate import BucketSize
@@ -170,14 +170,19 @@ class IbmVpc:
         """Names of those that an image may have."""
         return set(self._list("operating_systems", lambda data: str(data["name"])))
 
-    # -- resource groups and services of the account --
+    # -- resource groups of the account --
 
     def groups(self) -> dict[str, str]:
         """Resource groups of the account: ids by name."""
         query = {"account_id": account} if (account := self._login.account_id()) else {}
         url, what = f"{self._login.credentials.groups_url}/v2/resource_groups", "listing resource groups"
-        found = [self.calls.read(what, _group, data) for data in self._resources(url, what, query)]
-        return {name: identity for name, identity, active in found if active}
+        data = self.calls.call(READ, "GET", url, what, query=query, seconds=CALL_SECONDS).data
+
+        def read(data: Any) -> dict[str, str]:
+            used = [one for one in listed(data["resources"]) if one.get("state", "ACTIVE") == "ACTIVE"]
+            return {one["name"]: one["id"] for one in used}
+
+        return self.calls.read(what, read, data)
 
     def create_group(self, name: str) -> str:
         """Make a resource group; returns its id."""
@@ -187,22 +192,6 @@ class IbmVpc:
         made = self._object(answer.data, what, lambda data: str(data["id"]))
         self._made_groups[made] = name
         return made
-
-    def storage_instance(self, name: str) -> str:
-        """The id (CRN) of an instance of a service, by its name; raises CloudNotFound."""
-        url = f"{self._login.credentials.resources_url}/v2/resource_instances"
-        query = {"name": name, "type": "service_instance"}
-        found = list(self._resources(url, "looking for the object storage", query))
-        if not found:
-            text = f"Provider {self.calls.provider}: the account has no instance {name!r} of Cloud Object Storage"
-            raise CloudNotFound(f"{text}; correct object-storage.instance-name", code="not_found", status=404)
-        return str(found[0].get("crn") or found[0]["id"])
-
-    def _resources(self, url: str, what: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        def page(**start: str) -> Any:
-            return self.calls.call(READ, "GET", url, what, query={**query, **start}, seconds=CALL_SECONDS).data
-
-        return self._pages(page, "resources", what)
 
     # -- inside --
 
@@ -263,29 +252,21 @@ class IbmVpc:
         return {**data, "resource_group": {**group, "name": name}}
 
     def _list(self, kind: str, of: Callable[[Any], T], **filters: str) -> Iterator[T]:
-        """The entries of a list of the region.
+        """The entries of a list of the region, over all its pages; each page is a call.
 
         :param of: what an entry says.
         """
         what, entries = f"listing {kind}", kind.removeprefix("instance_")
-        for data in self._pages(
-            lambda **start: self._ask(READ, what, f"list_{kind}", limit=PAGE, **filters, **start), entries, what
-        ):
-            yield self.calls.read(what, lambda data: of(self._with_group(data)), data)
 
-    def _pages(self, ask: Callable[..., Any], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a list, over all its pages; each page is a call."""
+        def ask(start: Mapping[str, str] | None) -> Any:
+            return self._ask(READ, what, f"list_{kind}", limit=PAGE, **filters, **(start or {}))
 
         def read(data: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
             # Only that counts of the address that is named: no other host is to see our token.
-            href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
+            href = (data.get("next") or {}).get("href") or ""
             start = {name: texts[0] for name, texts in parse_qs(urlsplit(href).query).items() if name == "start"}
             # Null stands for a list without entries.
             return listed([] if data[entries] is None else data[entries]), start
 
-        return self.calls.pages(what, lambda start: ask(**(start or {})), read)
-
-
-def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:
-    """Name and id of a resource group, and whether it is to be used."""
-    return data["name"], data["id"], data.get("state", "ACTIVE") == "ACTIVE"
+        for data in self.calls.pages(what, ask, read):
+            yield self.calls.read(what, lambda data: of(self._with_group(data)), data)

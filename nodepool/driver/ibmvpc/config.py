@@ -285,7 +285,8 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     storage_instance: str | None = key(
         FILLED_TEXT,
         None,
-        "Name of the instance of Cloud Object Storage; ``object-storage`` is needed if images are uploaded.",
+        "Name of the instance of Cloud Object Storage; it is not used. ``object-storage`` is needed if images are "
+        "uploaded.",
         name="object-storage.instance-name",
     )
     storage_endpoint: str | None = key(

@@ -51,8 +51,6 @@ class IbmFacts:
         self._forgotten_at = float("-inf")
         #: Resource groups that were made here: lists may be late.
         self._made: dict[str, Fact[str]] = {}
-        #: Resource groups that IBM did not let us make: when, and why.
-        self._refused: dict[str, tuple[float, CloudRefused]] = {}
 
     def instance_body(
         self, name: str, label: IbmLabel, place: IbmPlace, image_id: str | None, metadata: Mapping[str, str]
@@ -140,8 +138,7 @@ class IbmFacts:
     def group_id(self, name: str) -> str:
         """Of a resource group, which is made if it is not there. May block.
 
-        :raises CloudRefused: IBM does not let us make it. Many launches may want it at once: it is not asked again for
-            `MISSING_SECONDS`.
+        :raises CloudRefused: IBM does not let us make it.
         """
         found = self._client.known_groups.get().get(name)
         if found is not None:
@@ -150,24 +147,18 @@ class IbmFacts:
 
     def _new_group(self, name: str) -> str:
         """One that was not in the list. One thread at a time, for each name."""
-        return self._client.known_groups.get(MISSING_SECONDS).get(name) or self._make_group(name)
-
-    def _make_group(self, name: str) -> str:
-        refused = self._refused.get(name)
-        if refused is not None and self._clock() - refused[0] < MISSING_SECONDS:
-            raise refused[1]
+        known = self._client.known_groups
+        if found := known.get(MISSING_SECONDS).get(name):
+            return found
         try:
-            found = self._client.create_group(name)
-        except CloudRefused as error:
+            made = self._client.create_group(name)
+        except CloudRefused:
             # Another launcher may have been first.
-            self._client.known_groups.clear()
-            found = self._client.known_groups.get().get(name, "")
-            if not found:
-                self._refused[name] = (self._clock(), error)
-                raise
-        else:
-            log.info("Provider %s: resource group %s was made", self._config.name, name)
-        return found
+            if found := known.get_new().get(name):
+                return found
+            raise
+        log.info("Provider %s: resource group %s was made", self._config.name, name)
+        return made
 
     # -- images --
 

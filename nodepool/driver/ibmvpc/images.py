@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import Body, HttpAnswer, PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmDiskImage, IbmProviderConfig
+    from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.login import IbmLogin
+    from nodepool.driver.statemachine import ImageFile
 
 log = logging.getLogger("nodepool.driver.ibmvpc.images")
 
@@ -63,7 +64,6 @@ class IbmImages:
         self.group = t.group_of_images(config.name)
         #: Keys of objects: no other provider's begin so.
         self.prefix = f"{self.group}_"
-        self.import_seconds = IMPORT_SECONDS
         self.bucket: CosBucket | None = None
         if config.storage_endpoint and config.bucket_name:
             self.bucket = CosBucket(config.name, http, login, config.storage_endpoint, config.bucket_name)
@@ -75,17 +75,15 @@ class IbmImages:
 
     # -- upload --
 
-    def upload(self, image: IbmDiskImage, path: str, metadata: Mapping[str, Any], sha256: str | None) -> str:
+    def upload(self, file: ImageFile) -> str:
         """Upload a file; returns the id of the image. After an error nothing is left, if IBM lets us.
 
-        :param metadata: of the upload, as the builder gives it.
-        :param sha256: of the file, hexadecimal; None = it is not known.
         :raises Exception: see `CosUpload.run`.
         """
         if self.bucket is None:
             text = f"Provider {self.config.name}: images are imported from object storage; add object-storage"
             raise ImageCreateException(text)
-        return CosUpload(self, self.bucket, path, metadata, image.operating_system, sha256).run()
+        return CosUpload(self, self.bucket, file).run()
 
     # -- deletion --
 
@@ -172,31 +170,22 @@ class CosUpload(PartsUploader):
     concurrency: ClassVar[int] = 4
     error_retries: ClassVar[int] = 5
 
-    def __init__(
-        self,
-        images: IbmImages,
-        bucket: CosBucket,
-        path: str,
-        metadata: Mapping[str, Any],
-        operating_system: str,
-        sha256: str | None,
-    ) -> None:
+    def __init__(self, images: IbmImages, bucket: CosBucket, file: ImageFile) -> None:
         client, config = images.client, images.config
-        name = t.image_name(metadata, config.name)
+        name = t.image_name(file.metadata, config.name)
         self._ending = f".{config.image_type}"
         head, key = f"Provider {config.name}: image {name}", f"{images.prefix}{name}{self._ending}"
-        super().__init__(bucket, log, path, name, head, key, client.calls.stopped)
+        super().__init__(bucket, log, file.path, name, head, key, client.calls.stopped)
         self._client = client
         self._bucket = bucket
         #: Id of the build: in the names of all that its uploads make.
-        self._build = str(metadata[BUILD_KEY])
+        self._build = str(file.metadata[BUILD_KEY])
         self._prefix, self._group = images.prefix, images.group
         self._group_id = images.facts.group_id(images.group)
-        self._operating_system = operating_system
+        self._operating_system: str = file.image.operating_system
         #: As far as it is known.
-        self._content = ImageContent.of(os.stat(path).st_size, sha256=sha256)
+        self._content = ImageContent.of(os.stat(file.path).st_size, sha256=file.sha256)
         self._check = uploads.checker()
-        self._import_seconds = images.import_seconds
         self._digest = hashlib.sha256()
         self._image: t.IbmImage | None = None
         #: An import was ordered, with or without an answer.
@@ -333,7 +322,7 @@ class CosUpload(PartsUploader):
 
         go_on()
         stopped = self._client.calls.stopped
-        return ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on).until(look)
+        return ImageTime(f"{self.head}: its import", IMPORT_SECONDS, stopped, wanted=go_on).until(look)
 
     def _discard_object(self) -> None:
         with Guard(log, "%s: object %s may be left over", self.head, self.key, level=logging.WARNING, traceback=False):

@@ -8,13 +8,12 @@ First the login, then the credentials, and where they are looked for.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import inspect
-import os
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import jwt
@@ -99,7 +98,7 @@ class IbmLogin(TokenLogin):
         return answer["access_token"], answer["expires_in"]
 
     def _read(self) -> Credentials:
-        self._credentials = read_credentials(self._path, os.environ)
+        self._credentials = read_credentials(self._path)
         return self._credentials
 
     def _request(
@@ -138,15 +137,10 @@ def account_of(token: str) -> str:
 # Who Nodepool is for IBM Cloud, and where IBM Cloud is: as the IBM SDK for Python finds it for the service ``vpc``.
 #
 # https://github.com/IBM/python-sdk-core has the names, under Authentication. They stand in a file of lines
-# ``NAME=value``, or in the environment. The file is the one of ``credentials-file`` or ``IBM_CREDENTIALS_FILE``, or
-# ``ibm-credentials.env`` in the current directory or at home. The first source that has anything for the service counts
-# alone (IV-1). The SDK itself takes no path of a file, and hides one that it cannot read.
+# ``NAME=value``, or in the environment. The file of ``credentials-file`` comes first, if it has anything for the
+# service (IV-1): the SDK itself takes no path of a file, and hides one that it cannot read.
 
-RESOURCES_URL: Final = "https://resource-controller.cloud.ibm.com"
-GROUPS_VARIABLE: Final = "RESOURCE_MANAGER_URL"
-SERVICES_VARIABLE: Final = "RESOURCE_CONTROLLER_URL"
-FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
-DEFAULT_FILE: Final = "ibm-credentials.env"
+GROUPS_URL: Final = "https://resource-controller.cloud.ibm.com"
 
 
 @dataclass(frozen=True)
@@ -166,7 +160,6 @@ class Credentials:
     auth_url: str
     vpc_url: str | None
     groups_url: str
-    resources_url: str
 
 
 def authenticator_of(found: Credentials) -> Any:
@@ -184,64 +177,50 @@ def authenticator_of(found: Credentials) -> Any:
         raise LoginRefused(text) from error
 
 
-def read_credentials(path: str | None, environment: Mapping[str, str]) -> Credentials:
+def read_credentials(path: str | None) -> Credentials:
     """Find and read them. Blocks.
 
     :param path: of ``credentials-file``; None = not given.
     :raises LoginRefused: there are none, or they make no sense.
     """
-    file = _file_of(path, environment)
-    lines = {} if file is None else _lines_of(file, wanted=path is not None)
-    others = {**environment, **lines}
-    sources = [(str(file), _of_service(lines)), ("the environment", _of_service(environment))]
-    source, values = next((found for found in sources if found[1]), ("", {}))
+    lines = _lines_of(path) if path else {}
+    source, values = str(path), _of_service(lines, "VPC")
     if not values:
-        where = f"in {file}" if file is not None else "in a file of credentials"
-        remedy = "add it to the file" if file is not None else "add credentials-file to the provider"
-        raise LoginRefused(
-            f"there are no credentials for IBM Cloud: VPC_APIKEY is neither {where} nor in the environment; {remedy}"
-        )
+        source, values = "the environment, or the file that it names", _found_by_the_sdk("vpc")
+    if not values:
+        where, remedy = (path, "add it to the file") if path else ("a file", "add credentials-file to the provider")
+        text = f"there are no credentials for IBM Cloud: VPC_APIKEY is neither in {where} nor in the environment"
+        raise LoginRefused(f"{text}; {remedy}")
     given = values.get("AUTH_TYPE") or values.get("AUTHTYPE") or (IAM if values.get("APIKEY") else CONTAINER)
     if given.lower() not in _AUTHENTICATORS:
         known = "iam, iamAssume, container, vpc, bearerToken"
         raise LoginRefused(f"VPC_AUTH_TYPE in {source} is {given!r}; choose one of {known}")
-
+    groups = _of_service(lines, "RESOURCE_MANAGER") or _found_by_the_sdk("resource_manager")
     return Credentials(
         kind=given.lower(),
         source=source,
         values=values,
         auth_url=address_of(values.get("AUTH_URL"), "VPC_AUTH_URL", source),
         vpc_url=address_of(values.get("URL"), "VPC_URL", source) or None,
-        groups_url=address_of(others.get(GROUPS_VARIABLE) or RESOURCES_URL, GROUPS_VARIABLE, source),
-        resources_url=address_of(others.get(SERVICES_VARIABLE) or RESOURCES_URL, SERVICES_VARIABLE, source),
+        groups_url=address_of(groups.get("URL") or GROUPS_URL, "RESOURCE_MANAGER_URL", source),
     )
 
 
-def _of_service(values: Mapping[str, str]) -> dict[str, str]:
-    return {name.removeprefix("VPC_"): value for name, value in values.items() if name.startswith("VPC_")}
+def _lines_of(path: str) -> dict[str, str]:
+    """What a file says, by name."""
+    pairs = (line.strip().partition("=") for line in text_of_file(path, "credentials-file").splitlines())
+    return {name: value for name, between, value in pairs if between}
 
 
-def _file_of(path: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The file that counts; None = there is none."""
-    if path:
-        return Path(path)
-    if FILE_VARIABLE in environment:
-        # Nothing in it is no file, as for the SDK.
-        return Path(environment[FILE_VARIABLE]) if environment[FILE_VARIABLE] else None
-    places = (place / DEFAULT_FILE for place in (Path.cwd(), Path.home()))
-    return next((place for place in places if place.is_file()), None)
+def _of_service(lines: Mapping[str, str], service: str) -> dict[str, str]:
+    return {name.removeprefix(f"{service}_"): value for name, value in lines.items() if name.startswith(f"{service}_")}
 
 
-def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
-    """What a file says, by name.
+def _found_by_the_sdk(service: str) -> dict[str, str]:
+    from ibm_cloud_sdk_core.utils import read_external_sources
 
-    :param wanted: the configuration names it. Else one that cannot be read is no error, as for the SDK.
-    """
-    try:
-        lines = text_of_file(path, "credentials-file").splitlines()
-    except LoginRefused:
-        if not wanted:
-            return {}
-        raise
-    pairs = (line.strip().partition("=") for line in lines)
-    return {name: value for name, between, value in pairs if between and name}
+    # Of a file that is no text. One that cannot be read is no error for it.
+    with contextlib.suppress(ValueError):
+        found: dict[str, str] = read_external_sources(service)
+        return found
+    return {}

@@ -23,7 +23,8 @@ from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
-from nodepool.driver.ibmvpc.facts import IbmPlace, places_of
+from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
+from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.types import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
 from nodepool.driver.statemachine import (
     CloudInstance,

@@ -6,21 +6,237 @@ Where to begin to read:
 * ``config.py``, ``clouds.py``: the keys of the configuration and of clouds.yaml;
 * ``transport.py``, ``service_client.py``: one call and its errors; ``api.py``: all calls that are made, and what
   OpenStack says;
-* ``create.py``: the launch of a server, and why one is refused;
 * ``cloud.py``: how servers are listed, volumes, floating IPs, data that seldom changes, a server and its addresses;
 * ``images.py``: uploads;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, with deletions, leaks and
-  ``nodepool check``.
+* ``servers.py``: the launch and the deletion of a server, why one is refused, and what can be left over.
+
+Here all is put together for the framework in `nodepool.driver.statemachine`, with ``nodepool check``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.openstack.api import (
+    COMPUTE,
+    IMAGE,
+    NETWORK,
+    VOLUME,
+    limit,
+)
+from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
+from nodepool.driver.openstack.clouds import Clouds, section, settings_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
+from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
+from nodepool.driver.openstack.servers import Leaks, ServerCreation
+from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.statemachine import ImageFile
+from nodepool.driver.statemachine.cloud import CloudAdapter
 from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.exceptions import (
+    CloudUnavailableException,
+    LaunchError,
+    LaunchNodepoolException,
+    RuntimeConfigurationException,
+)
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.openstack.cloud import OpenStackCloud
+    from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
+
+log = logging.getLogger("nodepool.driver.openstack")
+
+
+class OpenStackAdapter(CloudAdapter):
+    """One cloud. Making it reads clouds.yaml again if it could not be used before; the cloud is not asked.
+
+    :param transport: for tests.
+    :raises CloudProblem: clouds.yaml is missing or broken, or does not have the cloud.
+    """
+
+    creation_class = ServerCreation
+
+    def __init__(self, provider_config: OpenStackProviderConfig, transport: Transport | None = None) -> None:
+        super().__init__(provider_config)
+        self.config = provider_config
+        settings: Mapping[str, Any] = {}
+        if transport is None:
+            region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
+            settings = settings_of(region)
+            transport = Transport(
+                provider_config.name, region, provider_config.rate or 0, renew=provider_config.renewed_region
+            )
+        self.cloud = OpenStackCloud(provider_config, transport, settings)
+        self.use(self.cloud)
+        #: Properties of all images: no agent of the cloud's vendor is in them.
+        self._vendor_properties = section(settings, "disable_vendor_agent")
+        self._leaks = Leaks(self.cloud)
+        self.resources = self._leaks.kinds
+        self._images = OpenStackImages(self.cloud.api)
+        self._repeats = Repeats()
+
+    def suspectsLeaks(self) -> bool:
+        return self._leaks.suspected()
+
+    # -- quota --
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        compute = self.cloud.api.compute_limits()
+        volumes = self.cloud.api.volume_limits() if self.config.uses_volumes else {}
+        return QuotaInformation(
+            cores=limit(compute.get("maxTotalCores")),
+            instances=limit(compute.get("maxTotalInstances")),
+            ram=limit(compute.get("maxTotalRAMSize")),
+            volumes=limit(volumes.get("maxTotalVolumes")),
+            default=math.inf,
+            **{"volume-gb": limit(volumes.get("maxTotalVolumeGigabytes"))},
+        )
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        try:
+            flavor = self.cloud.facts.flavor_of(label)
+        except LaunchNodepoolException:
+            # The framework adds whose it is.
+            raise RuntimeConfigurationException(missing_flavor(label)) from None
+        volumes = (1, label.volume_size) if label.boot_from_volume else (0, 0)
+        return usage(flavor.cores, flavor.ram, *volumes)
+
+    # -- labels --
+
+    def getAZs(self) -> Sequence[str | None]:
+        zones: list[str | None] = list(self.cloud.facts.zones.get())
+        return zones or [None]
+
+    def labelReady(self, label: Any) -> bool:
+        """Is the cloud image there (O-7)? While the cloud is away the answer is yes: the launch will show."""
+        if label.cloud_image is None:
+            return True
+        try:
+            found = self.cloud.facts.image_id(label.cloud_image)
+        except CloudUnavailableException as error:
+            if self._repeats.worth_saying(label.name):
+                log.warning("Label %s: its image could not be looked up: %s", label.name, error)
+            return True
+        self._repeats.over(label.name)
+        if found is not None:
+            self._repeats.over((label.name, "image"))
+        elif self._repeats.worth_saying((label.name, "image")):
+            log.error("%s", missing_image(self.config.name, label))
+        return found is not None
+
+    # -- images --
+
+    def upload(self, file: ImageFile) -> str:
+        marks = file.metadata
+        # U-4: what says whose it is wins over everything.
+        ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
+        properties = {**checksum_properties(file), **marks, **file.image.meta, **self._vendor_properties, **ours}
+        send = self._images.upload_by_task if self.config.uses_tasks else self._images.upload
+        return send(file, file.format or self.config.image_type, properties, self.config.image_upload_timeout)
+
+    def deleteImage(self, external_id: str) -> None:
+        self._images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self._images.list(unmarked=self.config.uses_tasks)
+
+    def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
+        return self.cloud.api.console(str(external_id)) if label.console_log else None
+
+    # -- what ``nodepool check`` finds out: has the cloud all that the configuration names? Only reads --
+
+    def preflight(self) -> Iterator[CheckResult]:
+        return CloudChecks(self.config.name).all(f"cloud {self.config.cloud}", self._services, self._checks)
+
+    def _services(self) -> str:
+        here = [service for service in (COMPUTE, NETWORK, IMAGE, VOLUME) if self.cloud.transport.has(service)]
+        region = f" region {self.config.region_name}," if self.config.region_name else ""
+        return f"login works;{region} services: {', '.join(here)}"
+
+    def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        has_key_pair = functools.cache(self.cloud.api.has_key_pair)
+        for pool in self.config.pools.values():
+            zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
+            yield from checks.about(f"pool {pool.name}", "", zones, groups)
+            for label in pool.labels.values():
+                of_label: list[Callable[[], Any]] = [
+                    partial(self._check_flavor, label),
+                    partial(self._check_image, label),
+                    partial(self._check_networks, label, checks),
+                    partial(self._check_key, label, has_key_pair),
+                    partial(self._check_volume, label),
+                ]
+                subject, good = (
+                    f"label {label.name} of pool {pool.name}",
+                    "flavor, image, networks and key pair are there",
+                )
+                yield from checks.about(subject, good, *of_label)
+        yield from checks.about("quota", "", self._check_quota)
+
+    def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:
+        there = self.cloud.facts.zones.get()
+        for zone in pool.azs or ():
+            if zone and there and zone not in there:
+                text = f"the cloud has no availability zone {zone!r} that takes servers (it has: {', '.join(there)})"
+                yield Found(text, "correct availability-zones of the pool")
+
+    def _check_groups(self, pool: OpenStackPool) -> Iterator[Found]:
+        there = self.cloud.api.security_groups() if pool.security_groups else None
+        for group in pool.security_groups:
+            if there is not None and group not in there:
+                text = f"the project has no security group {group!r}"
+                yield Found(text, "correct security-groups of the pool, or make the group")
+
+    def _check_flavor(self, label: OpenStackLabel) -> None:
+        self.getQuotaForLabel(label)
+
+    def _check_image(self, label: OpenStackLabel) -> Iterator[Found]:
+        image = label.cloud_image
+        if image is None:
+            return
+        text = ""
+        if image.image_id:
+            try:
+                status = self.cloud.api.image(image.image_id).status
+                text = "" if status == "active" else f"the image {image.image_id!r} is {status}"
+            except CloudNotFound:
+                text = f"the cloud has no image with the id {image.image_id!r}"
+        elif self.cloud.facts.image_id(image) is None:
+            text = f"the cloud has no usable image {image.image_name!r}"
+        if text:
+            yield Found(text, f"correct cloud-image {image.name}, or upload the image")
+
+    def _check_networks(self, label: OpenStackLabel, checks: CloudChecks) -> Iterator[Found]:
+        for name in label.networks:
+            try:
+                self.cloud.facts.network_id(name, label)
+            except LaunchError as error:
+                text, _, remedy = checks.said(error).removeprefix(f"label {label.name}: ").rpartition("; ")
+                yield Found(text, remedy)
+
+    def _check_key(self, label: OpenStackLabel, has_key_pair: Callable[[str], bool]) -> Iterator[Found]:
+        if label.key_name and not has_key_pair(label.key_name):
+            text = f"the user has no key pair {label.key_name!r} in the cloud"
+            yield Found(text, "correct key-name of the label, or make the key pair for this user")
+
+    def _check_volume(self, label: OpenStackLabel) -> Iterator[Found]:
+        if label.boot_from_volume and not self.cloud.transport.has(VOLUME):
+            yield Found("boot-from-volume is set, and the cloud has no block storage service for us", "leave it out")
+
+    def _check_quota(self) -> list[Found]:
+        most = limit(self.cloud.api.compute_limits().get("maxTotalInstances"))
+        text = f"the project may have {'any number of' if most == math.inf else f'{most:g}'} instances"
+        return [room_for(self.config.pools.values(), most, text, "raise the quota")]
 
 
 class OpenStackDriver(StateMachineDriver):

@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, one_line
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport
 
 COMPUTE: Final = "compute"
@@ -77,7 +77,10 @@ class Api:
 
     def zones(self) -> list[str]:
         """Names of the availability zones that take servers."""
-        found = self._unless_refused(COMPUTE, "/os-availability-zone", "availability zones")
+        try:
+            found = _mapping(self._get(COMPUTE, "/os-availability-zone", "availability zones"))
+        except CloudRefused:
+            return []
         zones = [_mapping(zone) for zone in _list(found.get("availabilityZoneInfo"))]
         return [
             str(z["zoneName"]) for z in zones if z.get("zoneName") and _mapping(z.get("zoneState")).get("available")
@@ -180,35 +183,16 @@ class Api:
         data = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
         return Image.of(self._thing({"image": data}, "image"))
 
-    def upload_image_data(self, image_id: str, data: Any, timeout: tuple[float, float], staged: bool = False) -> None:
+    def upload_image_data(self, image_id: str, data: Any, timeout: tuple[float, float]) -> None:
         """Send the content of an image.
 
         :param data: an iterable of bytes with a length; it is iterated anew when the call has to be made again.
         :param timeout: seconds for one piece of the data to be taken, and for the answer after them.
-        :param staged: to the staging area, from where `import_image` takes it.
         """
         headers = {"Content-Type": "application/octet-stream"}
-        path = f"/images/{_quoted(image_id)}/{'stage' if staged else 'file'}"
         # keystoneauth would send all of it again after 503, without a look at what has become of the image.
         arguments = {"data": data, "headers": headers, "timeout": timeout, "status_code_retries": 0}
-        self._call(IMAGE, "PUT", path, "uploading an image", arguments=arguments)
-
-    def import_methods(self) -> list[str]:
-        """Of the interoperable import; [] = the cloud has none."""
-        found = self._unless_refused(IMAGE, "/info/import", "methods of import")
-        names = _list(_mapping(found.get("import-methods")).get("value"))
-        return [name for name in names if isinstance(name, str)]
-
-    def import_image(self, image_id: str, method: str) -> None:
-        """Begin to make an image of what is in the staging area."""
-        path = f"/images/{_quoted(image_id)}/import"
-        self._call(IMAGE, "POST", path, "importing an image", body={"method": {"name": method}})
-
-    def image_failures(self, image_id: str) -> str:
-        """What the cloud says of imports of an image that failed; "" = nothing."""
-        found = self._unless_refused(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
-        tasks = [_mapping(task) for task in _list(found.get("tasks"))]
-        return one_line("; ".join(str(task.get("message") or "") for task in tasks if task.get("status") == "failure"))
+        self._call(IMAGE, "PUT", f"/images/{_quoted(image_id)}/file", "uploading an image", arguments=arguments)
 
     def set_image_properties(self, image_id: str, properties: Mapping[str, Any], replace: bool = False) -> None:
         """Add properties to an image, or replace them. Raises CloudNotFound."""
@@ -251,13 +235,6 @@ class Api:
 
     def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._call(service, "GET", path, f"reading {what}", query=query)
-
-    def _unless_refused(self, service: str, path: str, what: str) -> Mapping[Any, Any]:
-        """The mapping that a service answers with; {} = it answers with something else, or refuses to."""
-        try:
-            return _mapping(self._get(service, path, what))
-        except CloudRefused:
-            return {}
 
     def _object(self, data: Any, key: str) -> Mapping[str, Any]:
         found = data.get(key) if isinstance(data, dict) else None

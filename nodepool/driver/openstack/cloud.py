@@ -459,12 +459,12 @@ class FloatingIps:
         """Another launcher may have made one a moment ago, for a server that we have not seen or that needs one."""
         return server is None or not server.addresses or _shows_one(server) or self.needed(server)
 
-    def release(self, server_id: str, server: Server | None) -> int:
-        """Delete those of a server; blocks. Returns how many."""
+    def release(self, server_id: str, server: Server | None) -> None:
+        """Delete those of a server; blocks."""
         with self._lock:
             ids = set(self._made.get(server_id, ()))
         if not ids and not _shows_one(server) and self._facts.networks.get() is not None and not self._sources():
-            return 0
+            return
         # No list from before has what another launcher made. Nor will there be more: nobody has this server any longer.
         present = self._list.get_new() if self._unsure(server) else self._list.get(LIST_SECONDS)
         if server is None or not server.addresses:
@@ -481,7 +481,6 @@ class FloatingIps:
                 self._api.delete_floating_ip(floating_id)
         with self._lock:
             self._made.pop(server_id, None)
-        return len(ids)
 
     # -- leaks --
 
@@ -508,12 +507,13 @@ REFUSAL_AGE_SECONDS: Final = 10.0
 
 
 class Facts:
-    """Facts about the cloud of one provider. All methods may block unless they say otherwise."""
+    """Facts about the cloud of one provider. All methods may block unless they say otherwise. Thread-safe: what changes
+    a table is one operation.
+    """
 
     def __init__(self, provider: str, api: Api) -> None:
         self.provider = provider
         self._api = api
-        self._lock = threading.Lock()
         self.flavors: Fact[list[Flavor]] = Fact(api.flavors)
         self.networks: Fact[list[Network] | None] = Fact(api.networks)
         self.zones: Fact[list[str]] = Fact(api.zones)
@@ -527,8 +527,7 @@ class Facts:
         """Something that we believed in was refused (O-2). Does not block."""
         for fact in (self.flavors, self.networks, self.zones, self.gateways):
             fact.clear()
-        with self._lock:
-            self._images.clear()
+        self._images.clear()
 
     # -- flavors --
 
@@ -548,8 +547,7 @@ class Facts:
         for flavor in self.flavors.get():
             if flavor.id == flavor_id:
                 return flavor
-        with self._lock:
-            fact = self._hidden_flavors.setdefault(flavor_id, Fact(lambda: self._hidden_flavor(flavor_id)))
+        fact = self._hidden_flavors.setdefault(flavor_id, Fact(lambda: self._hidden_flavor(flavor_id)))
         return fact.get(24 * 3600)
 
     def _hidden_flavor(self, flavor_id: str) -> Flavor | None:
@@ -564,8 +562,7 @@ class Facts:
         """Id of a cloud image; None if there is none (O-7). One given by id is not looked for (O-10)."""
         if image.image_id:
             return image.image_id
-        with self._lock:
-            fact = self._images.setdefault(image.image_name, Fact(lambda: self._find_image(image.image_name)))
+        fact = self._images.setdefault(image.image_name, Fact(lambda: self._find_image(image.image_name)))
         found = fact.get() or fact.get(max_missing_age)
         return None if found is None else found.id
 
@@ -683,7 +680,7 @@ class CloudNetworks:
         #: Are public IPv4 addresses looked for, and private ones?
         self.external = bool(settings.get("use_external_network", True))
         self.inside = bool(settings.get("use_internal_network", True))
-        #: Are addresses of IPv6 not used at all? What is no bool counts as for openstacksdk; ``check`` tells of it.
+        #: Are addresses of IPv6 not used at all? What is no bool counts as for openstacksdk.
         self.only_v4 = bool(settings.get("force_ipv4"))
         self.prefer_v6 = host_has_ipv6 and not self.only_v4
 

@@ -30,9 +30,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import nodepool.driver.framework.images as images
-from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.config import ImageSettings
 from nodepool.driver.framework.key_schema import Problem, Section, check_of
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -149,7 +149,7 @@ class OpenStackLabel(images.ImageLabel):
         return None if image is None else image.config_drive
 
 
-class OpenStackPool(ConfigPool):
+class OpenStackPool(DeclaredPool):
     """A slice of the cloud."""
 
     max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
@@ -183,16 +183,6 @@ class OpenStackPool(ConfigPool):
         FLAG, True, "false: the node is not contacted before it is given out, and has no host keys."
     )
     labels: dict[str, OpenStackLabel] = key(Sections(OpenStackLabel), None, "What nodes are made of.")
-
-    def __init__(self, provider: OpenStackProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-        self.use_internal_ip = False
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = OpenStackLabel(self, self.provider, data)
 
 
 class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
@@ -244,9 +234,10 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         """The format of uploaded images."""
         return "qcow2" if self.cloud_settings is None else self.cloud_settings.image_format
 
-    def wants(self, key: str) -> bool:
-        """Is a key of the cloud true in clouds.yaml?"""
-        return self.cloud_settings is not None and self.cloud_settings.values.get(key) is True
+    @property
+    def uses_tasks(self) -> bool:
+        """Do tasks make images? ``image_api_use_tasks`` in clouds.yaml, where a text is true, as for openstacksdk."""
+        return self.cloud_settings is not None and bool(self.cloud_settings.values.get("image_api_use_tasks"))
 
     @property
     def uses_volumes(self) -> bool:

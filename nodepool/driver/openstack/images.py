@@ -34,20 +34,14 @@ if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
 
     from nodepool.driver.openstack.api import Api
+    from nodepool.driver.statemachine import ImageFile
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
-#: How long to wait for an image to be gone, and for one that is in use to be in use no more. Who calls tries again.
+#: How long to wait for an image to be gone. Who calls tries again.
 DELETE_SECONDS: Final = 600.0
-IN_USE_SECONDS: Final = 30.0
 #: Entries of a page of a list of images; Glance gives 25 of itself, and as a rule at most so many.
 PAGE: Final = "1000"
-
-
-#: Ways of an upload: a task of Glance makes an image of an object (clouds.yaml: ``image_api_use_tasks: true``), or an
-#: import makes it of what is in the staging area (``image_upload_use_import: true``).
-BY_TASK: Final = "task"
-BY_IMPORT: Final = "import"
 
 
 class OpenStackImages:
@@ -62,62 +56,32 @@ class OpenStackImages:
 
     # -- upload --
 
-    def upload(
-        self,
-        name: str,
-        filename: str,
-        image_format: str,
-        properties: Mapping[str, Any],
-        checksums: Mapping[str, str | None],
-        timeout: float,
-        way: str = "",
-    ) -> str:
-        """Upload a file; returns the id of the image. After an error the image is deleted.
-
-        :param name: unique.
+    def upload(self, file: ImageFile, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
+        """Upload a file to Glance; returns the id of the image. After an error the image is deleted.
 
         :param properties: of the image; texts, but for ``min_disk``, ``min_ram`` and other attributes of Glance's own.
-        :param checksums: of the file, as far as they are known: algorithm -> hexadecimal digits.
         :param timeout: seconds for everything.
-        :param way: `BY_TASK`, `BY_IMPORT`, or "": its data are sent to Glance.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        if way == BY_TASK:
-            return self._upload_by_task(name, filename, image_format, properties, checksums, timeout)
-        time = self._time(f"the upload of image {name}", timeout, uploads.checker())
-        ours = {"name": name, "disk_format": image_format}
+        time = self._time(f"the upload of image {file.name}", timeout, uploads.checker())
+        ours = {"name": file.name, "disk_format": image_format}
         body = {"container_format": "bare", "visibility": "private", **api_properties(properties), **ours}
-        with open(filename, "rb") as file:
-            if way == BY_IMPORT:
-                self._check_import()
-            return GlanceUpload(self._api, body, Content(file, time.check), checksums, time, way == BY_IMPORT).run()
+        with open(file.path, "rb") as opened:
+            return GlanceUpload(self._api, body, Content(opened, time.check), checksums_of(file), time).run()
 
-    def _check_import(self) -> None:
-        methods = self._api.import_methods()
-        if IMPORT_METHOD not in methods:
-            raise ImageCreateException(
-                f"Provider {self.provider}: the cloud does not import images with {IMPORT_METHOD} (it has: "
-                f"{', '.join(methods) or 'no method'}); set image_upload_use_import to false in clouds.yaml"
-            )
-
-    def _upload_by_task(
-        self,
-        name: str,
-        filename: str,
-        image_format: str,
-        properties: Mapping[str, Any],
-        checksums: Mapping[str, str | None],
-        timeout: float,
-    ) -> str:
-        region = self._api.transport.region
+    def upload_by_task(self, file: ImageFile, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
+        """The same by way of object storage, of which a task of Glance makes an image (clouds.yaml:
+        ``image_api_use_tasks: true``).
+        """
+        name, region = file.name, self._api.transport.region
         try:
-            image_id = _imported(region, name, filename, checksums, timeout)
+            image_id = _imported(region, file, timeout)
             # The SDK leaves those out that are no texts of its own.
             self._api.set_image_properties(image_id, api_properties(properties))
-            with open(filename, "rb") as file:
-                problem = wrong(self._api.image(image_id), image_format, Content(file), checksums)
+            with open(file.path, "rb") as opened:
+                problem = wrong(self._api.image(image_id), image_format, Content(opened), checksums_of(file))
         except Exception as error:
             # Whatever the SDK, a cloud or the builder ended it with: nothing may be left.
             _discard_objects(region, name)
@@ -172,20 +136,17 @@ class OpenStackImages:
 
     def _order_deletion(self, image_id: str) -> None:
         """Raises CloudNotFound: it is gone already."""
-        refused = ""
-        for _ in self._time(f"the deletion of image {image_id}", IN_USE_SECONDS).looks():
-            try:
+        try:
+            self._api.delete_image(image_id)
+        except CloudRefused as error:
+            if error.status == 403 and self._unprotect(image_id, error):
                 self._api.delete_image(image_id)
-                return
-            except CloudRefused as error:
-                if error.status == 403 and self._unprotect(image_id, error):
-                    continue
-                if error.status != 409:
-                    raise
-                refused = error.said
-        raise ImageCreateException(
-            f"Provider {self.provider}: image {image_id} cannot be deleted while it is in use: {refused}"
-        )
+            elif error.status == 409:
+                raise ImageCreateException(
+                    f"Provider {self.provider}: image {image_id} cannot be deleted while it is in use: {error.said}"
+                ) from error
+            else:
+                raise
 
     def _unprotect(self, image_id: str, error: CloudRefused) -> bool:
         """Take away the protection of an image that is not to be kept. False = it has none."""
@@ -226,7 +187,7 @@ class OpenStackImages:
             yield from self._api.images(limit=PAGE, **filters)
 
 
-# One upload to Glance: the record of an image, its data, maybe an import, and what goes wrong in between.
+# One upload to Glance: the record of an image, its data, and what goes wrong in between.
 #
 # Glance resumes nothing. An image whose data broke off waits for them again as a rule (``queued``); then they are sent
 # once more, else it is deleted, and another one is made.
@@ -240,14 +201,10 @@ NOTICE_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 300.0
 #: Longest time in which the cloud takes no further piece of the data.
 STALL_SECONDS: Final = 300.0
-#: After so many looks at an image that is imported its tasks are asked for, too.
-PATIENT_LOOKS: Final = 6
-#: The method of Glance's import whose data come from us.
-IMPORT_METHOD: Final = "glance-direct"
 #: States of an image that cannot become usable any more.
 _DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deactivated"})
-#: States in which Glance takes data, or has not noticed yet that they broke off.
-_RECEIVING: Final = frozenset({"saving", "uploading"})
+#: The state in which Glance takes data, or has not noticed yet that they broke off.
+_RECEIVING: Final = "saving"
 
 
 class GlanceUpload:
@@ -256,7 +213,6 @@ class GlanceUpload:
     :param body: of the record of the image.
     :param content: of the image.
     :param checksums: of the file, as far as they are known: algorithm -> hexadecimal digits.
-    :param by_import: by way of the staging area, from where Glance imports it, and maybe converts it.
     """
 
     def __init__(
@@ -264,9 +220,8 @@ class GlanceUpload:
         api: Api,
         body: Mapping[str, Any],
         content: Content,
-        checksums: Mapping[str, str | None],
+        checksums: Mapping[str, str],
         time: ImageTime,
-        by_import: bool,
     ) -> None:
         self._head = f"Provider {api.transport.provider}: image {body['name']}"
         self._api = api
@@ -276,11 +231,9 @@ class GlanceUpload:
         self._content = content
         self._checksums = checksums
         self._time = time
-        self._by_import = by_import
         #: Of the image that was made; "" = there is none.
         self._image_id = ""
         self._status = ""
-        self._staged = False
 
     def run(self) -> str:
         """Upload it; returns the id of the image. After an error nothing is left in the cloud, if it lets us.
@@ -322,14 +275,11 @@ class GlanceUpload:
             # Whoever took the upload for abandoned has looked for its images, and may look no more.
             uploads.check()
             self._image_id = self._api.create_image(self._body).id
-            self._status, self._staged = "queued", False
-        if self._status == "queued" and not self._staged:
+            self._status = "queued"
+        if self._status == "queued":
             timeout = (min(STALL_SECONDS, max(1.0, self._time.left())), max(1.0, self._time.left()))
-            self._api.upload_image_data(self._image_id, self._content, timeout, staged=self._by_import)
-            self._status, self._staged = "uploading" if self._by_import else "saving", self._by_import
-        if self._status == "uploading" and self._staged:
-            self._api.import_image(self._image_id, IMPORT_METHOD)
-            self._status = "importing"
+            self._api.upload_image_data(self._image_id, self._content, timeout)
+            self._status = _RECEIVING
 
     def _settle(self) -> None:
         """After an error: what has become of the image? Leaves one that `_send` can go on with, or none."""
@@ -345,9 +295,9 @@ class GlanceUpload:
             except CloudAway as error:
                 log.debug("%s: %s", self._head, error)
                 continue
-            if self._status not in _RECEIVING or self._staged:
+            if self._status != _RECEIVING:
                 break
-        if self._status in _DEAD or (self._status in _RECEIVING and not self._staged):
+        if self._status in _DEAD or self._status == _RECEIVING:
             self._discard()
 
     def _find_created(self) -> None:
@@ -355,41 +305,18 @@ class GlanceUpload:
         for image in self._api.images(name=str(self._body["name"])):
             same = all(image.properties.get(key) == self._body.get(key) for key in UPLOAD_KEYS)
             if image.status == "queued" and same:
-                self._image_id, self._status, self._staged = image.id, image.status, False
+                self._image_id, self._status = image.id, image.status
                 return
 
     def _wait_active(self) -> Image:
-        away = 0
-        for number, _ in enumerate(self._time.looks()):
-            try:
-                image = self._api.image(self._image_id)
-            except CloudAway as error:
-                # An import takes long, and goes on: only several in a row say that the cloud is away.
-                away += 1
-                if away == ATTEMPTS:
-                    raise
-                log.debug("%s: %s", self._head, error)
-                continue
-            away = 0
+        for _ in self._time.looks():
+            image = self._api.image(self._image_id)
             if image.status == "active":
                 return image
             if image.status in _DEAD:
                 raise ImageCreateException(f"{self._head} has become {image.status}")
-            if self._staged:
-                self._check_import(image, number)
         self._time.check()
         raise self._time.over()
-
-    def _check_import(self, image: Image, looks: int) -> None:
-        """The status alone does not tell: an image whose import failed stays ``importing`` as a rule."""
-        told = image.properties
-        stores = told.get("os_glance_failed_import") and not told.get("os_glance_importing_to_stores")
-        over = image.status == "queued" or stores
-        if not over and looks < PATIENT_LOOKS:
-            return
-        why = self._api.image_failures(self._image_id)
-        if over or why:
-            raise ImageCreateException(f"{self._head} was not imported: {why or 'the cloud does not say why'}")
 
     def _no_room(self, error: CloudRefused) -> CloudQuota:
         size = f"{self._content.size / 2**20:.1f} MiB"
@@ -436,7 +363,7 @@ def stored_content(image: Image) -> ImageContent:
     return ImageContent.of(size if isinstance(size, int) and not isinstance(size, bool) else None, **checksums)
 
 
-def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[str, str | None]) -> str | None:
+def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[str, str]) -> str | None:
     """What is wrong with an image in the cloud, for people; None = it is as it was sent, as far as the cloud tells.
 
     The file is read only if the cloud tells no checksum that is known. Blocks then.
@@ -550,10 +477,17 @@ def _property(key: str, value: Any) -> Any:
     return str(value)
 
 
-def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[str, str]:
+def checksums_of(file: ImageFile) -> dict[str, str]:
+    """As far as they are known: algorithm -> hexadecimal digits."""
+    return {name: found for name, found in (("md5", file.md5), ("sha256", file.sha256)) if found}
+
+
+def checksum_properties(file: ImageFile) -> dict[str, str]:
     """Properties in which openstacksdk's users look for checksums (U-5)."""
-    known = {"md5": md5, "sha256": sha256, "object": f"images/{name}" if md5 or sha256 else None}
-    return {f"owner_specified.openstack.{key}": value for key, value in known.items() if value}
+    known = checksums_of(file)
+    if known:
+        known["object"] = f"images/{file.name}"
+    return {f"owner_specified.openstack.{key}": value for key, value in known.items()}
 
 
 # Uploads to clouds that take images only through their object storage (clouds.yaml: ``image_api_use_tasks: true``).
@@ -565,16 +499,14 @@ def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[
 _CONTAINER: Final = "images"
 
 
-def _imported(
-    region: CloudRegion, name: str, filename: str, checksums: Mapping[str, str | None], timeout: float
-) -> str:
+def _imported(region: CloudRegion, file: ImageFile, timeout: float) -> str:
     """Send the file, and wait for the task; returns the id of the image. After an error nothing is sent any more."""
     from openstack.connection import Connection
 
-    known = {algorithm: checksums.get(algorithm) for algorithm in ("md5", "sha256")}
+    known = {"md5": file.md5, "sha256": file.sha256}
     given: dict[str, Any] = {**known, "container": _CONTAINER, "allow_duplicates": True}
     with Connection(config=region) as connection:
-        image = connection.image.create_image(name, filename=filename, wait=True, timeout=timeout, **given)
+        image = connection.image.create_image(file.name, filename=file.path, wait=True, timeout=timeout, **given)
     return str(image.id)
 
 

@@ -175,30 +175,27 @@ class Transport:
         if query:
             given["params"] = dict(query)
         with OnError(self._look_at_clouds_yaml):
-            return self._call(service, method, path, what, given, permit)
-
-    def _call(
-        self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
-    ) -> Any:
-        for _ in range(BUSY_ATTEMPTS):
-            if self.stopped.is_set():
-                raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-            call = self._classes.wait(service)
-            permit()
-            response = self._guarded(what, service, lambda: self._request(service, method, path, given))
-            status: int = response.status_code
-            if not asks_for_a_pause(status, response.headers):
-                call.worked()
-                break
-            seconds = call.throttled(retry_after(response.headers))
-            text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
-            log.info(text, self.provider, what, service, seconds)
-            if status == 503:
-                # The service may be away for long: that is the matter of the caller.
-                break
-        if status < 400:
-            return self._content(response, what)
-        raise self._error(response, what)
+            for _ in range(BUSY_ATTEMPTS):
+                if self.stopped.is_set():
+                    raise CloudAway(
+                        f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False
+                    )
+                call = self._classes.wait(service)
+                permit()
+                response = self._guarded(what, service, lambda: self._request(service, method, path, given))
+                status: int = response.status_code
+                if not asks_for_a_pause(status, response.headers):
+                    call.worked()
+                    break
+                seconds = call.throttled(retry_after(response.headers))
+                text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
+                log.info(text, self.provider, what, service, seconds)
+                if status == 503:
+                    # The service may be away for long: that is the matter of the caller.
+                    break
+            if status < 400:
+                return self._content(response, what)
+            raise self._error(response, what)
 
     def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:
         started = monotonic()
@@ -246,7 +243,8 @@ class Transport:
             return CloudAway(f"{head}: {unreached}{advice}" if unreached else f"{head}: {text}", maybe_done=maybe_done)
         if isinstance(status, int):
             # Of the login, or of the versions of a service.
-            return self._away(head, status, _said(getattr(error, "response", None)) or text)
+            said = _said(getattr(error, "response", None)) or text
+            return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
         if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable") or _odd(error):
             advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"
             return CloudAway(f"{head}: the answer cannot be understood: {text}; {advice}", maybe_done=False)
@@ -273,7 +271,7 @@ class Transport:
         if status == 401:
             return LoginRefused(f"{head}: {status} {said}; check the credentials of the cloud in clouds.yaml")
         if status >= 500 or status == 429:
-            return self._away(head, status, said)
+            return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
         if status == 404 and is_of_a_proxy(
             response.content or b"", response.headers.get("Content-Type", ""), response.headers
         ):
@@ -281,9 +279,6 @@ class Transport:
             advice = "it is the page of a proxy or web server before the service"
             return NotFoundByProxy(f"{head}: {status} {said}; {advice}", maybe_done=False)
         return refusal(head, said, status)
-
-    def _away(self, head: str, status: int, said: str) -> CloudAway:
-        return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
 
     # -- pace --
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.config.loader import load_config
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack import OpenStackAdapter
 from nodepool.driver.openstack.config import OpenStackProviderConfig
 from tests.functional.openstack.place import Place
 from tests.functional.openstack.provider import OpenStackProvider

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from nodepool.driver.azure import AzureDriver
-from nodepool.driver.azure.adapter import AzureAdapter
+from nodepool.driver.azure import AzureAdapter, AzureDriver
 from nodepool.driver.azure.client import Arm
 from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator

@@ -24,7 +24,6 @@ from nodepool.driver.azure.client import (
     ArmApi,
     ArmResource,
     CloudBusy,
-    VmRecord,
     addresses_of,
     by_id,
     errors_in,
@@ -38,7 +37,6 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.driver.framework.images import ImageTime
 from nodepool.driver.statemachine import Order
-from nodepool.model.node import QuotaInformation
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table
@@ -102,17 +100,6 @@ def test_addresses(configurations: list[Any], public: dict[str, str | None], fou
     )
     got = addresses_of(ArmResource({"id": "/A/nic", "name": "nic", "properties": properties}), known)
     assert got == (None if found is None else Addresses(*found))
-
-
-def test_address_for_zuul() -> None:
-    """AZ-8, CM-3: the first of public v4, public v6, private."""
-    record = VmRecord({"name": "NP42", "location": "northeurope", "zones": ["2"]})
-    cloud: Any = SimpleNamespace(facts=SimpleNamespace(use_of=lambda _: QuotaInformation(instances=1)))
-    addresses: list[str | None] = ["198.18.0.4", "2001:db8::4", "10.0.0.4", "fd00::4"]
-    for number, used in enumerate(list(addresses)):
-        instance = AzureMachines.instance(cloud, record._replace(addresses=Addresses(*addresses)))
-        has(instance, cloud="Azure", region="northeurope", az="2", external_id="np42", interface_ip=used)
-        addresses[number] = None
 
 
 def test_why_a_vm_failed() -> None:

@@ -14,7 +14,7 @@ from nodepool.driver.azure.machines import disk_metadata, disk_name, vm_body, vm
 from nodepool.driver.statemachine.instance import know_installation, node_id_of
 from tests.support.provider_sections import has, label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.azure.support import METADATA, PROVIDER, changed, load, section
+from tests.unit.driver.azure.support import METADATA, changed, load, section
 from tests.unit.driver.simulated_adapter import HOST, LOG
 
 EVERYTHING: dict[str, Any] = driver_table("azure", "everything")
@@ -43,7 +43,7 @@ def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: 
     """AZ-4, AZ-5, L-2: what makes a VM, with all that belongs to it."""
     label = label_of(load(changed(changes)))
     place_of = VmPlace(*place)
-    found = vm_body(name, HOST, PROVIDER, "northeurope", label, place_of, {"id": "image"}, SUBNET, {"a": "b"})
+    found = vm_body(name, HOST, label, place_of, {"id": "image"}, SUBNET, {"a": "b"})
     # The version stands in one place (AZ-2).
     assert found["properties"]["networkProfile"].pop("networkApiVersion")
     assert found == expected
@@ -52,7 +52,7 @@ def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: 
 def test_generated_password() -> None:
     """AZ-4: 64 letters and digits, another one each time."""
     label = label_of(load(changed({"image": {"generate-password": True, "image-id": "/i"}})))
-    bodies = [vm_body(HOST, HOST, PROVIDER, "", label, VmPlace("A", None, False), {}, SUBNET, {}) for _ in range(2)]
+    bodies = [vm_body(HOST, HOST, label, VmPlace("A", None, False), {}, SUBNET, {}) for _ in range(2)]
     first, second = (body["properties"]["osProfile"]["adminPassword"] for body in bodies)
     assert (len(first), first != second) == (64, True)
     # learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update, adminPassword: three kinds of characters.
@@ -79,7 +79,7 @@ def test_places(label: dict[str, Any], zones: list[str], names: list[str]) -> No
 def test_names_of_disks() -> None:
     """AZ-11, D-10: Azure gives a disk no tags: its name says of which node, provider and installation it is.
 
-    Those of earlier releases, and of an installation that was adopted, are ours.
+    Those of earlier releases are ours.
     """
 
     def node_of(name: str, provider: str = "north") -> str | None:
@@ -91,8 +91,6 @@ def test_names_of_disks() -> None:
     assert node_of("np0000000042-os") is node_of("of-others") is None
     know_installation(("0" * 16,))
     marked = disk_name("np0000000042", "north")
-    ours: list[tuple[tuple[str, ...], bool]] = [(("0" * 16,), True), (("1" * 16,), False), (("1" * 16, "0" * 16), True)]
-    for installations, mine in ours:
-        know_installation(installations)
-        assert node_of(unmarked) == "0000000042"
-        assert node_of(marked) == ("0000000042" if mine else None)
+    assert (node_of(unmarked), node_of(marked)) == ("0000000042", "0000000042")
+    know_installation(("1" * 16,))
+    assert (node_of(unmarked), node_of(marked)) == ("0000000042", None)

@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
 import json
 from pathlib import Path
 from typing import Any
 
-import jwt
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodepool.driver.azure.login import AzureLogin, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
@@ -73,30 +67,6 @@ def test_logins_that_fail(
         login(tmp_path, RecordedHttp((status, content)), **changes).headers()
     assert (type(caught.value), caught.value.maybe_done) == (kind, False)
     assert "swordfish" not in str(caught.value)
-
-
-def test_certificate(tmp_path: Path) -> None:
-    """AZ-1 (today): a JWT that the certificate's key signs.
-
-    RFC 7523, RFC 7515; learn.microsoft.com/entra/identity-platform/certificate-credentials: PS256, ``x5t#S256``. With
-    the same certificate MSAL makes the same: ``msal/application.py``.
-    """
-    key = rsa.generate_private_key(65537, 2048)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nodepool")])
-    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    end = begin + datetime.timedelta(days=3650)
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, end).sign(key, hashes.SHA256())
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    pem = made.public_bytes(encoding) + key.private_bytes(encoding, form, serialization.NoEncryption())
-    (tmp_path / "client.pem").write_bytes(pem)
-    http = RecordedHttp((200, TOKEN), again=True)
-    login(tmp_path, http, clientSecret=None, clientCertificate="client.pem").headers()
-    assertion = http.forms[0]["client_assertion"]
-    print_of = base64.urlsafe_b64encode(made.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
-    assert jwt.get_unverified_header(assertion) == {"alg": "PS256", "typ": "JWT", "x5t#S256": print_of}
-    claims = jwt.decode(assertion, key.public_key(), ["PS256"], audience=PUBLIC, issuer="client", subject="client")
-    assert claims["exp"] - claims["nbf"] == 600
-    assert claims["jti"]
 
 
 @pytest.mark.parametrize(("content", "problem"), driver_table("azure", "bad_file"))

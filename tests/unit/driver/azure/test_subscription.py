@@ -144,11 +144,3 @@ def test_codes_are_those_of_the_code() -> None:
         strict=True,
     ):
         assert set(re.findall(r"``(\w+)``", cell)) <= codes
-
-
-def test_versions_are_named_once() -> None:
-    """AZ-2: each version of an API stands in one place."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "nodepool/driver/azure").glob("*.py")]
-    found = re.findall(r'"(20\d\d-\d\d-\d\d)"', "\n".join(texts))
-    assert len(found) >= 6
-    assert sorted(found) == sorted(set(found))

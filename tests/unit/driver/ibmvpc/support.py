@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nodepool.driver.framework.cloud_errors import CodedError
-from nodepool.driver.ibmvpc import IbmVpcDriver
-from nodepool.driver.ibmvpc.adapter import IbmAdapter
+from nodepool.driver.ibmvpc import IbmAdapter, IbmVpcDriver
 from nodepool.driver.ibmvpc.types import IbmFloatingIp, meaning
 from nodepool.driver.statemachine import instance
 from simulators.ibmvpc import (
     IbmVpcSettings,
     IbmVpcSimulator,
-    ImageImportRule,
-    ProfileCapacity,
-    VpcBootRule,
-    VpcErrorRule,
 )
 from tests.support.provider_sections import DriverSections
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
@@ -53,19 +48,6 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
             given["object-storage"] = {**data["object-storage"], "endpoint": simulator.url}
         with simulated(simulator, IbmAdapter(load(given))) as made:
             yield made
-
-
-RULES: dict[str, Any] = {
-    "boots": VpcBootRule,
-    "errors": VpcErrorRule,
-    "capacity": ProfileCapacity,
-    "imports": ImageImportRule,
-}
-
-
-def goes_wrong(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the simulator with rules that a table names."""
-    return {name: [RULES[name](**one) for one in value] if name in RULES else value for name, value in settings.items()}
 
 
 def refusal(code: str, status: int = 400) -> Exception:

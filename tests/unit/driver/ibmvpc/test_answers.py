@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CodedError
+from nodepool.driver.framework.cloud_errors import CloudAway, CodedError
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
 from nodepool.driver.ibmvpc.login import IbmLogin
@@ -42,8 +42,7 @@ def client(tmp_path: Path, http: RecordedHttp, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(RestCalls.call.__globals__, "READ_AGAIN", Backoff(0.0, 0.0))
     monkeypatch.setitem(IbmVpc.groups.__globals__, "MISSING_SECONDS", 0.0)
     file = tmp_path / "ibm.env"
-    urls = "RESOURCE_MANAGER_URL=http://groups\nRESOURCE_CONTROLLER_URL=http://resources\n"
-    file.write_text(f"VPC_AUTH_TYPE=noAuth\n{urls}", encoding="utf-8")
+    file.write_text("VPC_AUTH_TYPE=noAuth\nRESOURCE_MANAGER_URL=http://groups\n", encoding="utf-8")
     return IbmVpc(load(section()), http, IbmLogin(PROVIDER, str(file), http))
 
 
@@ -74,11 +73,7 @@ def test_groups(client: IbmVpc, http: RecordedHttp) -> None:
     )
     http.answer({"id": "3", "crn": "crn:3"}, 201)
     assert (client.groups(), client.create_group("np_south_main")) == ({"a": "a"}, "3")
-    http.answer({"resources": []})
-    with pytest.raises(CloudNotFound, match=r"correct object-storage\.instance-name"):
-        client.storage_instance("cos")
-    groups, services = "http://groups/v2/resource_groups", "http://resources/v2/resource_instances"
-    assert [url for _, url, *_ in http.sent] == [groups, groups, services]
+    assert [url for _, url, *_ in http.sent] == ["http://groups/v2/resource_groups"] * 2
     assert json.loads(http.sent[1][3])["name"] == "np_south_main"
 
 

@@ -240,16 +240,3 @@ def test_no_more(code: str, kind: type[Exception], status: int) -> None:
     here.free(first.id)
     here.ips.release(OTHER)
     assert here.ips.shortage("us-south-1") is None
-
-
-@pytest.mark.parametrize("lost", [3, 4])
-def test_answers_that_are_lost_again_and_again(lost: int) -> None:
-    """CM-8: four attempts."""
-    here = Launcher()
-    here.client.before = [CloudAway("timed out") for _ in range(lost)]
-    if lost == 3:
-        assert here.bind().target == NIC
-    else:
-        with pytest.raises(CloudAway):
-            here.bind()
-    assert len(here.calls("make")) == 4

@@ -17,7 +17,7 @@ from nodepool.driver.statemachine.instance import upload_of
 from simulators.ibmvpc import VpcErrorRule
 from tests.support.tables import driver_table
 from tests.support.wait import wait_for
-from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, goes_wrong, in_region
+from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, in_region
 
 MIB = 1024 * 1024
 BUILD = "0123456789abcdef0123456789abcdef"
@@ -103,7 +103,7 @@ def test_upload_that_fails(
     here: Here, file: Path, settings: dict[str, Any], sha256: str | None, kind: type[Exception], words: str
 ) -> None:
     """IV-9, U-9: in the words of IBM, and nothing is left."""
-    here.simulator.change(**goes_wrong(settings))
+    here.simulator.change(**settings)
     with pytest.raises(kind, match=words):
         upload(here, file, sha256=sha256)
     here.simulator.change(buckets=["images"])

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 import jwt
 import pytest
 from ibm_cloud_sdk_core.get_authenticator import get_authenticator_from_environment
-from ibm_cloud_sdk_core.utils import read_external_sources
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
@@ -20,53 +19,15 @@ from nodepool.driver.ibmvpc.login import IbmLogin, authenticator_of, read_creden
 from tests.support.tables import driver_table
 from tests.unit.driver.recorded_http import RecordedHttp
 
-FILES = ("home", "here", "else")
-
 
 @pytest.fixture(autouse=True)
 def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials of this machine, and three places for files."""
-    for name in FILES:
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+    """No credentials of this machine."""
+    monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith("VPC_") or name in ("IBM_CREDENTIALS_FILE", "VCAP_SERVICES"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-def as_the_sdk() -> None:
-    """The same values as the SDK finds, the same way to log in."""
-    wanted = read_external_sources("vpc") or {}
-    if not wanted:
-        with pytest.raises(LoginRefused, match="nor in the environment"):
-            read_credentials(None, os.environ)
-        return
-    found = read_credentials(None, os.environ)
-    assert found.values == wanted
-    if {"APIKEY", "IAM_PROFILE_ID", "IAM_PROFILE_CRN", "IAM_PROFILE_NAME", "AUTH_TYPE"} & wanted.keys():
-        ours, theirs = authenticator_of(found), get_authenticator_from_environment("vpc")
-        assert type(ours) is type(theirs)
-        managers = [vars(getattr(one, "token_manager", one)) for one in (ours, theirs)]
-        first, second = ({**one, "lock": None, "iam_delegate": None} for one in managers)
-        assert first == second
-
-
-@pytest.mark.parametrize("files", [(), ("home",), ("here",), ("home", "here"), FILES, ("else",)], ids=" ".join)
-@pytest.mark.parametrize("variable", [None, "", "else", "nowhere"])
-def test_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[str, ...], variable: str | None) -> None:
-    """IV-1: file of the variable, in the present directory, at home; the environment."""
-    for name in files:
-        text = "# VPC_APIKEY=\nKMS_APIKEY=other\n VPC_SCOPE=a=b \nVPC_X\n" if name == "home" else f"VPC_APIKEY={name}\n"
-        (tmp_path / name / "ibm-credentials.env").write_text(text, encoding="utf-8")
-    if variable is not None:
-        path = str(tmp_path / variable / "ibm-credentials.env") if variable else ""
-        monkeypatch.setenv("IBM_CREDENTIALS_FILE", path)
-    for environment in ({}, {"VPC_APIKEY": "e"}, {"VPC_URL": "https://vpc/v1"}):
-        with monkeypatch.context() as patch:
-            for key, value in environment.items():
-                patch.setenv(key, value)
-            as_the_sdk()
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.mark.parametrize("variables", driver_table("ibmvpc", "kind_of_login"))
@@ -75,7 +36,11 @@ def test_kind_of_login(monkeypatch: pytest.MonkeyPatch, variables: str) -> None:
     for variable in variables.split():
         name, _, value = variable.partition("=")
         monkeypatch.setenv(f"VPC_{name}", value)
-    as_the_sdk()
+    ours, theirs = authenticator_of(read_credentials(None)), get_authenticator_from_environment("vpc")
+    assert type(ours) is type(theirs)
+    managers = [vars(getattr(one, "token_manager", one)) for one in (ours, theirs)]
+    first, second = ({**one, "lock": None, "iam_delegate": None} for one in managers)
+    assert first == second
 
 
 def write(directory: Path, *lines: str, name: str = "ibm.env") -> str:
@@ -84,21 +49,26 @@ def write(directory: Path, *lines: str, name: str = "ibm.env") -> str:
     return str(path)
 
 
-def test_file_of_the_provider(tmp_path: Path) -> None:
+def test_file_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """IV-1, O-17: it wins; one without a line for the service does not count. What is shown has no secret."""
-    environment = {"VPC_APIKEY": "of the environment"}
-    environment["IBM_CREDENTIALS_FILE"] = write(tmp_path, "VPC_APIKEY=of the variable", name="variable.env")
-    found = read_credentials(write(tmp_path, "VPC_APIKEY=of the file"), environment)
-    assert (found.values["APIKEY"], "of the file" in repr(found)) == ("of the file", False)
-    other = write(tmp_path, "KMS_APIKEY=other", name="other.env")
-    assert read_credentials(other, environment).values["APIKEY"] == "of the environment"
+    monkeypatch.setenv("IBM_CREDENTIALS_FILE", write(tmp_path, "VPC_APIKEY=of the variable", name="variable.env"))
+    found = read_credentials(write(tmp_path, "# VPC_APIKEY=", "VPC_APIKEY=of the file"))
+    assert (found.values, "of the file" in repr(found)) == ({"APIKEY": "of the file"}, False)
+    other = write(tmp_path, "KMS_APIKEY=other", "RESOURCE_MANAGER_URL=http://groups", name="other.env")
+    found = read_credentials(other)
+    assert (found.values["APIKEY"], found.groups_url) == ("of the variable", "http://groups")
+    (tmp_path / "variable.env").write_bytes(b"\xff")
+    with pytest.raises(LoginRefused, match="nor in the environment; add it to the file"):
+        read_credentials(other)
 
 
-def test_endpoints() -> None:
+def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """IV-1: those of the SDK's variables, and the usual ones."""
-    found = read_credentials(None, {"VPC_APIKEY": "k", "VPC_URL": "http://vpc/v1/"})
+    monkeypatch.setenv("VPC_APIKEY", "k")
+    monkeypatch.setenv("VPC_URL", "http://vpc/v1/")
+    found = read_credentials(None)
     usual = "https://resource-controller.cloud.ibm.com"
-    assert (found.vpc_url, found.groups_url, found.resources_url) == ("http://vpc/v1", usual, usual)
+    assert (found.vpc_url, found.groups_url) == ("http://vpc/v1", usual)
 
 
 # -- tokens --
@@ -153,4 +123,4 @@ def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind
 def test_no_credentials(file: str | None, words: str) -> None:
     """IV-1: the SDK fails with an error of Python; here it says what to do."""
     with pytest.raises(LoginRefused, match=words):
-        read_credentials(file, {})
+        read_credentials(file)

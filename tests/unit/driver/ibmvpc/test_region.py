@@ -5,7 +5,7 @@ not ask for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, IbmFacts
 from nodepool.driver.ibmvpc.types import IbmImage, IbmSubnet
 from nodepool.driver.statemachine.instance import know_installation, node_id_of, others
-from nodepool.exceptions import RuntimeConfigurationException
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
@@ -28,7 +27,6 @@ from tests.unit.driver.ibmvpc.support import (
     Here,
     at_simulator,
     changed,
-    goes_wrong,
     in_region,
     load,
     section,
@@ -47,9 +45,6 @@ class Region:
         self.known_groups = Fact(lambda: self.ids("groups"), self.clock)
         self.of: dict[str, Any] = {"vpcs": {"ci": "vpc-1"}, "keys": {"zuul": "key-1"}, "groups": {"Default": "g0"}}
         self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": driver_table("ibmvpc", "subnets_of_a_region")}
-        self.refusal: Exception | None = None
-        self.made_by_others = False
-        self.when_made: Callable[[], None] = lambda: None
         config = load(section(**provider))
         self.facts = IbmFacts(config, self, self.clock)  # type: ignore[arg-type]
         self.label = label_of(config)
@@ -63,15 +58,6 @@ class Region:
 
     def profiles(self) -> dict[str, Any]:
         return {}
-
-    def create_group(self, name: str) -> str:
-        self.asked.append(f"make {name}")
-        self.when_made()
-        if self.refusal is None or self.made_by_others:
-            self.of["groups"][name] = f"id-{name}"
-        if self.refusal is not None:
-            raise self.refusal
-        return f"id-{name}"
 
     def images(self, **filters: str) -> Iterator[IbmImage]:
         self.asked.append(f"images {filters}")
@@ -100,20 +86,6 @@ def test_changes_are_seen() -> None:
         region.clock.now += seconds
         assert region.facts.image(region.label, None) == {"id": identity}
         region.of["images"] = [{"name": "ibm-debian-12", "id": "new"}]
-
-
-def test_what_is_missing() -> None:
-    """IV-2: the name, and the key to correct; it is not asked for again at once."""
-    region = Region()
-    region.of |= {"vpcs": {}, "keys": {}}
-    for _ in range(2):
-        with pytest.raises(CloudSetup, match="no VPC 'ci'; correct vpc"):
-            region.facts.vpc_id()
-    assert region.asked == ["vpcs"]
-    with pytest.raises(CloudSetup, match="no SSH key 'zuul'"):
-        region.facts.key_id("zuul")
-    with pytest.raises(RuntimeConfigurationException, match="us-south has no profile 'x'"):
-        region.facts.profile("x")
 
 
 @pytest.mark.parametrize(("zones", "subnets", "found"), driver_table("ibmvpc", "subnets"))
@@ -147,7 +119,8 @@ def test_launch_that_fails(
     tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     """CM-6, IV-4: it says why, in the words of IBM, and nothing is left."""
-    with at_simulator(tmp_path, changed(data, in_region), **goes_wrong(settings)) as here:
+    with at_simulator(tmp_path, changed(data, in_region)) as here:
+        here.simulator.change(**settings)
         with pytest.raises(kind, match=words):
             here.launch()
         here.delete(HOST)
@@ -161,7 +134,8 @@ def test_other_places(
     """CM-6, IV-5, IV-7: the next place that the label allows, without a failed attempt; later nodes leave the first one
     alone. What a node uses is that of its own profile.
     """
-    with at_simulator(tmp_path, changed(data, in_region), **goes_wrong(settings)) as here:
+    with at_simulator(tmp_path, changed(data, in_region)) as here:
+        here.simulator.change(**settings)
         with here.simulator.cloud() as cloud:
             small = cloud.network.add_subnet("small", "us-south-1", "10.241.0.0/29")
             while small.document["available_ipv4_address_count"]:

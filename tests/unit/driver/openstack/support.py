@@ -19,7 +19,7 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
-from nodepool.driver.openstack.create import ServerCreation
+from nodepool.driver.openstack.servers import ServerCreation
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import CloudInstance, Order
 from tests.support.manual_clock import ManualClock, ManualStop

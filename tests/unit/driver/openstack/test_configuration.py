@@ -23,7 +23,6 @@ import yaml
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver
-from nodepool.driver.openstack.adapter import OpenStackAdapter, unheeded
 from nodepool.driver.openstack.cloud import CloudNetworks
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of
 from nodepool.driver.openstack.transport import Transport, make_http_client
@@ -106,18 +105,6 @@ def test_networks(region_of: Callable[..., Any], settings: Settings, name: str, 
 
 
 # -- what is not done, or cannot work --
-
-
-@pytest.mark.parametrize(("settings", "text"), driver_table("openstack", "unheeded"))
-def test_what_is_not_done_is_told(
-    region_of: Callable[..., Any], caplog: pytest.LogCaptureFixture, settings: Settings, text: str
-) -> None:
-    """In the log when a provider starts, and in ``nodepool check``, with what to do."""
-    found = list(unheeded(settings_of(region_of(settings))))
-    OpenStackAdapter(load(section(cloud="one"), Clouds())[0]).stop()
-    (*lines,) = (record.getMessage() for record in caplog.records if record.name == "nodepool.driver.openstack")
-    assert lines == [f"Provider cloud-a: clouds.yaml: {one}" for one in found]
-    assert [text in one for one in found] == [True] * bool(text)
 
 
 @pytest.mark.parametrize(("settings", "text"), driver_table("openstack", "bad_settings"))

@@ -12,10 +12,10 @@ import pytest
 from openstack.cloud import _utils
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack import OpenStackAdapter
 from nodepool.driver.openstack.api import Flavor, Server
 from nodepool.driver.openstack.cloud import LATE_SECONDS, WIDE_SECONDS, ServerLists, choose_flavor, missing_flavor
-from nodepool.driver.openstack.create import ServerDeletion
+from nodepool.driver.openstack.servers import ServerDeletion
 from nodepool.driver.openstack.transport import refusal
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import (

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks
 from nodepool.driver.openstack.api import Image
 from nodepool.driver.openstack.images import Content, wrong
+from nodepool.driver.openstack.servers import OLD_VOLUMES_SECONDS, Leaks
 from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import METADATA, StubCloud, answer_of, label_section, server
 

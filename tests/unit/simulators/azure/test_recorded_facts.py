@@ -90,7 +90,7 @@ def vm_order(subnet: str, directory: Path) -> dict[str, Any]:
     label = provider.pools["main"].labels["small"]
     tags = {"nodepool_node_id": "0000000001", "nodepool_provider_name": "north"}
     place = VmPlace("Standard_B1s", "1", True)
-    return vm_body("np1", "np1", "north", LOCATION, label, place, label.cloud_image.reference(), subnet, tags)
+    return vm_body("np1", "np1", label, place, label.cloud_image.reference(), subnet, tags)
 
 
 def answers(directory: Path) -> Iterator[tuple[str, Answer]]:

@@ -124,7 +124,7 @@ def with_group_name(image: dict[str, Any]) -> dict[str, Any]:
 
     In the client (``ibm_vpc.vpc_v1.ResourceGroupReference``), which is made of the definition of the API, the name of
     a resource group is required. IBM's list of images has only its id, as Nodepool 11.0.0 says of it
-    (``ibmvpc/adapter.py``).
+    (``ibmvpc/__init__.py``).
     """
     assert set(image["resource_group"]) == {"href", "id"}
     return {**image, "resource_group": {**image["resource_group"], "name": "Default"}}

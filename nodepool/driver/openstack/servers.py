@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server: its deletion, its launch in steps, then what a refusal means.
+"""Servers of one OpenStack provider.
+
+First the deletion of a server, and its launch in steps, then what a refusal means, then what can be left over.
 
 ::
 
@@ -12,16 +14,29 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
 from nodepool.driver.framework.key_schema import dynamic_value
-from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
-from nodepool.driver.openstack.cloud import usage
+from nodepool.driver.openstack.api import (
+    ACTIVE,
+    BUILD,
+    ERROR,
+    Flavor,
+    FloatingIp,
+    Server,
+    Volume,
+)
+from nodepool.driver.openstack.cloud import OpenStackCloud, usage
 from nodepool.driver.openstack.transport import is_quota_text
-from nodepool.driver.statemachine.instance import CreationKey, Instance
+from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
+from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
+from nodepool.driver.statemachine.lost_creations import CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
 from nodepool.exceptions import (
     CapacityException,
@@ -31,6 +46,8 @@ from nodepool.exceptions import (
     LaunchStatusException,
     QuotaException,
 )
+from nodepool.metrics import reports
+from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.cloud import OpenStackCloud
@@ -279,3 +296,122 @@ def _without_secrets(said: str) -> str:
     """Nova quotes what it does not like; user data may hold passwords."""
     head, found, _ = said.partition("user_data")
     return said if not found else f"{head}{found}. (The value is not shown.)"
+
+
+# What can be left over in the cloud (rules D).
+#
+# Servers and volumes carry our metadata and are left to the framework. Ports and floating IPs carry none: those that
+# nothing uses are deleted here, when they were seen so twice. Images are the matter of builders.
+
+leaks_log = logging.getLogger("nodepool.driver.openstack.adapter")
+
+INSTANCE: Final = "instance"
+VOLUME_KIND: Final = "volume"
+_OURS: Final = "nodepool_provider_name"
+#: Seconds between two looks for volumes where no label needs any: earlier ones may have left some.
+OLD_VOLUMES_SECONDS: Final = 600.0
+
+
+class Leaks:
+    """Called by one thread at a time."""
+
+    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = monotonic) -> None:
+        self._cloud = cloud
+        self._config = cloud.config
+        self._clock = clock
+        self._down_ports: SeenTwice[str] = SeenTwice()
+        self._ports_checked_at = float("-inf")
+        self._free_ips: SeenTwice[str] = SeenTwice()
+        #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
+        self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
+
+    def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
+        api = self._cloud.api
+        yield ResourceKind(INSTANCE, self._servers, self._delete_server, vital=True)
+        idle_seconds = 0.0 if self._config.uses_volumes else OLD_VOLUMES_SECONDS
+        yield ResourceKind(VOLUME_KIND, self._left_volumes, lambda found: api.delete_volume(found.id), idle_seconds)
+        yield ResourceKind("port", self._clean_ports, lambda _: None)
+        yield ResourceKind("floating IP", self._clean_floating_ips, lambda _: None)
+
+    def suspected(self) -> bool:
+        """Is there something that another look, soon, may delete?"""
+        # A look that comes before the interval is over does not count for ports.
+        ports = self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS
+        return self._free_ips.new or ports
+
+    def _delete_server(self, resource: CloudResource) -> None:
+        server = self._cloud.inventory.get(resource.id)
+        if self._cloud.floating.may_have(resource.id, server):
+            self._cloud.floating.release(resource.id, server)
+        self._cloud.delete_instance(resource.id)
+
+    def _listed_servers(self) -> list[Server]:
+        return self._cloud.inventory.all(SWEEP_LIST_SECONDS)
+
+    def _servers(self) -> list[CloudResource]:
+        return [CloudResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
+
+    def _left_volumes(self) -> list[CloudResource]:
+        """Of our servers. Where no label needs any, the cloud need not have volumes, or let us see them."""
+        try:
+            volumes = self._volumes(self._listed_servers())
+        except LaunchError as error:
+            if self._config.uses_volumes:
+                raise
+            leaks_log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
+            return []
+        return [
+            CloudResource(volume.metadata, VOLUME_KIND, volume.id)
+            for volume in volumes
+            if not volume.attached and not volume.deleting and _OURS in volume.metadata
+        ]
+
+    def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
+        """All of the project. Those of our servers that nobody could mark so far are marked now."""
+        self._cloud.volumes.catch_up()
+        volumes = self._cloud.api.volumes()
+        marked = {volume.id for volume in volumes if _OURS in volume.metadata}
+        self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)
+        return volumes
+
+    # -- what says nothing: nothing of it is left to the framework --
+
+    def _clean_ports(self) -> list[CloudResource]:
+        """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
+        interval = self._config.port_cleanup_interval
+        now = self._clock()
+        if interval <= 0 or now - self._ports_checked_at < interval:
+            return []
+        self._ports_checked_at = now
+        # A server that is being made has a port that is DOWN, too.
+        in_use = {server.id for server in self._listed_servers()}
+        down = {
+            port.id
+            for port in self._cloud.api.ports(status="DOWN")
+            if port.status == "DOWN"
+            and (not port.owner or port.owner.startswith("compute:"))
+            and port.device not in in_use
+        }
+        self._delete_each("port", self._down_ports.look(down), self._cloud.api.delete_port)
+        return []
+
+    def _clean_floating_ips(self) -> list[CloudResource]:
+        """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
+        if not self._config.clean_floating_ips:
+            return []
+        free = {floating.id for floating in self._cloud.floating.unattached()}
+        self._delete_each("floatingip", self._free_ips.look(free), self._cloud.api.delete_floating_ip)
+        return []
+
+    def _delete_each(self, kind: str, ids: Collection[str], delete: Callable[[str], None]) -> None:
+        """D-5."""
+        for leaked in sorted(ids):
+            leaks_log.warning("Provider %s: deleting leaked %s %s", self._config.name, kind, leaked)
+            try:
+                delete(leaked)
+            except CloudNotFound:
+                continue
+            except CloudRefused as error:
+                leaks_log.error("Provider %s: %s %s could not be deleted: %s", self._config.name, kind, leaked, error)
+                continue
+            reports.report_leaks(self._config.name, f"{kind}s")
