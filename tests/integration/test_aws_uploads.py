@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.adapter import AwsAdapter
+from nodepool.driver.aws import AwsAdapter
 from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework import images
 from nodepool.driver.framework import uploads as framework_uploads

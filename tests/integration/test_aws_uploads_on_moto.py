@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.adapter import AwsAdapter
+from nodepool.driver.aws import AwsAdapter
 from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, S3Upload, UploadWait, image_tags
 from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework.uploads import PartsUpload, is_part

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
-from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.errors import AwsNotFound
-from nodepool.driver.aws.types import ROOT_DEVICE, filled, tag_list, tag_specifications
+from nodepool.driver.aws.client import STORE, AwsTransport
+from nodepool.driver.aws.types import ROOT_DEVICE, AwsNotFound, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota
 from nodepool.driver.framework.images import ImageTime, wait_wanted
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
 class ObjectStore:
     """One bucket: a `nodepool.driver.framework.uploads.PartsBucket`.
 
-    All methods block; any thread may call them. They raise what `nodepool.driver.aws.errors` has.
+    All methods block; any thread may call them. They raise what `nodepool.driver.aws.types` has.
     """
 
-    def __init__(self, transport: t.AwsTransport, bucket: str) -> None:
+    def __init__(self, transport: AwsTransport, bucket: str) -> None:
         self.bucket = bucket
         #: Set when the provider ends.
         self.stopped = transport.stopped
@@ -103,10 +102,10 @@ class ObjectStore:
 
     def _pages(self, operation: str, arguments: dict[str, Any], key: str, **marks: str) -> Iterator[dict[str, Any]]:
         """See `AwsTransport.pages`."""
-        return self._transport.pages("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments}, key, marks)
+        return self._transport.pages("s3", STORE, operation, {"Bucket": self.bucket, **arguments}, key, marks)
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._transport.call("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments})
+        return self._transport.call("s3", STORE, operation, {"Bucket": self.bucket, **arguments})
 
 
 def _named(upload: PartsUpload) -> dict[str, Any]:

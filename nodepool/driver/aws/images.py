@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
-from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import (
     PREFIX,
     ImageJob,
@@ -29,7 +28,16 @@ from nodepool.driver.aws.image_store import (
     registration,
     snapshot_start,
 )
-from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
+from nodepool.driver.aws.types import (
+    AVAILABLE,
+    COMPLETED,
+    ERROR,
+    FAILED_TASKS,
+    PENDING,
+    AwsNotFound,
+    AwsSnapshot,
+    ImportTask,
+)
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.images import ListedImage

@@ -13,11 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.facts import LaunchPlace, Places
-from nodepool.driver.aws.launch_calls import fleet_arguments, instance_tags, run_arguments, with_tags
-from nodepool.driver.aws.launches import BatchTags, InstanceOrder, LaunchBatches, LaunchTemplates, token_of
-from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
+from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
+from nodepool.driver.aws.facts import AccountLimits, AwsFacts, LaunchPlace, Places
+from nodepool.driver.aws.launches import (
+    BatchTags,
+    InstanceOrder,
+    LaunchBatches,
+    LaunchTemplates,
+    fleet_arguments,
+    instance_tags,
+    run_arguments,
+    token_of,
+    with_tags,
+)
 from nodepool.driver.aws.types import (
     AVAILABLE,
     FAILED,
@@ -61,8 +69,6 @@ from nodepool.metrics import reports
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-    from nodepool.driver.aws.facts import AwsFacts
-    from nodepool.driver.aws.quota import AccountLimits
     from nodepool.driver.statemachine.adapter import Log
 
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.

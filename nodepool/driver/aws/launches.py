@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches that wait for AWS to take calls: equal ones go in one call of RunInstances (MinCount 1, MaxCount n).
+"""Launches: what they send to AWS, and launches that go in one call.
 
-AWS takes 5 calls at once, and then 2 a second, but 1000 instances. A launch is a call of its own as long as AWS takes
-all of them; after that launches that come soon after each other go together if all is equal but the node. If a call
-makes fewer instances than it was to make, something is short: the others go again, each alone, so that AWS says what it
-is. After the launches come the templates of fleets, and the tags of instances that were made together.
+First what an instance is to be like, the arguments of RunInstances (AW-3, AW-4), then the same for a fleet of one
+instance (AW-8, AW-9). Then equal orders that have to wait: they go in one call of RunInstances (AW-15, CM-1). Then the
+launch templates of fleets, and the tags that instances of such a call get later.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
@@ -20,23 +20,195 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.aws import launch_calls as spec
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.launch_calls import with_tags
-from nodepool.driver.aws.types import BATCH_KEY, MOST, OWN_KEYS, RUNNING, AwsRecord, batch_value, fits
+from nodepool.driver.aws.types import (
+    BATCH_KEY,
+    MOST,
+    OWN_KEYS,
+    ROOT_DEVICE,
+    RUNNING,
+    AwsImage,
+    AwsNotFound,
+    AwsRecord,
+    batch_value,
+    filled,
+    fits,
+    tag_specifications,
+)
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches, JoinedOrders, SharedCall
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import hostname, of_installation
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import settle
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+#: What is made with an instance, and says whose it is from its first moment on.
+TAGGED: Final = ("instance", "volume")
+
+
+def instance_tags(
+    hostname: str, label: AwsLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
+) -> dict[str, str]:
+    """Tags: the label's, the dynamic ones, what says whose it is, and the name; the later one wins (CM-2)."""
+    tags = dict(label.tags)
+    for name, template in label.dynamic_tags.items():
+        value = dynamic_value(template, request)
+        if value is None:
+            log.error("Label %s: dynamic-tags: %s cannot be formatted; it is left out", label.name, name)
+        else:
+            tags[name] = value
+    return {**tags, **metadata, "Name": hostname}
+
+
+def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str) -> dict[str, Any]:
+    """Arguments with the tags of what is made.
+
+    :param token: what AWS knows the creation by when it is sent again.
+    """
+    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *TAGGED)}
+
+
+def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage, host_id: str | None = None) -> dict[str, Any]:
+    """All but the number of instances, their tags, and the token.
+
+    :param host_id: of the dedicated host that it is to run on (AW-5).
+    """
+    pool = label.pool
+    interface = {
+        "DeviceIndex": 0,
+        "AssociatePublicIpAddress": pool.public_ipv4,
+        "SubnetId": place.subnet_id,
+        "Groups": [pool.security_group_id] if pool.security_group_id else None,
+        "Ipv6AddressCount": 1 if pool.public_ipv6 else None,
+    }
+    on_host = {} if host_id is None else {"Tenancy": "host", "HostId": host_id, "Affinity": "host"}
+    spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    return filled(
+        {
+            "ImageId": image.id,
+            "InstanceType": place.instance_type,
+            "KeyName": label.key_name,
+            "EbsOptimized": label.ebs_optimized,
+            "NetworkInterfaces": [filled(interface)],
+            "BlockDeviceMappings": block_devices(label, image),
+            # botocore encodes it.
+            "UserData": label.userdata,
+            "IamInstanceProfile": filled(
+                {"Name": label.profile_name, "Arn": None if label.profile_name else label.profile_arn}
+            ),
+            "Placement": filled({"AvailabilityZone": place.zone, **on_host}),
+            "MetadataOptions": metadata_options(label),
+            "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": spot} if place.spot else None,
+        }
+    )
+
+
+def block_devices(label: AwsLabel, image: AwsImage) -> list[dict[str, Any]]:
+    """The volumes of the image, all of which go with the instance; the root as the label wants it.
+
+    Released Nodepool says nothing of other volumes than the root: those would stay.
+    """
+    devices = []
+    for position, (name, ebs) in enumerate(image.devices):
+        # Whether it is encrypted says the snapshot: AWS refuses both.
+        kept = {key: value for key, value in ebs.items() if key != "Encrypted"}
+        wanted = root_values(label) if position == 0 else {}
+        devices.append({"DeviceName": name, "Ebs": {**kept, "DeleteOnTermination": True, **wanted}})
+    return devices
+
+
+def metadata_options(label: AwsLabel) -> dict[str, str]:
+    return {"HttpTokens": label.imdsv2, "HttpEndpoint": "enabled"} if label.imdsv2 else {}
+
+
+def root_values(label: AwsLabel) -> dict[str, Any]:
+    """What a label says of the root volume."""
+    return filled(
+        {
+            "VolumeSize": label.volume_size,
+            "VolumeType": label.volume_type,
+            "Iops": label.iops,
+            "Throughput": label.throughput,
+        }
+    )
+
+
+# What a fleet of one instance is to be like: launch template and arguments of CreateFleet (AW-8, AW-9).
+
+TEMPLATE_PREFIX: Final = "nodepool-launch-template-"
+MANAGED_KEY: Final = "nodepool_managed"
+#: As of Nodepool 11: ``str(True)``.
+MANAGED: Final = "True"
+PRIORITIZED: Final = "prioritized"
+LOWEST_PRICE: Final = "lowest-price"
+
+
+def template_tags(provider: str) -> dict[str, str]:
+    """Of the templates of a provider."""
+    return {MANAGED_KEY: MANAGED, PROVIDER_KEY: provider}
+
+
+def template_data(label: AwsLabel) -> dict[str, Any]:
+    """What CreateFleet cannot be told otherwise."""
+    group, volume = label.pool.security_group_id, root_values(label)
+    root = {"DeviceName": ROOT_DEVICE, "Ebs": {"DeleteOnTermination": True, **volume}}
+    return filled(
+        {
+            "KeyName": label.key_name,
+            "SecurityGroupIds": [group] if group else None,
+            "BlockDeviceMappings": [root] if volume else None,
+            "MetadataOptions": metadata_options(label),
+            "UserData": base64.b64encode(label.userdata.encode()).decode() if label.userdata else None,
+        }
+    )
+
+
+def template_name(data: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+    """The same for the same template, and never that of another provider."""
+    text = json.dumps({"data": data, "tags": tags}, sort_keys=True)
+    return TEMPLATE_PREFIX + hashlib.sha256(text.encode()).hexdigest()
+
+
+def fleet_arguments(
+    label: AwsLabel, image_id: str, template: str, tags: Mapping[str, str], token: str, *, spot: bool
+) -> dict[str, Any]:
+    """Arguments of CreateFleet for one instance, at once.
+
+    :param template: name of the launch template.
+    """
+    assert label.fleet_types is not None
+    first = label.fleet_strategy == PRIORITIZED
+    places: list[dict[str, Any]] = [{"SubnetId": subnet} for subnet in label.pool.subnet_ids] or [{}]
+    overrides = [{"InstanceType": name, "ImageId": image_id, **place} for name in label.fleet_types for place in places]
+    if first:
+        overrides = [{**override, "Priority": float(number)} for number, override in enumerate(overrides)]
+    # EC2 does not know every strategy for both kinds: the nearest is taken then.
+    if spot:
+        kind, options = "spot", "SpotOptions"
+        strategy = "capacity-optimized-prioritized" if first else label.fleet_strategy
+    else:
+        kind, options, strategy = "on-demand", "OnDemandOptions", PRIORITIZED if first else LOWEST_PRICE
+    specification = {"LaunchTemplateName": template, "Version": "$Latest"}
+    return {
+        "ClientToken": token,
+        "Type": "instant",
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind},
+        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": overrides}],
+        options: {"AllocationStrategy": strategy},
+        "TagSpecifications": tag_specifications(tags, *TAGGED),
+    }
+
+
+# Launches that go in one call of RunInstances.
 
 log = logging.getLogger("nodepool.driver.aws.launches")
 
@@ -204,8 +376,6 @@ def token_of(keys: Sequence[CreationKey], place: LaunchPlace) -> str:
 
 # `LaunchTemplates`: the launch templates of fleets: made when they are needed, else removed (AW-9).
 
-launch_templates_log = logging.getLogger("nodepool.driver.aws.LaunchTemplates")
-
 #: A younger template may be that of a launcher which has another configuration already.
 SPARED: Final = timedelta(hours=1)
 #: Templates are looked through so often, in seconds.
@@ -218,14 +388,14 @@ class LaunchTemplates:
     def __init__(self, config: AwsProviderConfig, client: Ec2) -> None:
         self._config = config
         self._client = client
-        self._tags = spec.template_tags(config.name)
+        self._tags = template_tags(config.name)
         self._lock = threading.Lock()
         self._made: dict[str, Fact[None]] = {}
 
     def name_for(self, label: AwsLabel) -> str:
         """The name of a label's template, which is there then."""
-        data = spec.template_data(label)
-        name = spec.template_name(data, self._tags)
+        data = template_data(label)
+        name = template_name(data, self._tags)
         with self._lock:
             made = self._made.get(name)
             if made is None:
@@ -245,32 +415,28 @@ class LaunchTemplates:
     def remove_unused(self) -> None:
         """Delete those that no label needs."""
         needed = {
-            spec.template_name(spec.template_data(label), self._tags)
+            template_name(template_data(label), self._tags)
             for pool in self._config.pools.values()
             for label in pool.labels.values()
             if label.fleet_types
         }
         old = datetime.fromtimestamp(wall_time(), UTC) - SPARED
         for template in self._client.templates(self._tags):
-            if template.name in needed or not template.name.startswith(spec.TEMPLATE_PREFIX):
+            if template.name in needed or not template.name.startswith(TEMPLATE_PREFIX):
                 continue
             if template.created is None or template.created > old:
                 continue
-            launch_templates_log.info(
-                "Provider %s: deleting launch template %s: no label uses it", self._config.name, template.name
-            )
+            log.info("Provider %s: deleting launch template %s: no label uses it", self._config.name, template.name)
             try:
                 self._client.delete_template(template.id)
             except AwsNotFound as error:
-                launch_templates_log.debug("It is gone already: %s", error)
+                log.debug("It is gone already: %s", error)
 
 
 # `BatchTags`: gives instances that one call made for several nodes the tags of their own, off the way of launches.
 #
 # Lists say which of them lack some: so it does not matter which launcher made them, and whether it is still there. Only
 # what runs is worth a call.
-
-batch_tags_log = logging.getLogger("nodepool.driver.aws.BatchTags")
 
 #: So long after its creation an instance gets its tags: what is used for seconds only needs none, and the calls of a
 #: burst are made when it is over.
@@ -343,9 +509,9 @@ class BatchTags:
         try:
             self._client.tag(wanted)
         except AwsNotFound as error:
-            batch_tags_log.debug("It is gone already: %s", error)
+            log.debug("It is gone already: %s", error)
         except LaunchError as error:
-            batch_tags_log.warning("Tags are set later: %s", error)
+            log.warning("Tags are set later: %s", error)
         return {}
 
 

@@ -18,12 +18,12 @@ from botocore.validate import ParamValidator
 
 from nodepool import clock as nodepool_clock
 from nodepool.config.objects import Config, DiskImage, Label
-from nodepool.driver.aws.adapter import AwsAdapter
+from nodepool.driver.aws import AwsAdapter
+from nodepool.driver.aws.client import AwsTransport
 from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.image_store import ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import AwsCreation
-from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor

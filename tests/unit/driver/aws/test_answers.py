@@ -19,11 +19,8 @@ from botocore.session import Session
 from urllib3 import HTTPResponse
 
 from benchmarks.aws_lists import answer
-from nodepool.driver.aws.answers import AnswerParsers
-from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.errors import AwsNotFound
+from nodepool.driver.aws.client import AnswerParsers, AwsTransport, Ec2
 from nodepool.driver.aws.image_store import ObjectStore
-from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.aws.types import (
     AVAILABLE,
     COMPLETED,
@@ -34,6 +31,7 @@ from nodepool.driver.aws.types import (
     SHUTTING_DOWN,
     TERMINATED,
     AwsHost,
+    AwsNotFound,
     AwsRecord,
 )
 from nodepool.driver.aws.types import PENDING as WRITING
@@ -61,7 +59,7 @@ def page(*instances: str, token: str = "") -> bytes:
     return ec2("DescribeInstances", f"<reservationSet>{items}</reservationSet>{next_token}")
 
 
-def parsed(factory: ResponseParserFactory, body: bytes, status: int = 200, shape: Any = LIST) -> dict[str, Any]:
+def parsed(factory: Any, body: bytes, status: int = 200, shape: Any = LIST) -> dict[str, Any]:
     found = factory.create_parser("ec2").parse({"body": body, "headers": {"a": "b"}, "status_code": status}, shape)
     assert isinstance(found, dict)
     return found

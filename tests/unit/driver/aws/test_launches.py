@@ -11,8 +11,15 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws.facts import LaunchPlace, places_of
-from nodepool.driver.aws.launch_calls import TEMPLATE_PREFIX
-from nodepool.driver.aws.launches import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, SPARED, BatchTags, token_of
+from nodepool.driver.aws.launches import (
+    AGAIN_SECONDS,
+    OTHERS_SECONDS,
+    OWN_SECONDS,
+    SPARED,
+    TEMPLATE_PREFIX,
+    BatchTags,
+    token_of,
+)
 from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
