@@ -14,8 +14,6 @@ what ``nodepool check`` finds out. Where to go on:
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -34,7 +32,7 @@ from nodepool.driver.aws.instances import (
     instance_of,
 )
 from nodepool.driver.aws.launches import LOOK_SECONDS
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     CloudAdapter,
@@ -44,7 +42,7 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.driver.statemachine.provider import StateMachineDriver
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -271,42 +269,13 @@ class AwsPreflight:
             remedy = "correct key-name of the label, or import the key pair in this region"
             yield Found(f"the region has no key pair {label.key_name!r}", remedy)
 
-    # -- limits --
-
-    def _quota(self) -> Iterator[Found]:
-        """How many nodes of each label the limits of the account allow, were there no others."""
-        limits = self._limits.told()
-        if limits is None:
+    def _quota(self) -> list[Found]:
+        limits = self._limits.limits().get_resources()
+        if not limits and not self._limits.answers:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
-            yield Found(text, "allow servicequotas:ListServiceQuotas", ok=True)
-            return
-        fine: set[str] = set()
-        scarce = False
-        for pool in self._config.pools.values():
-            wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
-            for label in pool.labels.values():
-                for code, limit, most in self._most(label, limits):
-                    if 1 <= most >= pool.max_servers:
-                        fine.add(f"{code}: {limit:.15g}")
-                        continue
-                    scarce = True
-                    text = (
-                        f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
-                        f"max-servers of pool {pool.name} allows {wanted}"
-                    )
-                    ask = f"ask for more of {code} under Service Quotas"
-                    yield Found(text, f"{ask}, or lower max-servers; the smaller one counts", most >= 1)
-        if not scarce:
-            yield Found(", ".join(sorted(fine)) or "no limit concerns the labels", ok=True)
-
-    def _most(self, label: AwsLabel, limits: dict[str, float]) -> Iterator[tuple[str, float, int]]:
-        """Of each limit that concerns a label: code, value, and how many nodes of the label it allows."""
-        # What is wrong with the label was found before.
-        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
-            needs = self._limits.need_of(label).get_resources()
-            for code, limit in limits.items():
-                if needs.get(code):
-                    yield code, limit, math.floor(limit / needs[code])
+            return [Found(text, "allow servicequotas:ListServiceQuotas", ok=True)]
+        pools = self._config.pools.values()
+        return of_limits(pools, limits, self._limits.need_of, "limit {} of the account", "Service Quotas")
 
     # -- uploads of images: could they begin? --
 

@@ -7,16 +7,14 @@ limits of the account, and what labels and instances use of them (AW-11, AW-14).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.driver.aws import types
-from nodepool.driver.aws.types import AccountQuota, AwsImage, AwsNotFound, InstanceType, QuotaCodes
+from nodepool.driver.aws.types import AwsImage, AwsNotFound, InstanceType, QuotaCodes
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.driver.framework.places import ZonePlaces
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.types import AwsRecord, AwsVolume, InstanceType
     from nodepool.model.request import NodeRequest
 
-T = TypeVar("T")
-
 #: How long the newest image of some filters is remembered.
 FILTERED_SECONDS: Final = 300.0
 #: The devices of an AMI and the size of a type never change.
@@ -39,11 +35,10 @@ _UNKNOWN_TYPE: Final = ("InvalidInstanceType", "InvalidParameterValue")
 
 
 class AwsFacts:
-    """Thread-safe; ``_lock`` guards the tables, and is not held while AWS is asked."""
+    """Thread-safe: what changes a table is one operation."""
 
     def __init__(self, client: Ec2) -> None:
         self._client = client
-        self._lock = threading.Lock()
         self._images: dict[str, Fact[AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
@@ -52,7 +47,7 @@ class AwsFacts:
 
     def image(self, image_id: str) -> AwsImage:
         """An AMI; may block. Raises what the client raises."""
-        return self._of(self._images, image_id, lambda: self._client.image(image_id)).get(FOR_EVER)
+        return self._images.setdefault(image_id, Fact(lambda: self._client.image(image_id))).get(FOR_EVER)
 
     def cloud_image_id(self, label: AwsLabel) -> str:
         """The AMI of a label's cloud image; may block.
@@ -63,15 +58,13 @@ class AwsFacts:
         assert image is not None
         if image.image_id:
             return image.image_id
-        return self._of(self._filtered, image.name, lambda: self._newest(image)).get(FILTERED_SECONDS)
+        return self._filtered.setdefault(image.name, Fact(lambda: self._newest(image))).get(FILTERED_SECONDS)
 
     def forget(self, label: AwsLabel) -> None:
         """AWS refused a launch: look up again what it was made of."""
-        with self._lock:
-            filtered = None if label.cloud_image is None else self._filtered.pop(label.cloud_image.name, None)
-            self._images.clear()
-        if filtered is not None:
-            filtered.clear()
+        if label.cloud_image is not None:
+            self._filtered.pop(label.cloud_image.name, None)
+        self._images = {}
 
     def instance_type(self, name: str) -> InstanceType:
         """A type; may block.
@@ -79,7 +72,7 @@ class AwsFacts:
         :raises RuntimeConfigurationException: there is none of the name in the region.
         """
         try:
-            return self._of(self._types, name, lambda: self._client.instance_type(name)).get(FOR_EVER)
+            return self._types.setdefault(name, Fact(lambda: self._client.instance_type(name))).get(FOR_EVER)
         except CloudRefused as error:
             if error.code not in _UNKNOWN_TYPE:
                 raise
@@ -89,26 +82,33 @@ class AwsFacts:
 
     def known_type(self, name: str) -> InstanceType | None:
         """The same if it was asked for before. Does not block."""
-        with self._lock:
-            fact = self._types.get(name)
+        fact = self._types.get(name)
         return None if fact is None else fact.known()
 
     def zone_of_subnet(self, subnet_id: str) -> str:
-        """The zone that a subnet is in; may block. Raises what the client raises; AwsNotFound: it is not there."""
-        return self._of(self._zones, subnet_id, lambda: self._zone_of(subnet_id)).get(FOR_EVER)
+        """The zone that a subnet is in; may block. Where AWS does not say it, the subnet is a zone of its own."""
+        fact = self._zones.setdefault(subnet_id, Fact(lambda: self._zone_of(subnet_id)))
+        zone = fact.get(FOR_EVER)
+        return zone if zone != subnet_id else fact.get()
 
     def default_zones(self) -> list[str]:
-        """Zones of subnets that instances get which name none, by name; may block. Raises what the client raises."""
+        """Zones of subnets that instances get which name none, by name; may block. Empty = AWS does not say it."""
         return self._default_zones.get()
 
     def _zone_of(self, subnet_id: str) -> str:
-        found = self._client.subnets([subnet_id]).get(subnet_id)
-        if found is None:
-            raise AwsNotFound(f"there is no subnet {subnet_id}; correct subnet-id", code="InvalidSubnetID.NotFound")
-        return found.zone
+        try:
+            found = self._client.subnets([subnet_id]).get(subnet_id)
+        except LaunchError as error:
+            log.warning("The zone of subnet %s is not known: %s", subnet_id, error)
+            found = None
+        return subnet_id if found is None else found.zone
 
     def _zones_with_default_subnets(self) -> list[str]:
-        return sorted({subnet.zone for subnet in self._client.default_subnets().values()})
+        try:
+            return sorted({subnet.zone for subnet in self._client.default_subnets().values()})
+        except LaunchError as error:
+            log.warning("The zones of the default VPC are not known: %s", error)
+            return []
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]
@@ -120,13 +120,6 @@ class AwsFacts:
                 code="InvalidAMIID.NotFound",
             )
         return max(found, key=lambda candidate: (candidate.created, candidate.id)).id
-
-    def _of(self, table: dict[str, Fact[T]], key: str, ask: Callable[[], T]) -> Fact[T]:
-        with self._lock:
-            fact = table.get(key)
-            if fact is None:
-                fact = table[key] = Fact(ask)
-            return fact
 
 
 # Where AWS may have room for an instance: the combinations of type and subnet or zone that a label allows.
@@ -177,12 +170,9 @@ class Places(ZonePlaces[LaunchPlace]):
 
     def of_label(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
         """The places of a label; see `to_try`."""
-        if not label.fleet_types and (az is not None or self._requests.concerns(request)):
-            try:
-                return self.to_try(places_of(label, self._zones(label, request)), request, az)
-            except LaunchError as error:
-                log.warning("Label %s: the zones of a request are not known: %s", label.name, error)
-        return self.awake(places_of(label))
+        if label.fleet_types or (az is None and not self._requests.concerns(request)):
+            return self.awake(places_of(label))
+        return self.to_try(places_of(label, self._zones(label, request)), request, az)
 
     def _zones(self, label: AwsLabel, request: NodeRequest | None) -> list[str]:
         """For a pool that names neither subnets nor zones; another one first for each request."""
@@ -195,18 +185,6 @@ class Places(ZonePlaces[LaunchPlace]):
             return self._facts.zone_of_subnet(place.subnet_id)
         return super().zone_of(place)
 
-    def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        with contextlib.suppress(LaunchError):
-            super().made(place, request)
-
-    def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        with contextlib.suppress(LaunchError):
-            super().lost(place, request)
-
-    def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
-        with contextlib.suppress(LaunchError):
-            super().no_room_for(place, request)
-
 
 # Limits of the account, and what labels and instances use of them (AW-11, AW-14).
 
@@ -217,19 +195,6 @@ AGAIN_SECONDS: Final = 300.0
 SERVICES: Final = ("ec2", "ebs")
 
 
-class _Account(NamedTuple):
-    """What Service Quotas said.
-
-    :param quotas: by code.
-    :param codes: made of them.
-    :param answered: False: it did not, and these were known before.
-    """
-
-    quotas: Mapping[str, AccountQuota]
-    codes: QuotaCodes
-    answered: bool
-
-
 class AccountLimits:
     """Limits and use of one provider. Thread-safe. All but `use_of` may block."""
 
@@ -237,39 +202,31 @@ class AccountLimits:
         self._config = config
         self._client = client
         self._facts = facts
-        self._account: Fact[_Account] = Fact(self._ask)
-        #: Replaced as a whole.
-        self._last = _Account({}, QuotaCodes(), answered=False)
+        self._asked: Fact[None] = Fact(self._ask)
+        #: What Service Quotas said last. Replaced as a whole.
+        self._codes = QuotaCodes()
+        #: Does Service Quotas answer?
+        self.answers = False
         self._repeats = Repeats(LIMITS_SECONDS)
 
     # -- limits --
 
     def limits(self) -> QuotaInformation:
         """Of the codes that labels of the configuration need, as far as AWS has told them."""
-        quotas = self._known().quotas
-        needed: set[str] = set()
-        for pool in self._config.pools.values():
-            for label in pool.labels.values():
-                needed |= {code for code in self._codes_of(label) if code}
+        codes = self._known()
+        labels = [label for pool in self._config.pools.values() for label in pool.labels.values()]
+        needed = {code for label in labels for code in self._codes_of(label, codes) if code}
         found = {
-            code: quotas[code].value * (types.GIB_A_TIB if code in types.STORAGE else 1)
+            code: codes.values[code] * (types.GIB_A_TIB if code in types.STORAGE else 1)
             for code in needed
-            if code in quotas
+            if code in codes.values
         }
-        unknown = sorted(needed - found.keys()) if quotas else []
+        unknown = sorted(needed - found.keys()) if codes.values else []
         if unknown and self._repeats.worth_saying("unknown"):
             log.warning("Provider %s: Service Quotas has no limits for %s", self._config.name, ", ".join(unknown))
         return QuotaInformation(default=math.inf, **found)
 
-    def told(self) -> dict[str, float] | None:
-        """The same by code; None = Service Quotas does not answer."""
-        known = self.limits()
-        return {code: limit for code, limit in known.get_resources().items() if code in self._last.quotas} or (
-            {} if self._last.answered else None
-        )
-
-    def _codes_of(self, label: AwsLabel) -> Iterable[str | None]:
-        codes = self._known().codes
+    def _codes_of(self, label: AwsLabel, codes: QuotaCodes) -> Iterable[str | None]:
         if label.dedicated_host:
             yield from map(codes.of_host, label.instance_types)
             return
@@ -287,7 +244,7 @@ class AccountLimits:
 
         :raises RuntimeConfigurationException: its type is not known in the region.
         """
-        codes = self._known().codes
+        codes = self._known()
         if label.fleet_types:
             # Which type it will be, AWS decides.
             return QuotaInformation(instances=1)
@@ -316,7 +273,7 @@ class AccountLimits:
         :param volumes: of the region, by id.
         :param label: of the launch, which says what its volume is.
         """
-        codes = self._last.codes
+        codes = self._codes
         found = self._facts.known_type(record.type)
         if found is None:
             return QuotaInformation(instances=1)
@@ -339,29 +296,22 @@ class AccountLimits:
 
     # -- Service Quotas --
 
-    def _known(self) -> _Account:
+    def _known(self) -> QuotaCodes:
         """What it said at most an hour ago, or last.
 
         Nothing must wait for Service Quotas: while it has never answered there are no limits. What AWS then refuses
         waits all the same (AW-16).
         """
-        return self._account.get(LIMITS_SECONDS if self._last.answered else AGAIN_SECONDS)
+        self._asked.get(LIMITS_SECONDS if self.answers else AGAIN_SECONDS)
+        return self._codes
 
-    def _ask(self) -> _Account:
+    def _ask(self) -> None:
         """Called by one thread at a time. Does not raise: whoever asks goes on with what was known before."""
-        try:
-            quotas = [quota for service in SERVICES for quota in self._client.quotas(service)]
-        except LaunchError as error:
-            if self._repeats.worth_saying("asked"):
-                log.warning(
-                    "Provider %s: the limits of the account are not known: %s; allow servicequotas:ListServiceQuotas",
-                    *(self._config.name, error),
-                )
-            self._last = self._last._replace(answered=False)
-        else:
-            self._repeats.over("asked")
-            self._last = _Account({quota.code: quota for quota in quotas}, QuotaCodes(quotas), answered=True)
-        return self._last
+        text = "Provider %s: the limits of the account are not known: %s; allow servicequotas:ListServiceQuotas"
+        with self._repeats.logged("asked", log.warning, text, self._config.name):
+            self.answers = False
+            self._codes = QuotaCodes([quota for service in SERVICES for quota in self._client.quotas(service)])
+            self.answers = True
 
 
 def _use(found: InstanceType, code: str | None, more: Mapping[str, float], host: bool) -> QuotaInformation:

@@ -9,9 +9,9 @@ count against, and how lists of instances are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 from xml.etree import ElementTree
 
 from nodepool.driver.framework.cloud_errors import (
@@ -21,80 +21,95 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
     CloudSetup,
+    CodedError,
+    CodedErrors,
     one_line,
 )
 from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.driver.statemachine import instance
 
-#: A limit of the account is used up. It may be free again soon, so the launch waits.
-QUOTA: Final = frozenset(
-    {
-        *("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"),
-        *("MaxIOPSLimitExceeded", "HostLimitExceeded", "SnapshotLimitExceeded", "AddressLimitExceeded"),
-        *("NetworkInterfaceLimitExceeded", "ResourceCountLimitExceeded", "PendingSnapshotLimitExceeded"),
-        *("ServiceQuotaExceededException", "ConcurrentLimitExceededException", "ConcurrentSnapshotLimitExceeded"),
-    }
-)
-#: There is no room in this zone, or none of this type. Others may have some.
-CAPACITY: Final = frozenset(
-    {
-        *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacityOnHost"),
-        *("InsufficientFreeAddressesInSubnet", "InsufficientCapacity", "InsufficientAddressCapacity"),
-        *("InsufficientVolumeCapacity", "InsufficientReservedInstanceCapacity", "UnfulfillableCapacity"),
-        *("SpotMaxPriceTooLow", "Unsupported"),
-    }
-)
-#: Too many calls: nothing was done.
-THROTTLED: Final = frozenset(
-    {
-        *("RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled"),
-        *("RequestThrottledException", "EC2ThrottledException", "TooManyRequestsException", "SlowDown"),
-        *("BandwidthLimitExceeded", "PriorRequestNotComplete"),
-    }
-)
-#: The credentials are not (or no longer) valid: nothing was done.
-LOGIN: Final = frozenset(
-    {
-        *("AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch"),
-        *("ExpiredToken", "ExpiredTokenException", "RequestExpired", "MissingAuthenticationToken"),
-        *("InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification", "RequestTimeTooSkewed"),
-    }
-)
-#: AWS has trouble of its own. Who knows what was done?
-AWAY: Final = frozenset(
-    {
-        *("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"),
-        *("RequestTimeout", "RequestTimeoutException", "ServiceException"),
-    }
-)
-#: The credentials are good, but not for this.
-DENIED: Final = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OperationNotPermitted"})
-#: The remedy for each that has one.
-REMEDIES: Final = {
-    "AuthFailure": "check the credentials, and the clock of this machine",
-    "RequestTimeTooSkewed": "correct the clock of this machine",
-    "InvalidKeyPair.NotFound": "correct key-name of the label, or import the key pair in this region",
-    "InvalidSubnetID.NotFound": "correct subnet-id of the pool",
-    "InvalidSubnet": "correct subnet-id of the pool",
-    "InvalidGroup.NotFound": "correct security-group-id of the pool",
-    "InvalidGroupId.Malformed": "correct security-group-id of the pool",
-    "InvalidAMIID.NotFound": "correct image-id, or upload the image again",
-    "InvalidAMIID.Malformed": "correct image-id",
-    "InvalidAMIID.Unavailable": "the image is gone: correct image-id, or upload it again",
-    "InvalidParameterCombination": "check instance-type, image and volume of the label: they do not fit together",
-    "VPCIdNotSpecified": "the account has no default VPC in the region: add subnet-id to the pool",
-    "MissingInput": "the account has no default VPC in the region: add subnet-id to the pool",
-    "NoSuchBucket": "create the bucket, or correct bucket-name",
-    "OptInRequired": "accept the terms of the image in the AWS Marketplace, or enable the region",
-    "PendingVerification": "AWS still checks the account",
-}
-#: In the codes for what is not there, or cannot be there because no id looks like that.
-_ABSENT: Final = (".NotFound", ".Malformed", "NoSuch", "ResourceNotFound")
-_INSTANCE_IDS: Final = re.compile(r"\bi-[0-9a-f]+\b")
-
 
 class AwsNotFound(CloudSetup, CloudNotFound):
     """The object of the call does not exist. In a launch it is something that the configuration names."""
+
+
+class AwsErrors(CodedErrors):
+    """What the codes mean."""
+
+    #: A limit of the account is used up. It may be free again soon, so the launch waits.
+    quota = frozenset(
+        {
+            *("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"),
+            *("MaxIOPSLimitExceeded", "HostLimitExceeded", "SnapshotLimitExceeded", "AddressLimitExceeded"),
+            *("NetworkInterfaceLimitExceeded", "ResourceCountLimitExceeded", "PendingSnapshotLimitExceeded"),
+            *("ServiceQuotaExceededException", "ConcurrentLimitExceededException", "ConcurrentSnapshotLimitExceeded"),
+        }
+    )
+    #: There is no room in this zone, or none of this type. Others may have some.
+    capacity = frozenset(
+        {
+            *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacityOnHost"),
+            *("InsufficientFreeAddressesInSubnet", "InsufficientCapacity", "InsufficientAddressCapacity"),
+            *("InsufficientVolumeCapacity", "InsufficientReservedInstanceCapacity", "UnfulfillableCapacity"),
+            *("SpotMaxPriceTooLow", "Unsupported"),
+        }
+    )
+    #: Too many calls: nothing was done.
+    throttled_codes = frozenset(
+        {
+            *("RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled"),
+            *("RequestThrottledException", "EC2ThrottledException", "TooManyRequestsException", "SlowDown"),
+            *("BandwidthLimitExceeded", "PriorRequestNotComplete"),
+        }
+    )
+    #: The credentials are not (or no longer) valid: nothing was done.
+    login = frozenset(
+        {
+            *("AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch"),
+            *("ExpiredToken", "ExpiredTokenException", "RequestExpired", "MissingAuthenticationToken"),
+            *("InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification", "RequestTimeTooSkewed"),
+        }
+    )
+    #: AWS has trouble of its own. Who knows what was done?
+    away = frozenset(
+        {
+            *("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"),
+            *("RequestTimeout", "RequestTimeoutException", "ServiceException"),
+        }
+    )
+    #: The credentials are good, but not for this.
+    denied = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OperationNotPermitted"})
+    #: The remedy for each that has one.
+    remedies: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(denied, "allow it in the IAM policy of the credentials"),
+        "AuthFailure": "check the credentials, and the clock of this machine",
+        "RequestTimeTooSkewed": "correct the clock of this machine",
+        "InvalidKeyPair.NotFound": "correct key-name of the label, or import the key pair in this region",
+        "InvalidSubnetID.NotFound": "correct subnet-id of the pool",
+        "InvalidSubnet": "correct subnet-id of the pool",
+        "InvalidGroup.NotFound": "correct security-group-id of the pool",
+        "InvalidGroupId.Malformed": "correct security-group-id of the pool",
+        "InvalidAMIID.NotFound": "correct image-id, or upload the image again",
+        "InvalidAMIID.Malformed": "correct image-id",
+        "InvalidAMIID.Unavailable": "the image is gone: correct image-id, or upload it again",
+        "InvalidParameterCombination": "check instance-type, image and volume of the label: they do not fit together",
+        "VPCIdNotSpecified": "the account has no default VPC in the region: add subnet-id to the pool",
+        "MissingInput": "the account has no default VPC in the region: add subnet-id to the pool",
+        "NoSuchBucket": "create the bucket, or correct bucket-name",
+        "OptInRequired": "accept the terms of the image in the AWS Marketplace, or enable the region",
+        "PendingVerification": "AWS still checks the account",
+    }
+    more_quota = "ask for more under Service Quotas, or lower max-servers"
+
+    def not_found(self, text: str, errors: Sequence[CodedError], code: str) -> CloudRefused:
+        return AwsNotFound(text, code=code)
+
+
+_ERRORS: Final = AwsErrors()
+THROTTLED: Final = _ERRORS.throttled_codes
+#: In the codes for what is not there, or cannot be there because no id looks like that.
+_ABSENT: Final = (".NotFound", ".Malformed", "NoSuch", "ResourceNotFound")
+_INSTANCE_IDS: Final = re.compile(r"\bi-[0-9a-f]+\b")
 
 
 def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | CloudAway:
@@ -103,29 +118,15 @@ def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | C
     :param head: whose call it was, and which.
     :param status: of HTTP.
     """
-    text = f"{head}: {code}: {one_line(message)}"
-    remedy = REMEDIES.get(code)
-    if code in THROTTLED or status == 429:
-        return CloudAway(text, maybe_done=False, code=code)
-    if code in LOGIN:
-        return CloudAway(f"{text}; {remedy or 'check the credentials'}", maybe_done=False, code=code)
-    if code in QUOTA:
-        return CloudQuota(f"{text}; ask for more under Service Quotas, or lower max-servers", code=code)
-    if code in CAPACITY:
-        return CloudNoCapacity(text, code=code)
-    if not code:
+    error = CodedError(code, one_line(message))
+    if not code and status != 429:
         # All errors of AWS have codes. Without one it is the page of a proxy, which proves nothing.
-        said = f"{head}: status {status} without a code {one_line(message)}".rstrip()
+        said = f"{head}: status {status} without a code {error.message}".rstrip()
         return CloudAway(f"{said}; {PROXY}", code=str(status))
-    if code in AWAY or status >= 500:
-        return CloudAway(text, code=code)
-    if code in DENIED:
-        return CloudSetup(f"{text}; allow it in the IAM policy of the credentials", code=code)
-    if any(word in code for word in _ABSENT):
-        return AwsNotFound(f"{text}; {remedy}" if remedy else text, code=code)
-    if remedy:
-        return CloudSetup(f"{text}; {remedy}", code=code)
-    return CloudRefused(text, code=code)
+    if status != 429 and status < 500:
+        # The code says more.
+        status = 404 if any(word in code for word in _ABSENT) else 0
+    return _ERRORS.meaning(head, [error], status)
 
 
 def instance_ids_in(text: str) -> set[str]:
@@ -527,9 +528,9 @@ class AccountQuota(NamedTuple):
 
 
 class QuotaCodes:
-    """Codes by the names of types.
+    """Codes by the names of types, and what the limits are.
 
-    :param quotas: of the service ``ec2``; none = Service Quotas has not answered.
+    :param quotas: none = Service Quotas has not answered.
     """
 
     def __init__(self, quotas: Iterable[AccountQuota] = ()) -> None:
@@ -538,7 +539,10 @@ class QuotaCodes:
             family: codes[1] for families, codes in _RELEASED.items() for family in families if codes[1] is not None
         }
         self._hosts: dict[str, str] = {}
+        #: Limits by code.
+        self.values: dict[str, float] = {}
         for quota in quotas:
+            self.values[quota.code] = quota.value
             if found := _ON_DEMAND.fullmatch(quota.name):
                 self._on_demand.update(dict.fromkeys(_families(found[1]), quota.code))
             elif found := _SPOT.fullmatch(quota.name):

@@ -2,16 +2,19 @@
 """Checks of drivers.
 
 First what ``nodepool check`` found out about one thing (`CheckResult`), then whether the classes of a driver implement
-what their bases require, then how checks end when a cloud refuses to answer.
+what their bases require, then how checks end when a cloud refuses to answer, and what limits allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
 
 #: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
 _NO_ANSWER: Final = "no answer from "
@@ -162,3 +165,35 @@ class CloudChecks:
         for head in self._heads:
             text = text.removeprefix(head)
         return text
+
+
+def of_limits(
+    pools: Iterable[Any], limits: Mapping[str, float], need_of: Callable[[Any], QuotaInformation], called: str, at: str
+) -> list[Found]:
+    """How many nodes of each label some limits of a cloud allow, were there no others.
+
+    :param limits: by name.
+    :param need_of: says what a node of a label needs of them. What is wrong with a label is found elsewhere.
+    :param called: what the cloud calls a limit, such as ``quota {}``.
+    :param at: where there is more, such as ``Service Quotas``.
+    """
+    known: set[str] = set()
+    found: list[Found] = []
+    for label in [label for pool in pools for label in pool.labels.values()]:
+        pool = label.pool
+        needs: Mapping[str, float] = {}
+        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
+            needs = need_of(label).get_resources()
+        for name in [name for name in limits if needs.get(name)]:
+            known.add(f"{name}: {limits[name]:.15g}")
+            most = math.floor(limits[name] / needs[name])
+            if most >= 1 and most >= pool.max_servers:
+                continue
+            wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
+            text = (
+                f"{called.format(name)} is {limits[name]:.15g}: it allows {most} nodes of label {label.name}, "
+                f"max-servers of pool {pool.name} allows {wanted}"
+            )
+            remedy = f"ask for more of {name} under {at}, or lower max-servers; the smaller one counts"
+            found.append(Found(text, remedy, ok=most >= 1))
+    return found or [Found(", ".join(sorted(known)) or "no limit concerns the labels", ok=True)]

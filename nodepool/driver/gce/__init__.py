@@ -13,13 +13,12 @@ for ``nodepool check``. It makes less than thirty kinds of calls. Where to go on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceProviderConfig
@@ -41,7 +40,6 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.driver.statemachine.provider import StateMachineDriver
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
@@ -228,33 +226,5 @@ class GceAdapter(CloudAdapter):
             yield Found(text, "raise volume-size")
 
     def _check_quota(self) -> list[Found]:
-        """How many nodes of each label the quota allows, were there no others."""
-        known: set[str] = set()
-        results: list[Found] = []
-        limits = self.limits.limits().get_resources()
-        for label in (label for pool in self.config.pools.values() for label in pool.labels.values()):
-            try:
-                needs = self.limits.need_of(label).get_resources()
-            except (LaunchError, RuntimeConfigurationException):
-                # The result of the label says what is wrong with it.
-                continue
-            for name, limit in limits.items():
-                need = needs.get(name, 0)
-                if not need or math.isinf(limit):
-                    continue
-                known.add(f"{name}: {limit:.15g}")
-                most = math.floor(limit / need)
-                if most < 1 or label.pool.max_servers > most:
-                    results.append(_short(label, name, limit, most))
-        return results or [Found(", ".join(sorted(known)) or "no quota concerns the labels", ok=True)]
-
-
-def _short(label: GceLabel, name: str, limit: float, most: int) -> Found:
-    pool = label.pool
-    wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
-    text = (
-        f"quota {name} is {limit:.15g}: it allows {most} nodes of label {label.name}, "
-        f"max-servers of pool {pool.name} allows {wanted}"
-    )
-    remedy = f"ask for more of {name} under Quotas in the Google Cloud console, or lower max-servers"
-    return Found(text, remedy, ok=most >= 1)
+        pools, limits = self.config.pools.values(), self.limits.limits().get_resources()
+        return of_limits(pools, limits, self.limits.need_of, "quota {}", "Quotas in the Google Cloud console")
