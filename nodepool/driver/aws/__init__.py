@@ -34,7 +34,6 @@ from nodepool.driver.aws.instances import (
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
 from nodepool.driver.statemachine import (
-    SWEEP_LIST_SECONDS,
     CloudAdapter,
     CloudResource,
     ImageFile,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.types import Subnet
     from nodepool.driver.framework.images import ListedImage
 
-INSTANCE: Final = "instance"
 VOLUME: Final = "volume"
 HOST: Final = "host"
 TEMPLATE: Final = "launchtemplate"
@@ -102,19 +100,13 @@ class AwsAdapter(CloudAdapter):
 
     def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
         client = self.client
-        yield ResourceKind(
-            INSTANCE, self._found_instances, lambda found: self.instances.delete_instance(found.id), vital=True
-        )
+        yield self.instance_kind()
         yield ResourceKind(VOLUME, self._found_volumes, lambda found: client.delete_volume(found.id))
         labels = [label for pool in self.config.pools.values() for label in pool.labels.values()]
         idle = 0.0 if any(label.dedicated_host for label in labels) else OLD_HOSTS_SECONDS
         yield ResourceKind(HOST, self._found_hosts, lambda found: client.release_host(found.id), idle)
         yield ResourceKind(TEMPLATE, self._no_templates, lambda _: None, LOOK_SECONDS)
         yield from self.images.kinds()
-
-    def _found_instances(self) -> Iterator[CloudResource]:
-        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield CloudResource(record.metadata, INSTANCE, record.id)
 
     def _found_volumes(self) -> Iterator[CloudResource]:
         for volume in self.client.volumes():

@@ -285,17 +285,7 @@ class LaunchBatch:
                 raise _without_instance(error) from error
             for record in made:
                 log.info("Instance %s was made by the same creation with an earlier configuration", record.id)
-        by_index = {record.launch_index: record for record in made}
-        return by_index if len(by_index) == len(made) else self._numbered_here(made)
-
-    def _numbered_here(self, made: Sequence[AwsRecord]) -> Made:
-        """AWS gave several the same launch index: whose they are, only tags of their own can say. Blocks for them."""
-        log.warning("Instances of one call have the same launch index; they get their tags now")
-        by_index = dict(enumerate(sorted(made, key=lambda record: record.id)))
-        for index, record in by_index.items():
-            tags = own_tags(self.orders[index].key.node_id)
-            self._client.tag(lambda record=record, tags=tags: ([record.id], tags))  # type: ignore[misc]
-        return by_index
+        return {record.launch_index: record for record in made}
 
     def _permit(self) -> None:
         """Is one of them still wanted? Then the call is made as it was."""
@@ -383,34 +373,26 @@ LOOK_SECONDS: Final = 3600.0
 
 
 class LaunchTemplates:
-    """Of one provider. Thread-safe; all methods block. ``_lock`` guards the table; it is not held during a call."""
+    """Of one provider. Thread-safe: what changes the table is one operation. All methods block."""
 
     def __init__(self, config: AwsProviderConfig, client: Ec2) -> None:
         self._config = config
         self._client = client
         self._tags = template_tags(config.name)
-        self._lock = threading.Lock()
         self._made: dict[str, Fact[None]] = {}
 
     def name_for(self, label: AwsLabel) -> str:
         """The name of a label's template, which is there then."""
         data = template_data(label)
         name = template_name(data, self._tags)
-        with self._lock:
-            made = self._made.get(name)
-            if made is None:
-                made = self._made[name] = Fact(lambda: self._client.create_template(name, data, self._all_tags()))
-        made.get(float("inf"))
+        # The name does not have the installation: who makes the same template for another one finds it there.
+        tags = {**self._tags, **of_installation()}
+        self._made.setdefault(name, Fact(lambda: self._client.create_template(name, data, tags))).get(float("inf"))
         return name
-
-    def _all_tags(self) -> dict[str, str]:
-        """The name does not have the installation: who makes the same template for another one finds it there."""
-        return {**self._tags, **of_installation()}
 
     def forget(self) -> None:
         """One was not there: make them again."""
-        with self._lock:
-            self._made.clear()
+        self._made = {}
 
     def remove_unused(self) -> None:
         """Delete those that no label needs."""

@@ -32,7 +32,6 @@ from nodepool.driver.gce.instances import (
 )
 from nodepool.driver.gce.types import READY, LabelReader, name_of, zone_and_name
 from nodepool.driver.statemachine import (
-    SWEEP_LIST_SECONDS,
     CloudAdapter,
     CloudResource,
     ImageFile,
@@ -96,9 +95,7 @@ class GceAdapter(CloudAdapter):
 
     def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
         client = self.client
-        yield ResourceKind(
-            "instance", self._found_instances, lambda found: client.delete_instance(found.zone, found.id), vital=True
-        )
+        yield self.instance_kind()
         yield ResourceKind(
             "disk", partial(self._unused, "disk", client.disks), lambda found: client.delete_disk(found.zone, found.id)
         )
@@ -106,10 +103,6 @@ class GceAdapter(CloudAdapter):
         yield ResourceKind("address", addresses, lambda found: client.delete_address(found.id), ADDRESSES_SECONDS)
         if self.config.diskimages:
             yield ResourceKind("image", self._found_images, lambda found: self.images.delete(found.id))
-
-    def _found_instances(self) -> Iterator[CloudResource]:
-        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield CloudResource(record.metadata, "instance", record.name, zone=record.zone)
 
     def _unused(self, type: str, ask: Callable[[], Iterable[Leftover]]) -> Iterator[CloudResource]:
         for found in ask():

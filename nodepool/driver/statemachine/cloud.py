@@ -7,15 +7,15 @@ choice of places, such as zones and types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.framework.places import P
-from nodepool.driver.statemachine.adapter import Adapter, Log
-from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKinds
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, Log
+from nodepool.driver.statemachine.instance import CloudResource, Instance, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.lost_creations import Creation
@@ -101,6 +101,16 @@ class CloudAdapter(Adapter):
 
     def listResources(self) -> Iterable[Resource]:
         return self.resources.all()
+
+    def instance_kind(self) -> ResourceKind[CloudResource]:
+        """The first row of `resources`: instances, as the framework has just listed them."""
+        return ResourceKind(
+            "instance", self._found_instances, lambda found: self._cloud.delete_instance(found.id), vital=True
+        )
+
+    def _found_instances(self) -> Iterator[CloudResource]:
+        for record in self._cloud.inventory.all(SWEEP_LIST_SECONDS):
+            yield CloudResource(record.metadata, "instance", record.id)
 
     def upload(self, file: ImageFile) -> str:
         """See `Adapter.uploadImage`."""
