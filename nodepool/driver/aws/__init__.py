@@ -18,36 +18,23 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws.client import AwsTransport, Ec2
-from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsProviderConfig
+from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
 from nodepool.driver.aws.facts import AccountLimits, AwsFacts
 from nodepool.driver.aws.image_store import PREFIX, ImageJob, image_tags
 from nodepool.driver.aws.images import AwsImages
-from nodepool.driver.aws.instances import (
-    AwsCreation,
-    AwsInstances,
-    instance_of,
-)
+from nodepool.driver.aws.instances import AwsCreation, AwsInstances, instance_of
 from nodepool.driver.aws.launches import LOOK_SECONDS
+from nodepool.driver.aws.types import Subnet
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
-from nodepool.driver.statemachine import (
-    CloudAdapter,
-    CloudResource,
-    ImageFile,
-    ResourceKind,
-    ResourceKinds,
-)
+from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
 from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool
-    from nodepool.driver.aws.types import Subnet
-    from nodepool.driver.framework.images import ListedImage
 
 VOLUME: Final = "volume"
 HOST: Final = "host"
@@ -199,7 +186,7 @@ class AwsPreflight:
             if zone not in self._zones:
                 text = f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})"
                 yield Found(text, "correct availability-zone of the pool")
-        subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
+        subnets = self._client.subnets(pool.subnet_ids)
         if not subnets and not pool.subnet_ids:
             text = "the region has no default VPC with subnets, and the pool names none"
             yield Found(text, "add subnet-id to the pool")

@@ -163,7 +163,8 @@ class AwsTransport:
         :raises CloudAway: no answer, or AWS has trouble of its own, or does not accept the credentials.
         """
         given: dict[str, Any] | None = None
-        for attempt in range(THROTTLED_ATTEMPTS):
+        attempts = 0
+        while True:
             turn = turn or self.wait_turn(kind, operation)
             permit()
             if given is None:
@@ -178,13 +179,13 @@ class AwsTransport:
                     "Provider %s: %s is put off by AWS (%s), no calls of its class for %.1f s",
                     *(self.provider, operation, error.code, seconds),
                 )
-                if attempt + 1 == THROTTLED_ATTEMPTS:
+                attempts += 1
+                if attempts == THROTTLED_ATTEMPTS:
                     raise
                 turn = None
-                continue
-            turn.worked()
-            return answer
-        raise AssertionError("the last attempt raises")
+            else:
+                turn.worked()
+                return answer
 
     def pages(
         self,
@@ -219,15 +220,27 @@ class AwsTransport:
             raise self._stopped(operation)
         return self._classes.wait(kind)
 
-    @contextlib.contextmanager
-    def translated(self, operation: str) -> Iterator[None]:
-        """Errors of botocore inside become those of `nodepool.driver.aws.types`."""
+    def sleep(self, seconds: float) -> None:
+        """Block for some seconds.
+
+        :raises CloudAway: the provider was stopped.
+        """
+        if self.stopped.wait(seconds):
+            raise self._stopped("a call")
+
+    # -- inside --
+
+    def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """One attempt. Errors of botocore become those of `nodepool.driver.aws.types`."""
+        from botocore import xform_name
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
         head = f"Provider {self.provider}: {operation} failed"
+        started = monotonic()
         try:
-            yield
+            # Of botocore's clients: ``run_instances`` for ``RunInstances``.
+            answer: dict[str, Any] = getattr(self._client(service), xform_name(operation))(**arguments)
         except ClientError as error:
             told = error.response.get("Error") or {}
             status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0
@@ -240,27 +253,8 @@ class AwsTransport:
             # What botocore makes of an address that is none.
             if not str(error).startswith("Invalid endpoint"):
                 raise
-            told = f"{head}: {one_line(str(error))}; correct AWS_ENDPOINT_URL, or endpoint_url of the profile"
-            raise CloudAway(told, maybe_done=False) from error
-
-    def sleep(self, seconds: float) -> None:
-        """Block for some seconds.
-
-        :raises CloudAway: the provider was stopped.
-        """
-        if self.stopped.wait(seconds):
-            raise self._stopped("a call")
-
-    # -- inside --
-
-    def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        from botocore import xform_name
-
-        started = monotonic()
-        try:
-            with self.translated(operation):
-                # Of botocore's clients: ``run_instances`` for ``RunInstances``.
-                answer: dict[str, Any] = getattr(self._client(service), xform_name(operation))(**arguments)
+            text = f"{head}: {one_line(str(error))}; correct AWS_ENDPOINT_URL, or endpoint_url of the profile"
+            raise CloudAway(text, maybe_done=False) from error
         finally:
             log.debug("Provider %s: %s %s in %.3f s", self.provider, service, operation, monotonic() - started)
         return answer
@@ -401,25 +395,22 @@ class Ec2:
 
     # -- instances --
 
-    def instances(self) -> list[AwsRecord]:
-        """All of the region."""
-        return self._instances()
+    def instances(self, **wanted: Any) -> list[AwsRecord]:
+        """All of the region, unless filters say which."""
+        found = self._list("DescribeInstances", "Reservations", **wanted)
+        return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
 
     def instance(self, instance_id: str) -> AwsRecord:
         """One instance, as it is now; raises AwsNotFound."""
         # An id that is not known (yet) is an error in a list of ids, but not in a filter.
-        found = self._instances(**_where("instance-id", instance_id))
+        found = self.instances(**_where("instance-id", instance_id))
         if not found:
             raise AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
         return found[0]
 
     def instances_of_token(self, token: str) -> list[AwsRecord]:
         """What a creation with this client token made."""
-        return self._instances(**_where("client-token", token))
-
-    def _instances(self, **wanted: Any) -> list[AwsRecord]:
-        found = self._list("DescribeInstances", "Reservations", **wanted)
-        return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
+        return self.instances(**_where("client-token", token))
 
     def wait_to_run(self) -> Call:
         """Block until instances may be made: for `run_instances`."""
@@ -598,9 +589,9 @@ class Ec2:
             raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
         return AwsImage.of(answer["Images"][0])
 
-    def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
-        """AMIs of anybody for which all filters hold."""
-        return self._images(Filters=filters)
+    def images(self, **wanted: Any) -> list[AwsImage]:
+        """AMIs of anybody, unless filters say which."""
+        return [AwsImage.of(data) for data in self._list("DescribeImages", "Images", **wanted)]
 
     def instance_type(self, name: str) -> InstanceType:
         """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
@@ -610,16 +601,9 @@ class Ec2:
         return InstanceType.of(answer["InstanceTypes"][0])
 
     def subnets(self, ids: Iterable[str]) -> dict[str, Subnet]:
-        """Subnets, by id; what does not exist is missing."""
-        return self._subnets(**_where("subnet-id", *ids))
-
-    def default_subnets(self) -> dict[str, Subnet]:
-        """Those of the default VPC, which instances get that name none."""
-        return self._subnets(**_where("default-for-az", "true"))
-
-    def _subnets(self, **wanted: Any) -> dict[str, Subnet]:
-        found = self._list("DescribeSubnets", "Subnets", **wanted)
-        return {subnet.id: subnet for subnet in map(Subnet.of, found)}
+        """Subnets, by id; what does not exist is missing. Without ids those of the default VPC, which is used then."""
+        wanted = _where("subnet-id", *ids) if ids else _where("default-for-az", "true")
+        return {subnet.id: subnet for subnet in map(Subnet.of, self._list("DescribeSubnets", "Subnets", **wanted))}
 
     # -- only for ``nodepool check`` --
 
@@ -647,14 +631,11 @@ class Ec2:
 
     def own_images(self, tags: Mapping[str, str]) -> list[AwsImage]:
         """Those of the account that have these tags."""
-        return self._images(Owners=["self"], **_tagged(tags))
+        return self.images(Owners=["self"], **_tagged(tags))
 
     def image_named(self, name: str) -> AwsImage | None:
         """The one of the account with a name; there is at most one."""
-        return next(iter(self._images(Owners=["self"], **_where("name", name))), None)
-
-    def _images(self, **wanted: Any) -> list[AwsImage]:
-        return [AwsImage.of(data) for data in self._list("DescribeImages", "Images", **wanted)]
+        return next(iter(self.images(Owners=["self"], **_where("name", name))), None)
 
     def register(self, arguments: dict[str, Any]) -> str:
         """Make an AMI of snapshots; returns its id."""

@@ -105,14 +105,14 @@ class AwsFacts:
 
     def _zones_with_default_subnets(self) -> list[str]:
         try:
-            return sorted({subnet.zone for subnet in self._client.default_subnets().values()})
+            return sorted({subnet.zone for subnet in self._client.subnets(()).values()})
         except LaunchError as error:
             log.warning("The zones of the default VPC are not known: %s", error)
             return []
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]
-        found = [candidate for candidate in self._client.images_where(filters) if candidate.status == "available"]
+        found = [candidate for candidate in self._client.images(Filters=filters) if candidate.status == "available"]
         if not found:
             told = ", ".join(map(repr, image.image_filters))
             raise AwsNotFound(

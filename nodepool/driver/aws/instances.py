@@ -63,7 +63,7 @@ from nodepool.exceptions import (
     LaunchStatusException,
     RuntimeConfigurationException,
 )
-from nodepool.guard import Guard, settle
+from nodepool.guard import settle
 from nodepool.metrics import reports
 
 if TYPE_CHECKING:
@@ -299,32 +299,15 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
 
     def seen(self, record: AwsRecord) -> Instance | bool:
         if record.status in (SHUTTING_DOWN, TERMINATED):
-            raise self._ended(record)
+            raise ended(self.where, record)
         if record.status != RUNNING:
             return False
+        self.settled()
         return self.cloud.instance(record, self.label)
 
     def gone(self) -> Exception:
         record = self.cloud.terminated.get(self.record_id or "")
-        return super().gone() if record is None else self._ended(record)
-
-    def _ended(self, record: AwsRecord) -> Exception:
-        error = ended(self.where, record)
-        if isinstance(error, CloudNoCapacityLater) and self.places:
-            self.cloud.places.no_room(self.places[0])
-        return error
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        """What was made at the present place came to nothing. A step: unlike `another_place` it must not block."""
-        if not isinstance(error, self.elsewhere) or len(self.places) < 2:
-            return None
-        place = self.places.pop(0)
-        self.log.info("No capacity for %s, trying %s: %s", place, self.places[0], error)
-        # A provider that was stopped takes no more work.
-        with contextlib.suppress(RuntimeError):
-            self.submit(lambda: self.cloud.places.lost(place, self.order.request))
-        self.moved()
-        return 0.0
+        return super().gone() if record is None else ended(self.where, record)
 
 
 class InstanceCreation(AwsCreation):
@@ -367,10 +350,6 @@ class InstanceCreation(AwsCreation):
     def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
         def answered(answer: Future[str]) -> None:
             error = answer.exception()
-            if error is None:
-                # Whatever goes wrong with that, the launch hears of its instance.
-                with Guard(self.log, "The zone of a node is not remembered"):
-                    self.settled()
             if isinstance(error, CloudNoCapacity) and self.another_place(error):
                 self._order = None
                 try:
@@ -391,6 +370,9 @@ _NO_TEMPLATE: Final = "InvalidLaunchTemplateName.NotFoundException"
 
 class FleetCreation(AwsCreation):
     """With CreateFleet."""
+
+    def settled(self) -> None:
+        """AWS chose the zone. The other nodes of the request need not go there."""
 
     def create_at(self, place: LaunchPlace, key: CreationKey) -> str:
         label = self.label
@@ -487,12 +469,6 @@ class HostCreation(AwsCreation):
         named, self.external_id = self.external_id is not None, {"host": self._host_id}
         self.log.debug("%s", error)
         return LOOK_SECONDS if named else NAMED_SECONDS
-
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudNoCapacity):
-            # The host is there, and AWS has no room on it.
-            self.cloud.places.no_room(self.places[0])
-        return super().refused(error)
 
     def moved(self) -> None:
         self._host_id = None

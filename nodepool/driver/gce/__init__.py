@@ -24,20 +24,9 @@ from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 from nodepool.driver.gce.images import GceImageCalls, GceImages
-from nodepool.driver.gce.instances import (
-    GceCreation,
-    GceInstances,
-    network_path,
-    subnetwork_path,
-)
+from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, name_of, zone_and_name
-from nodepool.driver.statemachine import (
-    CloudAdapter,
-    CloudResource,
-    ImageFile,
-    ResourceKind,
-    ResourceKinds,
-)
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
 
 if TYPE_CHECKING:
