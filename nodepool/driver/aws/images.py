@@ -377,7 +377,6 @@ class BlockUpload(ImageUploader):
         #: Blocks before this one were written by an upload that was interrupted.
         self._written_before = 0
         self._whole = hashlib.sha256()
-        self._read = 0
         #: Was its completion ordered?
         self._ordered = False
         #: Guards all of the following.
@@ -408,7 +407,6 @@ class BlockUpload(ImageUploader):
 
     def segmentRead(self, segment: Segment) -> None:
         self._whole.update(segment.data)
-        self._read += len(segment.data)
 
     def uploadSegment(self, segment: Segment) -> None:
         data = segment.data
@@ -423,7 +421,7 @@ class BlockUpload(ImageUploader):
         self._block_done(segment.index)
 
     def finishUpload(self) -> str:
-        problem = file_problem(self._job, self._read, self._whole.hexdigest())
+        problem = file_problem(self._job, self._whole.hexdigest())
         if problem is not None:
             raise ImageCreateException(f"{self._wait.head} is not what was built: {problem}")
         digest = hashlib.sha256(b"".join(digest for _, digest in sorted(self._digests.items()))).digest()

@@ -9,6 +9,7 @@ launch templates of fleets, and the tags that instances of such a call get later
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import logging
@@ -44,7 +45,6 @@ from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.guard import settle
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
@@ -282,26 +282,21 @@ class LaunchBatch:
             # It was sent before: by a launcher that was killed, with another configuration, or its instances ended.
             made = [record for record in self._client.instances_of_token(self.token) if not record.gone]
             if not made:
-                raise _without_instance(error) from error
+                if error.code == _ENDED:
+                    text = f"the instance was ended before its creation was told: {error}"
+                    raise LaunchStatusException(text) from error
+                raise
             for record in made:
                 log.info("Instance %s was made by the same creation with an earlier configuration", record.id)
         return {record.launch_index: record for record in made}
 
     def _permit(self) -> None:
         """Is one of them still wanted? Then the call is made as it was."""
-        asked: list[Future[None]] = []
-        for order in self.orders:
-            asked.append(Future())
-            settle(asked[-1:], order.wanted)
-            if asked[-1].exception() is None:
+        for order in self.orders[:-1]:
+            with contextlib.suppress(LaunchError):
+                order.wanted()
                 return
-        asked[-1].result()
-
-
-def _without_instance(error: CloudRefused) -> Exception:
-    if error.code == _ENDED:
-        return LaunchStatusException(f"the instance was ended before its creation was told: {error}")
-    return error
+        self.orders[-1].wanted()
 
 
 class LaunchBatches:

@@ -250,12 +250,8 @@ class GceImageCalls:
         return self._stored(where, f"bytes {span}/{total}", data)
 
     def stored(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
-        """How many bytes of an object are stored, after an error."""
+        """How many bytes of an object are stored; raises CloudRefused if Google does not know the upload any more."""
         return self._stored(where, "bytes */*", b"")
-
-    def stored_before(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
-        """The same of an upload that was interrupted; raises CloudRefused if Google knows it no more."""
-        return sent_again(lambda: self.stored(where))
 
     def object(self, name: str) -> Mapping[str, Any]:
         """Name, size and checksum of an object; raises CloudNotFound."""
@@ -459,7 +455,7 @@ class ObjectUpload:
         if known.get(_BUCKET) != self._calls.bucket or not isinstance(name, str) or not self._calls.is_address(where):
             return None
         try:
-            stored, done = self._calls.stored_before(str(where))
+            stored, done = sent_again(lambda: self._calls.stored(str(where)))
             if done is not None:
                 # Somebody may have deleted it meanwhile.
                 done = self._calls.object(name)

@@ -97,7 +97,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         #: Of the latest list that a zone answered. The same.
         self._before: dict[str, list[GceRecord]] = {}
         self._repeats = Repeats()
-        self._proofs: Batches[str] = Batches(DeletionProof(config.name, client).look, self.others, MANY)
+        self._proofs: Batches[str] = Batches(lambda take: proven_gone(client, take), self.others, MANY)
 
     # -- lists --
 
@@ -371,49 +371,32 @@ MANY: Final = 250
 OPERATIONS: Final = 1000
 
 
-class DeletionProof:
-    """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
+def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+    """For instances that were in lists, whose deletion was accepted, and that a later list lacks. Blocks.
 
     The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
-    one for each. All methods block; any thread may call them.
+    one for each. For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known
+    yet.
+
+    :param take: gives the ids of instances in lists.
     """
-
-    def __init__(self, provider: str, calls: ComputeEngine) -> None:
-        self._provider = provider
-        self._calls = calls
-
-    def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
-        """For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known yet.
-
-        :param take: gives the ids of instances in lists.
-        """
-        zones: dict[str, list[str]] = {}
-        for one in take():
-            zones.setdefault(zone_and_name(one)[0], []).append(one)
-        found: dict[str, Exception] = {}
-        for zone, ids in zones.items():
-            try:
-                found |= self._look_at(zone, ids)
-            except LaunchError as error:
-                # The other zones may answer.
-                found |= dict.fromkeys(ids, error)
-        return found
-
-    def _look_at(self, zone: str, ids: list[str]) -> Mapping[str, Exception]:
-        if len(ids) <= FEW:
-            return {one: error for one in ids if (error := self._ask(one)) is not None}
-        operations = self._calls.operations(zone, "delete", "listing deletions")
-        return {
-            one: CloudNotFound(f"Provider {self._provider}: {one} is gone, its deletion has ended", status=404)
-            for one in ended_well(ids, itertools.islice(operations, OPERATIONS))
-        }
-
-    def _ask(self, one: str) -> Exception | None:
+    zones: dict[str, list[str]] = {}
+    for one in take():
+        zones.setdefault(zone_and_name(one)[0], []).append(one)
+    found: dict[str, Exception] = {}
+    for zone, ids in zones.items():
         try:
-            self._calls.instance(*zone_and_name(one))
+            if len(ids) <= FEW:
+                for one in ids:
+                    client.instance(*zone_and_name(one))
+                continue
+            operations = itertools.islice(client.operations(zone, "delete", "listing deletions"), OPERATIONS)
+            for one in ended_well(ids, operations):
+                found[one] = CloudNotFound(f"{one} is gone, its deletion has ended", status=404)
         except LaunchError as error:
-            return error
-        return None
+            # The other zones may answer.
+            found |= dict.fromkeys(ids, error)
+    return found
 
 
 def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
