@@ -412,10 +412,6 @@ class Ec2:
         """What a creation with this client token made."""
         return self.instances(**_where("client-token", token))
 
-    def wait_to_run(self) -> Call:
-        """Block until instances may be made: for `run_instances`."""
-        return self.transport.wait_turn(RUN, "RunInstances")
-
     def run_instances(
         self, arguments: dict[str, Any], count: int, permit: Callable[[], None], turn: Call | None = None
     ) -> list[AwsRecord]:

@@ -11,21 +11,18 @@ import logging
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool.driver.aws import types
-from nodepool.driver.aws.types import AwsImage, AwsNotFound, InstanceType, QuotaCodes
+from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
+from nodepool.driver.aws.types import AwsImage, AwsNotFound, AwsRecord, AwsVolume, InstanceType, QuotaCodes
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2
-    from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
-    from nodepool.driver.aws.types import AwsRecord, AwsVolume, InstanceType
-    from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest
 
 #: How long the newest image of some filters is remembered.
 FILTERED_SECONDS: Final = 300.0
@@ -43,7 +40,8 @@ class AwsFacts:
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
         self._zones: dict[str, Fact[str]] = {}
-        self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets)
+        #: Zones of subnets that instances get which name none, by name. Empty = AWS does not say it.
+        self.default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets)
 
     def image(self, image_id: str) -> AwsImage:
         """An AMI; may block. Raises what the client raises."""
@@ -90,10 +88,6 @@ class AwsFacts:
         fact = self._zones.setdefault(subnet_id, Fact(lambda: self._zone_of(subnet_id)))
         zone = fact.get(FOR_EVER)
         return zone if zone != subnet_id else fact.get()
-
-    def default_zones(self) -> list[str]:
-        """Zones of subnets that instances get which name none, by name; may block. Empty = AWS does not say it."""
-        return self._default_zones.get()
 
     def _zone_of(self, subnet_id: str) -> str:
         try:
@@ -176,7 +170,7 @@ class Places(ZonePlaces[LaunchPlace]):
 
     def _zones(self, label: AwsLabel, request: NodeRequest | None) -> list[str]:
         """For a pool that names neither subnets nor zones; another one first for each request."""
-        zones = [] if label.pool.subnet_ids or label.pool.availability_zones else self._facts.default_zones()
+        zones = [] if label.pool.subnet_ids or label.pool.availability_zones else self._facts.default_zones.get()
         first = zlib.crc32(request.key.encode()) % len(zones) if zones and request is not None else 0
         return zones[first:] + zones[:first]
 

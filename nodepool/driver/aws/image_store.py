@@ -15,22 +15,26 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from nodepool.driver.aws.client import STORE, AwsTransport
+from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
 from nodepool.driver.aws.types import ROOT_DEVICE, AwsNotFound, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota
 from nodepool.driver.framework.images import ImageTime, wait_wanted
-from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
+from nodepool.driver.framework.uploads import (
+    PartsUpload,
+    PartsUploader,
+    Segment,
+    StoredPart,
+    UploadInterrupted,
+    crc32_of,
+)
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
-    from nodepool.driver.framework.uploads import Segment
 
 
 class ObjectStore:

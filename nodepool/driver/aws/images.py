@@ -11,10 +11,11 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
+from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsProviderConfig
 from nodepool.driver.aws.image_store import (
     PREFIX,
     ImageJob,
@@ -34,6 +35,7 @@ from nodepool.driver.aws.types import (
     ERROR,
     FAILED_TASKS,
     PENDING,
+    AwsImage,
     AwsNotFound,
     AwsSnapshot,
     ImportTask,
@@ -46,11 +48,6 @@ from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, Reso
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import OnError
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2
-    from nodepool.driver.aws.config import AwsProviderConfig
-    from nodepool.driver.aws.types import AwsImage
 
 log = logging.getLogger("nodepool.driver.aws.images")
 

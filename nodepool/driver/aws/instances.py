@@ -11,9 +11,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
+from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
 from nodepool.driver.aws.facts import AccountLimits, AwsFacts, LaunchPlace, Places
 from nodepool.driver.aws.launches import (
     BatchTags,
@@ -57,6 +58,7 @@ from nodepool.driver.statemachine import (
     PlacedCreation,
     instance,
 )
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
 from nodepool.exceptions import (
     LaunchError,
@@ -65,10 +67,6 @@ from nodepool.exceptions import (
 )
 from nodepool.guard import settle
 from nodepool.metrics import reports
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
 
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
 TERMINATED_A_CALL: Final = 100

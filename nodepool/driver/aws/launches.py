@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.client import RUN, Ec2
+from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
 from nodepool.driver.aws.facts import LaunchPlace
 from nodepool.driver.aws.types import (
     BATCH_KEY,
@@ -43,13 +45,10 @@ from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches, JoinedOrders, SharedCall
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest
 
 #: What is made with an instance, and says whose it is from its first moment on.
 TAGGED: Final = ("instance", "volume")
@@ -150,11 +149,6 @@ MANAGED_KEY: Final = "nodepool_managed"
 MANAGED: Final = "True"
 PRIORITIZED: Final = "prioritized"
 LOWEST_PRICE: Final = "lowest-price"
-
-
-def template_tags(provider: str) -> dict[str, str]:
-    """Of the templates of a provider."""
-    return {MANAGED_KEY: MANAGED, PROVIDER_KEY: provider}
 
 
 def template_data(label: AwsLabel) -> dict[str, Any]:
@@ -311,7 +305,7 @@ class LaunchBatches:
         self._executor = executor
         self._joined = joined
         self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(
-            client.wait_to_run, self._send, executor, MOST, client.transport.sleep
+            partial(client.transport.wait_turn, RUN, "RunInstances"), self._send, executor, MOST, client.transport.sleep
         )
 
     def add(self, order: InstanceOrder) -> Future[str]:
@@ -373,7 +367,7 @@ class LaunchTemplates:
     def __init__(self, config: AwsProviderConfig, client: Ec2) -> None:
         self._config = config
         self._client = client
-        self._tags = template_tags(config.name)
+        self._tags = {MANAGED_KEY: MANAGED, PROVIDER_KEY: config.name}
         self._made: dict[str, Fact[None]] = {}
 
     def name_for(self, label: AwsLabel) -> str:
@@ -481,7 +475,7 @@ class BatchTags:
             node_id = None if record is None else instance.node_id_of(record.metadata, self._provider)
             if record is None or node_id is None:
                 raise AwsNotFound(f"no list shows instance {record_id} any more", code="InvalidInstanceID.NotFound")
-            return [record.id, *record.volume_ids], own_tags(node_id)
+            return [record.id, *record.volume_ids], {instance.NODE_KEY: node_id, "Name": hostname(node_id)}
 
         try:
             self._client.tag(wanted)
@@ -490,8 +484,3 @@ class BatchTags:
         except LaunchError as error:
             log.warning("Tags are set later: %s", error)
         return {}
-
-
-def own_tags(node_id: str) -> dict[str, str]:
-    """Tags that an instance has alone, see `nodepool.driver.aws.types`."""
-    return {instance.NODE_KEY: node_id, "Name": hostname(node_id)}

@@ -15,25 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
-from nodepool.driver.gce.config import GceProviderConfig
+from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 from nodepool.driver.gce.images import GceImageCalls, GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
-from nodepool.driver.gce.types import READY, LabelReader, name_of, zone_and_name
+from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.gce.config import GceLabel, GcePool
-    from nodepool.driver.gce.types import Leftover
-    from nodepool.model.quota import QuotaInformation
+from nodepool.model.quota import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64
@@ -59,7 +54,7 @@ class GceAdapter(CloudAdapter):
 
     creation_class = GceCreation
 
-    def __init__(self, provider_config: GceProviderConfig, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider_config: GceProviderConfig) -> None:
         from nodepool.driver.framework.http.plain_http import PlainHttp
 
         super().__init__(provider_config)
@@ -74,7 +69,7 @@ class GceAdapter(CloudAdapter):
         calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
         self.images = GceImages(config, calls)
         self.use(self.instances)
-        self.resources = ResourceKinds(config.name, self._kinds(), clock)
+        self.resources = ResourceKinds(config.name, self._kinds())
 
     def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str | None:
         # With several zones the launch chooses one.

@@ -18,26 +18,21 @@ import uuid
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
-from nodepool.driver.framework.http.rest_calls import same_server
+from nodepool.driver.framework.http.rest_calls import RestAnswer, same_server
 from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
-from nodepool.driver.gce.config import STORAGE_ENDPOINT
-from nodepool.driver.gce.types import DELETING, READY, image_name, label_value, operation_failure
+from nodepool.driver.gce.config import STORAGE_ENDPOINT, GceDiskImage, GceProviderConfig
+from nodepool.driver.gce.types import DELETING, READY, GceImage, image_name, label_value, operation_failure
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.http.rest_calls import RestAnswer
-    from nodepool.driver.gce.config import GceDiskImage, GceProviderConfig
-    from nodepool.driver.gce.types import GceImage
 
 log = logging.getLogger("nodepool.driver.gce.images")
 
@@ -125,17 +120,14 @@ class GceImages:
         if isinstance(error, UploadInterrupted):
             log.info("Upload of %s: what was uploaded is left for the next upload of the build", name)
             return
-        self._discard(name, upload.name, own)
-        if upload.complete or not isinstance(error, CloudAway):
-            state.remove()
-        # Else Cloud Storage keeps what arrived, as a part of no object, and costs nothing.
-
-    def _discard(self, name: str, object_name: str, own: Mapping[str, str | None]) -> None:
         # The error that ended the upload counts, and is on its way.
         with Guard(log, "What was uploaded of image %s could not be removed", name):
             self._delete_image(name, own)
-        with Guard(log, "Object %s of an upload is left over", object_name):
-            self.calls.delete_object(object_name)
+        with Guard(log, "Object %s of an upload is left over", upload.name):
+            self.calls.delete_object(upload.name)
+        if upload.complete or not isinstance(error, CloudAway):
+            state.remove()
+        # Else Cloud Storage keeps what arrived, as a part of no object, and costs nothing.
 
     def delete(self, name: str) -> None:
         """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
@@ -385,7 +377,6 @@ class ObjectUpload:
     :param name: of the object.
     :param labels: also metadata of the object, so that somebody can tell whose it is.
     :param state: where the address of the upload is kept. Google forgets it after a week.
-    :param wait: blocks between two calls, as `wait_wanted`.
 
     Results: ``name`` of the object, which an upload that was interrupted may have called otherwise; ``complete``, it is
     there.
@@ -398,14 +389,12 @@ class ObjectUpload:
         path: str,
         labels: Mapping[str, str],
         state: InterruptedUpload,
-        wait: Callable[[float, threading.Event, Callable[[], None]], bool] = wait_wanted,
     ) -> None:
         self.name = name
         self._calls = calls
         self._path = path
         self._labels = labels
         self._state = state
-        self._wait = wait
         self._wanted = uploads.checker()
         self._digest = hashlib.md5(usedforsecurity=False)
         #: What is not stored yet, and its place in the object.
@@ -495,7 +484,7 @@ class ObjectUpload:
                 raise error
             log.warning("Upload of %s, piece at %d: %s", self.name, self._offset, error)
             self._wanted()
-            if not self._wait(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
+            if not wait_wanted(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
                 raise UploadInterrupted("the provider was stopped")
 
     def _took(self, stored: int, done: Mapping[str, Any] | None) -> bool:

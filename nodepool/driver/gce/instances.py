@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
@@ -29,7 +29,8 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
-from nodepool.driver.gce.facts import GcePlace, places_of
+from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
+from nodepool.driver.gce.facts import GceFacts, GcePlace, ProjectLimits, places_of
 from nodepool.driver.gce.types import (
     BUSY,
     ENDING,
@@ -58,10 +59,6 @@ from nodepool.driver.statemachine import (
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff, CircuitBreaker
-
-if TYPE_CHECKING:
-    from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-    from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 
 log = logging.getLogger("nodepool.driver.gce.instances")
 
