@@ -402,17 +402,16 @@ def import_arguments(job: ImageJob, bucket: str, key: str, *, whole: bool) -> di
     return {"ClientToken": job.token, **kind, "TagSpecifications": tag_specifications(job.tags, task)}
 
 
-def snapshot_start(job: ImageJob, timeout_minutes: int, tags: Mapping[str, str]) -> dict[str, Any]:
+def snapshot_start(job: ImageJob, timeout_minutes: int) -> dict[str, Any]:
     """Arguments of StartSnapshot.
 
     :param timeout_minutes: after so long without a block AWS gives the snapshot up.
-    :param tags: of the snapshot, beside those of the upload.
     """
     return {
         "VolumeSize": job.size_gib,
         "ClientToken": job.token,
         "Timeout": timeout_minutes,
-        "Tags": tag_list({**job.tags, **tags}),
+        "Tags": tag_list(job.tags),
     }
 
 

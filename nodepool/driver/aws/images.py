@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsProviderConfig
 from nodepool.driver.aws.image_store import (
@@ -34,7 +32,6 @@ from nodepool.driver.aws.types import (
     COMPLETED,
     ERROR,
     FAILED_TASKS,
-    PENDING,
     AwsImage,
     AwsNotFound,
     AwsSnapshot,
@@ -335,17 +332,11 @@ class ImportUpload(S3Upload):
 # `BlockUpload`: writes an image to a snapshot, block by block, without S3 (``import-method: ebs-direct``, AW-18).
 #
 # Blocks that are empty are left out: AWS reads them as zeros. Each block goes with its SHA-256, and the snapshot is
-# completed with one over all of these, so that AWS refuses what is not what was sent. How far it is stands in a tag of
-# the snapshot, because a snapshot that is not complete cannot be read: if this upload is interrupted, the next one of
-# the build writes only the blocks that are missing.
+# completed with one over all of these, so that AWS refuses what is not what was sent.
 
 #: The only size that AWS knows.
 BLOCK_BYTES: Final = 512 * 1024
 _EMPTY: Final = bytes(BLOCK_BYTES)
-#: Tag of a snapshot that is not complete: all blocks with a lower index are written, or empty.
-WRITTEN_KEY: Final = "nodepool_blocks_written"
-#: It is set so often, in seconds.
-MARK_SECONDS: Final = 10.0
 #: AWS gives a snapshot up that gets no block for so long.
 IDLE_MINUTES: Final = 240
 #: Longest time that AWS may need to complete one.
@@ -371,35 +362,16 @@ class BlockUpload(ImageUploader):
         self._job = job
         self._wait = wait
         self._snapshot_id = ""
-        #: Blocks before this one were written by an upload that was interrupted.
-        self._written_before = 0
         self._whole = hashlib.sha256()
         #: Was its completion ordered?
         self._ordered = False
-        #: Guards all of the following.
-        self._block_lock = threading.Lock()
+        #: Of the blocks that are written. Each has one key.
         self._digests: dict[int, bytes] = {}
-        #: Blocks that are done; those before the first one that is not are only counted.
-        self._done_blocks: set[int] = set()
-        self._first_open = 0
-        self._marked_at = monotonic()
 
     # -- hooks --
 
     def startUpload(self) -> None:
-        interrupted = self._interrupted()
-        if interrupted is not None:
-            self._snapshot_id = interrupted.id
-            self._written_before = int(interrupted.metadata[WRITTEN_KEY])
-            # From now on it is that of this upload.
-            self._ec2.tag_now([interrupted.id], self._job.tags)
-            log.info(
-                "%s: snapshot %s of an interrupted upload is written on from block %s",
-                *(self._wait.head, interrupted.id, self._written_before),
-            )
-            return
-        # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
-        arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
+        arguments = snapshot_start(self._job, IDLE_MINUTES)
         self._snapshot_id = self._wait.when_allowed(lambda: self.retry(self._ec2.start_snapshot, arguments))
 
     def segmentRead(self, segment: Segment) -> None:
@@ -408,14 +380,10 @@ class BlockUpload(ImageUploader):
     def uploadSegment(self, segment: Segment) -> None:
         data = segment.data
         if data != _EMPTY[: len(data)]:
-            if len(data) < BLOCK_BYTES:
-                data += bytes(BLOCK_BYTES - len(data))
+            data += bytes(BLOCK_BYTES - len(data))
             digest = hashlib.sha256(data).digest()
-            if segment.index >= self._written_before:
-                self._ec2.put_block(self._snapshot_id, segment.index, data, digest)
-            with self._block_lock:
-                self._digests[segment.index] = digest
-        self._block_done(segment.index)
+            self._ec2.put_block(self._snapshot_id, segment.index, data, digest)
+            self._digests[segment.index] = digest
 
     def finishUpload(self) -> str:
         problem = file_problem(self._job, self._whole.hexdigest())
@@ -432,14 +400,12 @@ class BlockUpload(ImageUploader):
         return self._snapshot_id
 
     def abortUpload(self) -> None:
-        if not self._snapshot_id:
-            return
-        if isinstance(self.error, UploadInterrupted) or self._wait.stopped:
-            with self._block_lock:
-                written = self._first_open
-            self._mark(max(written, self._written_before))
-            return
-        self._ec2.discard_snapshot(self._snapshot_id)
+        if self._wait.stopped:
+            log.info(
+                "%s: the provider was stopped; the builder deletes snapshot %s", self._wait.head, self._snapshot_id
+            )
+        elif self._snapshot_id:
+            self._ec2.discard_snapshot(self._snapshot_id)
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         if self._wait.stopped:
@@ -449,33 +415,6 @@ class BlockUpload(ImageUploader):
         return isinstance(exception, CloudAway) or passing
 
     # -- inside --
-
-    def _interrupted(self) -> AwsSnapshot | None:
-        """What an upload of the same build has begun."""
-        for found in self._ec2.snapshots(self._job.build_tags):
-            usable = found.status == PENDING and found.size_gib == self._job.size_gib
-            if usable and found.metadata.get(WRITTEN_KEY, "").isdigit():
-                return found
-        return None
-
-    def _block_done(self, index: int) -> None:
-        with self._block_lock:
-            self._done_blocks.add(index)
-            while self._first_open in self._done_blocks:
-                self._done_blocks.remove(self._first_open)
-                self._first_open += 1
-            written, now = self._first_open, monotonic()
-            if now - self._marked_at < MARK_SECONDS or written <= self._written_before:
-                return
-            self._marked_at = now
-        self._mark(written)
-
-    def _mark(self, written: int) -> None:
-        """Note how far it is. Without the tag nobody goes on with the snapshot, that is all."""
-        try:
-            self._ec2.tag_now([self._snapshot_id], {WRITTEN_KEY: str(written)})
-        except LaunchError as error:
-            log.debug("%s: snapshot %s is not marked: %s", self._wait.head, self._snapshot_id, error)
 
     def _ended(self, digest: bytes) -> AwsSnapshot | None:
         """How it looks after its completion was ordered."""

@@ -380,12 +380,10 @@ class AwsSnapshot(NamedTuple):
     #: Why it is in its state.
     reason: str
     metadata: Mapping[str, str]
-    size_gib: int
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> AwsSnapshot:
-        status, reason, size = data.get("State", ""), data.get("StateMessage", ""), data.get("VolumeSize", 0)
-        return cls(data["SnapshotId"], status, reason, tags_of(data), size)
+        return cls(data["SnapshotId"], data.get("State", ""), data.get("StateMessage", ""), tags_of(data))
 
 
 class ImportTask(NamedTuple):
