@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import AwsAdapter
-from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, S3Upload, UploadWait, image_tags
-from nodepool.driver.aws.images import BLOCK_BYTES, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, PART_BYTES, BlockUpload, ImageJob, S3Upload, UploadWait, image_tags
 from nodepool.driver.framework.uploads import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
 from tests.unit.driver.aws.support import PROVIDER, load, section

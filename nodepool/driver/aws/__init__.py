@@ -9,7 +9,7 @@ what ``nodepool check`` finds out. Where to go on:
 * ``facts.py``: what seldom changes, places and limits;
 * ``instances.py``: how instances are listed, launched and deleted;
 * ``launches.py``: what launches send, and launches that go in one call;
-* ``images.py``, ``image_store.py``: uploads of images, and what can be left over.
+* ``images.py``: uploads of images, and what can be left over.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from nodepool.clock import wall_time
 from nodepool.driver.aws.client import AwsTransport, Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
 from nodepool.driver.aws.facts import AccountLimits, AwsFacts
-from nodepool.driver.aws.image_store import PREFIX, ImageJob, image_tags
-from nodepool.driver.aws.images import AwsImages
+from nodepool.driver.aws.images import PREFIX, AwsImages, ImageJob, image_tags
 from nodepool.driver.aws.instances import AwsCreation, AwsInstances, instance_of
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.types import Subnet

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All calls of EC2, EBS and Service Quotas that the driver makes (`Ec2`). Those of S3 are in `image_store`.
+"""All calls of EC2, EBS and Service Quotas that the driver makes (`Ec2`). Those of S3 are in `images`.
 
 First one call to one service of AWS (`AwsTransport`): credentials, pace, and errors that can be told apart. botocore
 finds the credentials, signs, and knows the endpoints. It does not repeat calls: what is throttled waits here, as a

@@ -19,8 +19,7 @@ from botocore.validate import ParamValidator
 from nodepool import clock as nodepool_clock
 from nodepool.driver.aws import AwsAdapter, AwsDriver
 from nodepool.driver.aws.client import AwsTransport
-from nodepool.driver.aws.image_store import ImageJob, image_tags
-from nodepool.driver.aws.images import AwsImages
+from nodepool.driver.aws.images import AwsImages, ImageJob, image_tags
 from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock, ManualStop

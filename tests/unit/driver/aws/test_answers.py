@@ -20,7 +20,7 @@ from urllib3 import HTTPResponse
 
 from benchmarks.aws_lists import answer
 from nodepool.driver.aws.client import AnswerParsers, AwsTransport, Ec2
-from nodepool.driver.aws.image_store import ObjectStore
+from nodepool.driver.aws.images import ObjectStore
 from nodepool.driver.aws.types import (
     AVAILABLE,
     COMPLETED,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.image_store import PART_BYTES, part_bytes
-from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY
+from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, PART_BYTES, part_bytes
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.uploads import ImageUploader
 from nodepool.exceptions import ImageCreateException
