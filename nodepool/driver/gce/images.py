@@ -106,7 +106,7 @@ class GceImages:
     def _discard(self, name: str, object_name: str, own: Mapping[str, str | None]) -> None:
         """An upload ended with an error, which counts, and is on its way."""
         if self.calls.stopped.is_set():
-            log.info("Upload of %s: the provider was stopped; its labels say whose it is what is left", name)
+            log.info("Upload of %s: the provider was stopped; the builder deletes what is left", name)
             return
         with Guard(log, "What was uploaded of image %s could not be removed", name):
             self._delete_image(name, own)
