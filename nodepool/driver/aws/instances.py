@@ -39,7 +39,6 @@ from nodepool.driver.aws.types import (
     AwsVolume,
 )
 from nodepool.driver.framework.cloud_errors import (
-    CloudNoCapacity,
     CloudNoCapacityLater,
     CloudQuota,
     CloudRefused,
@@ -315,15 +314,10 @@ class InstanceCreation(AwsCreation):
     _order: InstanceOrder | None = None
 
     def begin_creation(self, key: CreationKey) -> Future[str]:
-        made: Future[str] = Future()
-        if self._order is None:
-            self._begin_at_place(key, made)
-        else:
+        if self._order is not None:
             # There was no answer.
-            self._wait_for(self.cloud.launches.again(self._order), key, made)
-        return made
-
-    def _begin_at_place(self, key: CreationKey, made: Future[str]) -> None:
+            return self.cloud.launches.again(self._order)
+        made: Future[str] = Future()
         # What is to be made may have to be looked up first.
         order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
 
@@ -332,9 +326,10 @@ class InstanceCreation(AwsCreation):
                 settle((made,), lambda: order.result().key.text)
             else:
                 self._order = order.result()
-                self._wait_for(self.cloud.launches.add(self._order), key, made)
+                self.cloud.launches.add(self._order).add_done_callback(lambda answer: settle((made,), answer.result))
 
         order.add_done_callback(ordered)
+        return made
 
     def _order_at_place(self, key: CreationKey) -> InstanceOrder:
         """What to order at the first of the places; may block."""
@@ -344,21 +339,6 @@ class InstanceCreation(AwsCreation):
 
     def moved(self) -> None:
         self._order = None
-
-    def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
-        def answered(answer: Future[str]) -> None:
-            error = answer.exception()
-            if isinstance(error, CloudNoCapacity) and self.another_place(error):
-                self._order = None
-                try:
-                    self._begin_at_place(key, made)
-                except RuntimeError:
-                    # The provider was stopped.
-                    made.set_exception(error)
-                return
-            settle((made,), answer.result)
-
-        answer.add_done_callback(answered)
 
 
 # `FleetCreation`: the launch of an instance of which AWS chooses the type (AW-8).
@@ -418,7 +398,10 @@ class HostCreation(AwsCreation):
     def create(self, key: CreationKey) -> str:
         with nothing_sent():
             if self._host_id is None:
-                self._host_id = self._allocate(key)
+                place = self.place()
+                kind, zone, token = place.instance_type, place.zone, token_of([key], place)
+                # The token says which call it is: sent again, it allocates no second host.
+                self._host_id = self.cloud.client.allocate_host(kind, zone, self._tags, token, self.permit)
                 raise HostNotReady(f"dedicated host {self._host_id} is allocated")
             if not self._ready:
                 self._look_at(self._host_id)
@@ -426,17 +409,6 @@ class HostCreation(AwsCreation):
         arguments = run_arguments(self.label, place, self.image(), self._host_id)
         given = with_tags(arguments, self._tags, token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
-
-    def _allocate(self, key: CreationKey) -> str:
-        """The token says which call it is: sent again, it allocates no second host."""
-        while True:
-            place = self.place()
-            try:
-                token = token_of([key], place)
-                return self.cloud.client.allocate_host(place.instance_type, place.zone, self._tags, token, self.permit)
-            except CloudNoCapacity as error:
-                if not self.another_place(error):
-                    raise
 
     def _look_at(self, host_id: str) -> None:
         try:

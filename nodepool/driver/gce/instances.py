@@ -469,7 +469,9 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
             raise
         body = instance_body(name, self.label, place, image, self.metadata)
         try:
-            operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit(place))
+            operation = self.cloud.client.insert(
+                place.zone, body, request_id(key, place.zone), lambda: self._permit(place)
+            )
         except CloudRefused as error:
             if error.code not in EXISTS:
                 raise
@@ -488,12 +490,9 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
         if len(self.places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
             raise CloudNoCapacity(f"{self.where}: {place}: the zone does not answer", code="UNREACHABLE")
 
-    def _permit(self, place: GcePlace) -> Callable[[], None]:
-        def permit() -> None:
-            self.permit_at(place)
-            self._ordered = True
-
-        return permit
+    def _permit(self, place: GcePlace) -> None:
+        self.permit_at(place)
+        self._ordered = True
 
     def forget(self) -> None:
         self.cloud.facts.forget_images()
