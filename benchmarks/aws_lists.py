@@ -18,8 +18,7 @@ from typing import Any
 from botocore.parsers import create_parser
 from botocore.session import Session
 
-from nodepool.driver.aws.answers import instances_in
-from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.aws.types import AwsRecord, instances_in
 
 #: An instance as EC2 shows it, with all that a usual one has.
 _INSTANCE = """

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws import AwsAdapter
+from nodepool.driver.aws.images import BLOCK_BYTES
 from nodepool.driver.framework import images
 from nodepool.driver.framework import uploads as framework_uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
@@ -108,8 +108,6 @@ def test_image_and_snapshot(uploads: Uploads) -> None:
     image = uploads.look(lambda cloud: cloud.images.get(image_id))
     snapshot_id = image.devices[0]["Ebs"]["SnapshotId"]
     snapshot = uploads.look(lambda cloud: cloud.snapshots.get(snapshot_id))
-    # What is written block by block keeps the mark of how far it was.
-    snapshot.tags.pop(WRITTEN_KEY, None)
     assert image.tags == snapshot.tags == {"team": "ci", **ids()}
     assert image.state == "available"
     assert uploads.left() == {}
@@ -172,25 +170,6 @@ def test_without_the_right_to_look_for_parts(uploads: Uploads) -> None:
     uploads.simulator.change(errors=[{**rule, "operation": "s3.List*"}])
     uploads.upload()
     assert uploads.events("imports begun") == 1
-
-
-@by_blocks
-def test_snapshot_that_outlives_the_builder(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AW-18: only the blocks that are missing are written."""
-    monkeypatch.setattr(BlockUpload, "concurrency", 2)
-    with pytest.raises(UploadInterrupted):
-        uploads.upload(1, interrupted_after(3))
-    written = uploads.events("blocks written")
-    assert 2 <= written <= 4
-    uploads.adapter.stop()
-    uploads.adapter = uploads.new_adapter()
-    image_id = uploads.upload(2)
-    assert uploads.events("snapshots created") == 1
-    # A block that was under way at the interruption is written again.
-    assert uploads.events("blocks written") <= WRITTEN + 2
-    snapshot_id = uploads.look(lambda cloud: cloud.images.get(image_id).devices[0]["Ebs"]["SnapshotId"])
-    assert ids(2).items() <= uploads.look(lambda cloud: cloud.snapshots.get(snapshot_id).tags).items()
-    assert uploads.left() == {}
 
 
 @every_method

@@ -13,11 +13,10 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError
 
-from nodepool.driver.aws import AwsDriver
-from nodepool.driver.aws.adapter import AwsAdapter
+from nodepool.driver.aws import AwsAdapter, AwsDriver
+from nodepool.driver.aws.client import AwsTransport
 from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.instances import instance_of
-from nodepool.driver.aws.transport import AwsTransport
 from simulators.aws.application import AwsApplication
 from simulators.aws.cloud import Region
 from simulators.aws.instance_record import TERMINATED

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws import transport
+from nodepool.driver.aws import client as aws
 from nodepool.driver.gce import client as gce
 from nodepool.driver.ibmvpc import client as ibmvpc
 from nodepool.driver.statemachine import provider as statemachine
@@ -34,7 +34,7 @@ NODES = 8
 def _aws(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     # Launches that wait would go in one call.
     patch.setattr("nodepool.driver.aws.launches.MOST", 1)
-    patch.setattr(transport, "_BURST_PART", 0.01)
+    patch.setattr(aws, "_BURST_PART", 0.01)
     return {"rate": 0.25}
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from nodepool.driver.config import ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
@@ -52,10 +52,6 @@ from nodepool.model.config_keys import (
     key,
     with_default,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 # What keys of a section of AWS say together: what is wrong, and where in the section.
 

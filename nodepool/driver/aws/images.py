@@ -1,48 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploaded images of one AWS provider: upload, deletion, list, and what uploads have left (AW-17 to AW-20).
 
-First `AwsImages`, then the two kinds of uploads: imports from S3
+First `AwsImages`. Then what uploads are made of: our objects in a bucket of S3 (`ObjectStore`) and how a file is sent
+there, waiting for the cloud, and the arguments of the calls. Then the two kinds of uploads: imports from S3
 (`ImportUpload`), and blocks of a snapshot (`BlockUpload`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+import math
+import re
 import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
+from urllib.parse import quote, unquote, urlencode
 
-from nodepool.clock import monotonic
-from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
-from nodepool.driver.aws.errors import AwsNotFound
-from nodepool.driver.aws.image_store import (
-    PREFIX,
-    ImageJob,
-    ObjectStore,
-    S3Upload,
-    UploadWait,
-    file_problem,
-    import_arguments,
-    metadata_of_key,
-    provider_prefix,
-    registration,
-    snapshot_start,
+from nodepool.driver.aws.client import STORE, AwsTransport, Ec2
+from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsProviderConfig
+from nodepool.driver.aws.types import (
+    AVAILABLE,
+    COMPLETED,
+    ERROR,
+    FAILED_TASKS,
+    ROOT_DEVICE,
+    AwsImage,
+    AwsNotFound,
+    AwsSnapshot,
+    ImportTask,
+    filled,
+    tag_list,
+    tag_specifications,
 )
-from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.uploads import ImageUploader, PartsUpload, Segment, UploadInterrupted
+from nodepool.driver.framework.images import ImageTime, ListedImage, wait_wanted
+from nodepool.driver.framework.uploads import (
+    ImageUploader,
+    PartsUpload,
+    PartsUploader,
+    Segment,
+    StoredPart,
+    UploadInterrupted,
+    crc32_of,
+)
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.instance import PROVIDER_KEY
+from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
-from nodepool.guard import OnError
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2
-    from nodepool.driver.aws.config import AwsProviderConfig
-    from nodepool.driver.aws.types import AwsImage
+from nodepool.guard import Guard, OnError
 
 log = logging.getLogger("nodepool.driver.aws.images")
 
@@ -220,6 +229,397 @@ class AwsImages:
             )
 
 
+# `ObjectStore`: our objects in a bucket of S3.
+
+
+class ObjectStore:
+    """One bucket: a `nodepool.driver.framework.uploads.PartsBucket`.
+
+    All methods block; any thread may call them. They raise what `nodepool.driver.aws.types` has.
+    """
+
+    def __init__(self, transport: AwsTransport, bucket: str) -> None:
+        self.bucket = bucket
+        #: Set when the provider ends.
+        self.stopped = transport.stopped
+        self._transport = transport
+
+    # -- uploads in parts --
+
+    def begin(self, key: str, tags: Mapping[str, str]) -> str:
+        """Begin an upload; returns its id."""
+        given = {"Key": key, "Tagging": object_tagging(tags), "ChecksumAlgorithm": "CRC32"}
+        return str(self._call("CreateMultipartUpload", given)["UploadId"])
+
+    def put_part(self, upload: PartsUpload, number: int, data: bytes) -> StoredPart:
+        checksum = crc32_of(data)
+        given = {**_named(upload), "PartNumber": number, "Body": data, "ChecksumCRC32": checksum}
+        answer = self._call("UploadPart", given)
+        return StoredPart(number, answer["ETag"].strip('"'), len(data), checksum)
+
+    def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
+        found = self._pages("ListParts", _named(upload), "Parts", PartNumberMarker="NextPartNumberMarker")
+        parts = (
+            StoredPart(part["PartNumber"], part["ETag"].strip('"'), part["Size"], part.get("ChecksumCRC32", ""))
+            for part in found
+        )
+        return {part.number: part for part in parts}
+
+    def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
+        told = [
+            {"PartNumber": number, "ETag": f'"{part.tag}"', **({"ChecksumCRC32": part.crc32} if part.crc32 else {})}
+            for number, part in sorted(parts.items())
+        ]
+        self._call("CompleteMultipartUpload", {**_named(upload), "MultipartUpload": {"Parts": told}})
+
+    def abort(self, upload: PartsUpload) -> None:
+        with contextlib.suppress(AwsNotFound):
+            self._call("AbortMultipartUpload", _named(upload))
+
+    def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
+        marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        for found in self._pages("ListMultipartUploads", {"Prefix": prefix}, "Uploads", **marks):
+            yield PartsUpload(found["Key"], found["UploadId"])
+
+    # -- objects --
+
+    def size_of(self, key: str) -> int:
+        """Of an object, in bytes; raises `CloudRefused` if there is none."""
+        size: int = self._call("HeadObject", {"Key": key})["ContentLength"]
+        return size
+
+    def delete(self, key: str) -> None:
+        """Delete an object; one that is gone already is no error."""
+        with contextlib.suppress(AwsNotFound):
+            self._call("DeleteObject", {"Key": key})
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Of all objects whose keys begin so."""
+        found = self._pages("ListObjectsV2", {"Prefix": prefix}, "Contents", ContinuationToken="NextContinuationToken")
+        return (entry["Key"] for entry in found)
+
+    def _pages(self, operation: str, arguments: dict[str, Any], key: str, **marks: str) -> Iterator[dict[str, Any]]:
+        """See `AwsTransport.pages`."""
+        return self._transport.pages("s3", STORE, operation, {"Bucket": self.bucket, **arguments}, key, marks)
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._transport.call("s3", STORE, operation, {"Bucket": self.bucket, **arguments})
+
+
+def _named(upload: PartsUpload) -> dict[str, Any]:
+    return {"Key": upload.key, "UploadId": upload.upload_id}
+
+
+# `S3Upload`: sends a file to S3 (AW-17).
+
+#: Size of a part. S3 takes at most 10 000 of an object.
+PART_BYTES: Final = 8 * 1024 * 1024
+_MOST_PARTS: Final = 9_000
+
+
+def part_bytes(size: int) -> int:
+    """Size of the parts of a file: the same for each upload of it."""
+    return max(PART_BYTES, -(-size // _MOST_PARTS))
+
+
+class S3Upload(PartsUploader):
+    """One upload, made in the thread that calls ``upload()``, which returns the key of the object.
+
+    After an error nothing is left of it, unless the upload was interrupted.
+    """
+
+    #: Parts that are under way at once, and so in memory.
+    concurrency: ClassVar[int] = 4
+    error_retries: ClassVar[int] = 5
+
+    def __init__(self, store: ObjectStore, job: ImageJob, wait: UploadWait) -> None:
+        super().__init__(store, log, job.path, job.name, wait.head, job.key, store.stopped)
+        self.segment_size = part_bytes(job.size)
+        self._store = store
+        self._job = job
+        self._wait = wait
+        self._digest = hashlib.sha256()
+
+    def startUpload(self) -> None:
+        self._wait.check()
+        self.begin_parts(self._job.build_prefix, f".{self._job.format}")
+
+    def new_upload(self) -> str:
+        return self._store.begin(self.key, self._job.tags)
+
+    def segmentRead(self, segment: Segment) -> None:
+        self._digest.update(segment.data)
+
+    def finishUpload(self) -> str:
+        problem = file_problem(self._job, self._digest.hexdigest())
+        if problem is None:
+            self.complete_parts()
+            stored = self.retry(self._store.size_of, self.key)
+            if stored == self._job.size:
+                self._wait.sent(stored)
+                return self.key
+            problem = f"{stored} of {self._job.size} bytes are in the bucket"
+        raise ImageCreateException(f"{self.head} did not arrive as it was built: {problem}")
+
+    def abortUpload(self) -> None:
+        if self.interrupted:
+            log.info("%s: what was sent of the file stays", self.head)
+            return
+        self._wait.discard("parts of", self.key, lambda _: self.abort_parts())
+        self.discard_object()
+
+    @property
+    def interrupted(self) -> bool:
+        """Is it for the next upload of the build to go on with what there is?"""
+        return isinstance(self.error, UploadInterrupted) or self.stopped
+
+    def discard_object(self) -> None:
+        self._wait.discard("object", self.key, self._store.delete, logging.WARNING)
+
+
+# `UploadWait`: what an upload does while it waits: it says how far it is, and hears whether it is still wanted.
+
+T = TypeVar("T")
+
+
+#: Between two attempts to begin what AWS refuses because too much of it is under way (AW-17).
+LIMIT_PAUSE_SECONDS: Final = 30.0
+
+
+class UploadWait:
+    """Of one upload; made in the thread that called ``uploadImage()``.
+
+    :param stopped: set when the provider ends.
+    """
+
+    def __init__(self, config: AwsProviderConfig, job: ImageJob, stopped: threading.Event) -> None:
+        #: Whose upload it is, for texts.
+        self.head = f"Provider {config.name}: image {job.name}"
+        self._size = job.size
+        self._stopped = stopped
+        self._limit_seconds = config.image_import_timeout
+        self._report = uploads.reporter()
+        self._check = uploads.checker()
+        self._done = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Has the provider ended?"""
+        return self._stopped.is_set()
+
+    def sent(self, done: int) -> None:
+        """So many bytes are there. Raises UploadGivenUp: nobody wants the upload any more."""
+        self._done = min(done, self._size)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Say so again. Raises UploadGivenUp."""
+        self._stop_now()
+        self._report(self._done, self._size)
+
+    def check(self) -> None:
+        """Before something is made: is it still wanted? Blocks while nobody knows. Raises UploadGivenUp."""
+        self._stop_now()
+        self._check()
+
+    def _stop_now(self) -> None:
+        if self._stopped.is_set():
+            raise UploadInterrupted("the provider was stopped")
+
+    def answers(
+        self, what: str, seconds: float, ask: Callable[[], T], passing: tuple[type[Exception], ...] = (CloudAway,)
+    ) -> Iterator[T]:
+        """Ask now, and after growing pauses: what is answered.
+
+        :param what: is waited for, for the error.
+        :param passing: errors after which it asks again.
+        :raises ImageCreateException: the time is over.
+        :raises UploadGivenUp: nobody wants the upload any more.
+        """
+        time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, wanted=self.go_on)
+        self.go_on()
+        for _ in time.looks():
+            try:
+                answer = ask()
+            except passing as error:
+                log.debug("%s: %s", self.head, error)
+            else:
+                yield answer
+        self.go_on()
+        raise time.over()
+
+    def discard(self, what: str, name: str, delete: Callable[[str], object], level: int = logging.ERROR) -> None:
+        """Delete what is not wanted any more; an error is logged."""
+        with Guard(log, "%s: %s %s may be left over", self.head, what, name, level=level, traceback=False):
+            delete(name)
+
+    def when_allowed(self, begin: Callable[[], T]) -> T:
+        """Begin something as soon as the limits of the account allow it.
+
+        :raises ImageCreateException: AWS refused it for ``image-import-timeout``; without that the first time.
+        """
+        limit = self._limit_seconds
+        time = ImageTime(self.head, limit or 0.0, self._stopped)
+        waited = False
+        while True:
+            self.check()
+            try:
+                return begin()
+            except CloudQuota as error:
+                pause = min(LIMIT_PAUSE_SECONDS, time.left())
+                if limit is None:
+                    text = f"{error}; set image-import-timeout, and uploads wait for that long"
+                    raise ImageCreateException(f"{self.head}: {text}") from error
+                if pause <= 0:
+                    text = f"AWS refused it for image-import-timeout ({limit:g} s): {error}"
+                    raise ImageCreateException(f"{self.head}: {text}") from error
+                if not waited:
+                    log.info("%s waits for a limit of the account: %s", self.head, error)
+            waited = True
+            self.go_on()
+            wait_wanted(pause, self._stopped, self.go_on)
+            self.go_on()
+
+
+# What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure functions.
+
+GIB: Final = 2**30
+#: Before the keys of our objects in a bucket.
+PREFIX: Final = "nodepool/"
+#: What says of which upload a thing is.
+UPLOAD_TAGS: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
+_INSTALLATION: Final = re.compile(r"[0-9a-f]{16}")
+#: Tags that an object of S3 can have, and what can stand in them.
+_OBJECT_TAGS: Final = 10
+_OBJECT_TAG: Final = re.compile(r"[\w \-+=.:/@]*")
+
+
+@dataclass(frozen=True)
+class ImageJob:
+    """One upload.
+
+    :param name: of the image, unique.
+    :param path: of the file.
+    :param size: of the file, in bytes.
+    :param format: of the file.
+    :param image: what the configuration says.
+    :param tags: of all that is made.
+    :param sha256: of the file, hexadecimal; None = it is not known.
+    """
+
+    name: str
+    path: str
+    size: int
+    format: str
+    image: AwsDiskImage
+    tags: Mapping[str, str]
+    sha256: str | None
+
+    @property
+    def build_tags(self) -> dict[str, str]:
+        """What all uploads of the build to the provider have."""
+        return {key: self.tags.get(key, "") for key in (PROVIDER_KEY, BUILD_KEY)}
+
+    @property
+    def upload_tags(self) -> dict[str, str]:
+        """What says of which upload a thing is."""
+        return {key: self.tags.get(key, "") for key in UPLOAD_TAGS}
+
+    @property
+    def size_gib(self) -> int:
+        """Of a volume that has room for the file."""
+        return max(1, math.ceil(self.size / GIB))
+
+    @property
+    def token(self) -> str:
+        """What AWS knows the upload by: the same call again makes nothing new. 64 characters."""
+        return hashlib.sha256(repr(sorted(self.upload_tags.items())).encode()).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """Of the object in S3. It says whose it is: nobody has to ask for the tags of each object."""
+        whose = [self.tags[key] for key in (UPLOAD_KEY, INSTALLATION_KEY) if key in self.tags]
+        return f"{self.build_prefix}{'/'.join(quote(one, safe='') for one in whose)}/{self.name}.{self.format}"
+
+    @property
+    def build_prefix(self) -> str:
+        """Before the keys of all objects of the build at the provider."""
+        return f"{PREFIX}{'/'.join(quote(value, safe='') for value in self.build_tags.values())}/"
+
+
+def image_tags(image: AwsDiskImage, metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Tags: the build's, then the image's, then what says whose it is; the later one wins (U-4, CM-1)."""
+    ours = {key: value for key, value in metadata.items() if key in (*UPLOAD_TAGS, INSTALLATION_KEY)}
+    return {str(key): str(value) for key, value in {**metadata, **image.tags, **ours}.items()}
+
+
+def metadata_of_key(key: str) -> dict[str, str]:
+    """Of which upload an object is, by its key; empty = it is not ours."""
+    parts = key.removeprefix(PREFIX).split("/")
+    if not key.startswith(PREFIX) or len(parts) < len(UPLOAD_TAGS) + 1:
+        return {}
+    found = dict(zip(UPLOAD_TAGS, map(unquote, parts), strict=False))
+    # Earlier releases had none in it (D-10).
+    installation = parts[len(UPLOAD_TAGS)]
+    return {**found, INSTALLATION_KEY: installation} if _INSTALLATION.fullmatch(installation) else found
+
+
+def provider_prefix(provider: str) -> str:
+    """Before the keys of all objects of a provider."""
+    return f"{PREFIX}{quote(provider, safe='')}/"
+
+
+def object_tagging(tags: Mapping[str, str]) -> str:
+    """Tags as S3 takes them with an object: ours, then others as long as there is room for them."""
+    first = {key: tags[key] for key in (*UPLOAD_TAGS, INSTALLATION_KEY) if key in tags}
+    usable = {key: value for key, value in tags.items() if _OBJECT_TAG.fullmatch(key) and _OBJECT_TAG.fullmatch(value)}
+    return urlencode(dict(list({**first, **usable}.items())[:_OBJECT_TAGS]))
+
+
+def file_problem(job: ImageJob, sha256: str) -> str | None:
+    """In what a file that was read differs from the one that was built, for people; None = in nothing that is known."""
+    if job.sha256 is not None and job.sha256.strip().lower() != sha256:
+        return f"the sha256 of the file was {job.sha256} when it was built, and is {sha256} now; is the disk well?"
+    return None
+
+
+def import_arguments(job: ImageJob, bucket: str, key: str, *, whole: bool) -> dict[str, Any]:
+    """Arguments of ImportImage or ImportSnapshot.
+
+    :param key: of the object.
+    :param whole: an AMI is made.
+    """
+    disk = {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}
+    kind = {"Architecture": job.image.architecture, "DiskContainers": [disk]} if whole else {"DiskContainer": disk}
+    task = "import-image-task" if whole else "import-snapshot-task"
+    return {"ClientToken": job.token, **kind, "TagSpecifications": tag_specifications(job.tags, task)}
+
+
+def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
+    """Arguments of RegisterImage."""
+    image = job.image
+    volume = {
+        "SnapshotId": snapshot_id,
+        "DeleteOnTermination": True,
+        "VolumeType": image.volume_type,
+        "VolumeSize": image.volume_size,
+        "Iops": image.iops,
+        "Throughput": image.throughput,
+    }
+    return filled(
+        {
+            "Name": job.name,
+            "Architecture": image.architecture,
+            "RootDeviceName": ROOT_DEVICE,
+            "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": filled(volume)}],
+            "VirtualizationType": "hvm",
+            "EnaSupport": image.ena_support,
+            "ImdsSupport": image.imds_support,
+            "TagSpecifications": tag_specifications(job.tags, "image"),
+        }
+    )
+
+
 # `ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
 #
 # An import takes long, and goes on without us. It is known by its tags: when the builder was restarted meanwhile, the
@@ -330,17 +730,11 @@ class ImportUpload(S3Upload):
 # `BlockUpload`: writes an image to a snapshot, block by block, without S3 (``import-method: ebs-direct``, AW-18).
 #
 # Blocks that are empty are left out: AWS reads them as zeros. Each block goes with its SHA-256, and the snapshot is
-# completed with one over all of these, so that AWS refuses what is not what was sent. How far it is stands in a tag of
-# the snapshot, because a snapshot that is not complete cannot be read: if this upload is interrupted, the next one of
-# the build writes only the blocks that are missing.
+# completed with one over all of these, so that AWS refuses what is not what was sent.
 
 #: The only size that AWS knows.
 BLOCK_BYTES: Final = 512 * 1024
 _EMPTY: Final = bytes(BLOCK_BYTES)
-#: Tag of a snapshot that is not complete: all blocks with a lower index are written, or empty.
-WRITTEN_KEY: Final = "nodepool_blocks_written"
-#: It is set so often, in seconds.
-MARK_SECONDS: Final = 10.0
 #: AWS gives a snapshot up that gets no block for so long.
 IDLE_MINUTES: Final = 240
 #: Longest time that AWS may need to complete one.
@@ -366,56 +760,33 @@ class BlockUpload(ImageUploader):
         self._job = job
         self._wait = wait
         self._snapshot_id = ""
-        #: Blocks before this one were written by an upload that was interrupted.
-        self._written_before = 0
         self._whole = hashlib.sha256()
-        self._read = 0
         #: Was its completion ordered?
         self._ordered = False
-        #: Guards all of the following.
-        self._block_lock = threading.Lock()
+        #: Of the blocks that are written. Each has one key.
         self._digests: dict[int, bytes] = {}
-        #: Blocks that are done; those before the first one that is not are only counted.
-        self._done_blocks: set[int] = set()
-        self._first_open = 0
-        self._marked_at = monotonic()
 
     # -- hooks --
 
     def startUpload(self) -> None:
-        interrupted = self._interrupted()
-        if interrupted is not None:
-            self._snapshot_id = interrupted.id
-            self._written_before = int(interrupted.metadata[WRITTEN_KEY])
-            # From now on it is that of this upload.
-            self._ec2.tag_now([interrupted.id], self._job.tags)
-            log.info(
-                "%s: snapshot %s of an interrupted upload is written on from block %s",
-                *(self._wait.head, interrupted.id, self._written_before),
-            )
-            return
-        # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
-        arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
+        job = self._job
+        arguments = {"VolumeSize": job.size_gib, "ClientToken": job.token, "Timeout": IDLE_MINUTES}
+        arguments["Tags"] = tag_list(job.tags)
         self._snapshot_id = self._wait.when_allowed(lambda: self.retry(self._ec2.start_snapshot, arguments))
 
     def segmentRead(self, segment: Segment) -> None:
         self._whole.update(segment.data)
-        self._read += len(segment.data)
 
     def uploadSegment(self, segment: Segment) -> None:
         data = segment.data
         if data != _EMPTY[: len(data)]:
-            if len(data) < BLOCK_BYTES:
-                data += bytes(BLOCK_BYTES - len(data))
+            data += bytes(BLOCK_BYTES - len(data))
             digest = hashlib.sha256(data).digest()
-            if segment.index >= self._written_before:
-                self._ec2.put_block(self._snapshot_id, segment.index, data, digest)
-            with self._block_lock:
-                self._digests[segment.index] = digest
-        self._block_done(segment.index)
+            self._ec2.put_block(self._snapshot_id, segment.index, data, digest)
+            self._digests[segment.index] = digest
 
     def finishUpload(self) -> str:
-        problem = file_problem(self._job, self._read, self._whole.hexdigest())
+        problem = file_problem(self._job, self._whole.hexdigest())
         if problem is not None:
             raise ImageCreateException(f"{self._wait.head} is not what was built: {problem}")
         digest = hashlib.sha256(b"".join(digest for _, digest in sorted(self._digests.items()))).digest()
@@ -429,14 +800,12 @@ class BlockUpload(ImageUploader):
         return self._snapshot_id
 
     def abortUpload(self) -> None:
-        if not self._snapshot_id:
-            return
-        if isinstance(self.error, UploadInterrupted) or self._wait.stopped:
-            with self._block_lock:
-                written = self._first_open
-            self._mark(max(written, self._written_before))
-            return
-        self._ec2.discard_snapshot(self._snapshot_id)
+        if self._wait.stopped:
+            log.info(
+                "%s: the provider was stopped; the builder deletes snapshot %s", self._wait.head, self._snapshot_id
+            )
+        elif self._snapshot_id:
+            self._ec2.discard_snapshot(self._snapshot_id)
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         if self._wait.stopped:
@@ -446,33 +815,6 @@ class BlockUpload(ImageUploader):
         return isinstance(exception, CloudAway) or passing
 
     # -- inside --
-
-    def _interrupted(self) -> AwsSnapshot | None:
-        """What an upload of the same build has begun."""
-        for found in self._ec2.snapshots(self._job.build_tags):
-            usable = found.status == PENDING and found.size_gib == self._job.size_gib
-            if usable and found.metadata.get(WRITTEN_KEY, "").isdigit():
-                return found
-        return None
-
-    def _block_done(self, index: int) -> None:
-        with self._block_lock:
-            self._done_blocks.add(index)
-            while self._first_open in self._done_blocks:
-                self._done_blocks.remove(self._first_open)
-                self._first_open += 1
-            written, now = self._first_open, monotonic()
-            if now - self._marked_at < MARK_SECONDS or written <= self._written_before:
-                return
-            self._marked_at = now
-        self._mark(written)
-
-    def _mark(self, written: int) -> None:
-        """Note how far it is. Without the tag nobody goes on with the snapshot, that is all."""
-        try:
-            self._ec2.tag_now([self._snapshot_id], {WRITTEN_KEY: str(written)})
-        except LaunchError as error:
-            log.debug("%s: snapshot %s is not marked: %s", self._wait.head, self._snapshot_id, error)
 
     def _ended(self, digest: bytes) -> AwsSnapshot | None:
         """How it looks after its completion was ordered."""

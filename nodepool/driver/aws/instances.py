@@ -11,13 +11,22 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, Final
 
-from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.facts import LaunchPlace, Places
-from nodepool.driver.aws.launch_calls import fleet_arguments, instance_tags, run_arguments, with_tags
-from nodepool.driver.aws.launches import BatchTags, InstanceOrder, LaunchBatches, LaunchTemplates, token_of
-from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
+from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
+from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
+from nodepool.driver.aws.facts import AccountLimits, AwsFacts, LaunchPlace, Places
+from nodepool.driver.aws.launches import (
+    BatchTags,
+    InstanceOrder,
+    LaunchBatches,
+    LaunchTemplates,
+    fleet_arguments,
+    instance_tags,
+    run_arguments,
+    token_of,
+    with_tags,
+)
 from nodepool.driver.aws.types import (
     AVAILABLE,
     FAILED,
@@ -25,16 +34,15 @@ from nodepool.driver.aws.types import (
     RUNNING,
     SHUTTING_DOWN,
     TERMINATED,
-    AwsHost,
     AwsImage,
     AwsRecord,
     AwsVolume,
 )
 from nodepool.driver.framework.cloud_errors import (
-    CloudNoCapacity,
     CloudNoCapacityLater,
     CloudQuota,
     CloudRefused,
+    nothing_sent,
     one_line,
 )
 from nodepool.driver.framework.fact import ToldOnce
@@ -49,21 +57,15 @@ from nodepool.driver.statemachine import (
     PlacedCreation,
     instance,
 )
-from nodepool.driver.statemachine.machines import REPEAT, REPEATS, Step, cloud_is_away
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
 from nodepool.exceptions import (
-    CloudUnavailableException,
     LaunchError,
     LaunchStatusException,
     RuntimeConfigurationException,
 )
-from nodepool.guard import Guard, settle
+from nodepool.guard import settle
 from nodepool.metrics import reports
-
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-    from nodepool.driver.aws.facts import AwsFacts
-    from nodepool.driver.aws.quota import AccountLimits
-    from nodepool.driver.statemachine.instance import Log
 
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
 TERMINATED_A_CALL: Final = 100
@@ -113,8 +115,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
 
     def _log_end(self, record: AwsRecord) -> None:
         reports.report_instance_end(self.provider, record.reason_code)
-        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
-        node_id = instance.node_id_of(record.metadata, self.provider)
+        why, node_id = reason_of(record), instance.node_id_of(record.metadata, self.provider)
         if record.reason_code in _WANTED:
             log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
             return
@@ -130,8 +131,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
     def why_ended(self, record: AwsRecord) -> tuple[str, str] | None:
         if record.status not in (SHUTTING_DOWN, TERMINATED):
             return None
-        text = one_line(record.reason) if record.reason else "AWS gives no reason"
-        return record.reason_code or record.status, f"instance {record.id} is {record.status}: {text}"
+        return record.reason_code or record.status, f"instance {record.id} is {record.status}: {reason_of(record)}"
 
     def learn(self, records: Sequence[AwsRecord]) -> None:
         for name in {record.type for record in records if record.type}:
@@ -240,10 +240,14 @@ _CAPACITY_REASONS: Final = frozenset(
 _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
+def reason_of(record: AwsRecord) -> str:
+    """In the words of AWS."""
+    return f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+
+
 def ended(where: str, record: AwsRecord) -> Exception:
     """The error of a launch whose instance ended, in the words of AWS."""
-    why = f"{record.reason_code}: {record.reason}" if record.reason_code else "AWS gives no reason"
-    text = f"{where}: instance {record.id} is {record.status}: {why}"
+    text = f"{where}: instance {record.id} is {record.status}: {reason_of(record)}"
     if record.reason_code in _QUOTA_REASONS:
         return CloudQuota(text, code=record.reason_code)
     if record.reason_code in _CAPACITY_REASONS:
@@ -292,32 +296,15 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
 
     def seen(self, record: AwsRecord) -> Instance | bool:
         if record.status in (SHUTTING_DOWN, TERMINATED):
-            raise self._ended(record)
+            raise ended(self.where, record)
         if record.status != RUNNING:
             return False
+        self.settled()
         return self.cloud.instance(record, self.label)
 
     def gone(self) -> Exception:
         record = self.cloud.terminated.get(self.record_id or "")
-        return super().gone() if record is None else self._ended(record)
-
-    def _ended(self, record: AwsRecord) -> Exception:
-        error = ended(self.where, record)
-        if isinstance(error, CloudNoCapacityLater) and self.places:
-            self.cloud.places.no_room(self.places[0])
-        return error
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        """What was made at the present place came to nothing. A step: unlike `another_place` it must not block."""
-        if not isinstance(error, self.elsewhere) or len(self.places) < 2:
-            return None
-        place = self.places.pop(0)
-        self.log.info("No capacity for %s, trying %s: %s", place, self.places[0], error)
-        # A provider that was stopped takes no more work.
-        with contextlib.suppress(RuntimeError):
-            self.submit(lambda: self.cloud.places.lost(place, self.order.request))
-        self.moved()
-        return 0.0
+        return super().gone() if record is None else ended(self.where, record)
 
 
 class InstanceCreation(AwsCreation):
@@ -327,15 +314,10 @@ class InstanceCreation(AwsCreation):
     _order: InstanceOrder | None = None
 
     def begin_creation(self, key: CreationKey) -> Future[str]:
-        made: Future[str] = Future()
-        if self._order is None:
-            self._begin_at_place(key, made)
-        else:
+        if self._order is not None:
             # There was no answer.
-            self._wait_for(self.cloud.launches.again(self._order), key, made)
-        return made
-
-    def _begin_at_place(self, key: CreationKey, made: Future[str]) -> None:
+            return self.cloud.launches.again(self._order)
+        made: Future[str] = Future()
         # What is to be made may have to be looked up first.
         order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
 
@@ -344,9 +326,10 @@ class InstanceCreation(AwsCreation):
                 settle((made,), lambda: order.result().key.text)
             else:
                 self._order = order.result()
-                self._wait_for(self.cloud.launches.add(self._order), key, made)
+                self.cloud.launches.add(self._order).add_done_callback(lambda answer: settle((made,), answer.result))
 
         order.add_done_callback(ordered)
+        return made
 
     def _order_at_place(self, key: CreationKey) -> InstanceOrder:
         """What to order at the first of the places; may block."""
@@ -357,25 +340,6 @@ class InstanceCreation(AwsCreation):
     def moved(self) -> None:
         self._order = None
 
-    def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
-        def answered(answer: Future[str]) -> None:
-            error = answer.exception()
-            if error is None:
-                # Whatever goes wrong with that, the launch hears of its instance.
-                with Guard(self.log, "The zone of a node is not remembered"):
-                    self.settled()
-            if isinstance(error, CloudNoCapacity) and self.another_place(error):
-                self._order = None
-                try:
-                    self._begin_at_place(key, made)
-                except RuntimeError:
-                    # The provider was stopped.
-                    made.set_exception(error)
-                return
-            settle((made,), answer.result)
-
-        answer.add_done_callback(answered)
-
 
 # `FleetCreation`: the launch of an instance of which AWS chooses the type (AW-8).
 
@@ -384,6 +348,9 @@ _NO_TEMPLATE: Final = "InvalidLaunchTemplateName.NotFoundException"
 
 class FleetCreation(AwsCreation):
     """With CreateFleet."""
+
+    def settled(self) -> None:
+        """AWS chose the zone. The other nodes of the request need not go there."""
 
     def create_at(self, place: LaunchPlace, key: CreationKey) -> str:
         label = self.label
@@ -401,121 +368,82 @@ class FleetCreation(AwsCreation):
 
 # `HostCreation`: the launch of an instance with a dedicated host of its own (AW-5, AW-6).
 #
-# ::
-#
-#     start -> allocating -> host -> (as other launches)
-#       ^                               |
-#       |                               v
-#       +------ (released) <----- no room for the instance: another place is tried with a host of its own
+# The creation is put off until the host can be used, and begins each time where it was: the host is allocated, then
+# looked at, then there is an instance on it. Where AWS has no room for that the host is released, and another place is
+# tried with a host of its own.
 
-#: Between two looks at a host that is being made ready.
+#: Until the node names the host, and between two looks at one that is being made ready.
+NAMED_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 5.0
 #: Looks without an answer in a row, after which the framework must know.
 LOST_LOOKS: Final = 3
 
 
+class HostNotReady(LaunchError):
+    """The dedicated host is there, and cannot be used yet."""
+
+
 class HostCreation(AwsCreation):
     """With AllocateHosts, then RunInstances on the host. From the allocation on the node's record names the host."""
-
-    ALLOCATING: ClassVar[str] = "allocating"
-    HOST: ClassVar[str] = "host"
 
     _host_id: str | None = None
     _allocations = 0
     _lost_looks = 0
-    _next_at = float("-inf")
-
-    def steps(self) -> Mapping[str, Step]:
-        return {
-            **super().steps(),
-            self.START: self._allocate,
-            self.ALLOCATING: self._allocating,
-            self.HOST: self._wait_for_host,
-        }
+    _ready = False
 
     def adopt(self, external_id: Any) -> None:
         super().adopt(external_id)
         self._host_id = host_of(external_id)
 
-    def _allocate(self) -> bool:
-        if self._resumed is not None:
-            # It has its host.
-            return self._start()
-        self.call(self._allocated, self.cloud.creators)
-        return self.go(self.ALLOCATING)
-
-    def _allocated(self) -> str:
-        """In a thread of the cloud. The token says which call it is: sent again, it allocates no second host."""
-        key = self.key()
-        while True:
-            place = self.place()
-            try:
-                token = token_of([key], place)
-                return self.cloud.client.allocate_host(place.instance_type, place.zone, self._tags, token, self.permit)
-            except CloudNoCapacity as error:
-                if not self.another_place(error):
-                    raise
-
-    def _allocating(self) -> bool:
-        if not self.calling:
-            return self.reached(self._next_at) and self._allocate()
-        if not self.answered:
-            return False
-        try:
-            self._host_id = self.answer()
-        except (CloudUnavailableException, OSError) as error:
-            # One that was allocated all the same is found by its tags, when leaks are looked for.
-            self._allocations += 1
-            if self._allocations > REPEATS:
-                raise
-            self._next_at = self.clock() + REPEAT.pause(self._allocations)
-            self.log.warning("The allocation of a host was not answered, it is sent again: %s", error)
-            return self.reached(self._next_at)
-        self.external_id = {"host": self._host_id}
-        return self.go(self.HOST)
-
-    def _wait_for_host(self) -> bool:
-        """Look at the host until it can be used."""
-        host_id = self._host_id
-        assert host_id is not None
-        if not self.calling:
-            if self.reached(self._next_at):
-                self.call(lambda: self.cloud.client.host(host_id))
-            return False
-        if not self.answered:
-            return False
-        self._next_at = self.clock() + LOOK_SECONDS
-        self.reached(self._next_at)
-        try:
-            host: AwsHost = self.answer()
-        except (LaunchError, OSError) as error:
-            # One that was just allocated may not be known everywhere.
-            self._lost_looks += 1
-            if self._lost_looks >= LOST_LOOKS:
-                raise
-            self.log.debug("Host %s (%s): %s", host_id, "no answer" if cloud_is_away(error) else "unknown", error)
-            return False
-        self._lost_looks = 0
-        if host.status in FAILED:
-            raise LaunchStatusException(f"{self.where}: the dedicated host {host_id} is {host.status}")
-        return host.status == AVAILABLE and self._start()
-
     def create(self, key: CreationKey) -> str:
+        with nothing_sent():
+            if self._host_id is None:
+                place = self.place()
+                kind, zone, token = place.instance_type, place.zone, token_of([key], place)
+                # The token says which call it is: sent again, it allocates no second host.
+                self._host_id = self.cloud.client.allocate_host(kind, zone, self._tags, token, self.permit)
+                raise HostNotReady(f"dedicated host {self._host_id} is allocated")
+            if not self._ready:
+                self._look_at(self._host_id)
         place = self.place()
         arguments = run_arguments(self.label, place, self.image(), self._host_id)
         given = with_tags(arguments, self._tags, token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
 
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudNoCapacity):
-            # The host is there, and AWS has no room on it.
-            self.cloud.places.no_room(self.places[0])
-        return super().refused(error)
+    def _look_at(self, host_id: str) -> None:
+        try:
+            host = self.cloud.client.host(host_id)
+        except LaunchError as error:
+            # One that was just allocated may not be known everywhere.
+            self._lost_looks += 1
+            if self._lost_looks >= LOST_LOOKS:
+                raise
+            raise HostNotReady(f"dedicated host {host_id}: {error}") from error
+        self._lost_looks = 0
+        if host.status in FAILED:
+            raise LaunchStatusException(f"{self.where}: the dedicated host {host_id} is {host.status}")
+        self._ready = host.status == AVAILABLE
+        if not self._ready:
+            raise HostNotReady(f"dedicated host {host_id} is {host.status}")
+
+    def put_off(self, error: Exception) -> float | None:
+        if self._host_id is None:
+            # One that was allocated all the same is found by its tags, when leaks are looked for.
+            if not cloud_is_away(error) or self._allocations >= REPEATS:
+                return None
+            self._allocations += 1
+            self.log.warning("The allocation of a host was not answered, it is sent again: %s", error)
+            return REPEAT.pause(self._allocations)
+        if not isinstance(error, HostNotReady):
+            return None
+        named, self.external_id = self.external_id is not None, {"host": self._host_id}
+        self.log.debug("%s", error)
+        return LOOK_SECONDS if named else NAMED_SECONDS
 
     def moved(self) -> None:
         self._host_id = None
         self._allocations = self._lost_looks = 0
-        self._next_at = float("-inf")
+        self._ready = False
 
     def leftovers(self) -> AwsDeletion:
         """The instance, if there is one, and its host."""

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches that wait for AWS to take calls: equal ones go in one call of RunInstances (MinCount 1, MaxCount n).
+"""Launches: what they send to AWS, and launches that go in one call.
 
-AWS takes 5 calls at once, and then 2 a second, but 1000 instances. A launch is a call of its own as long as AWS takes
-all of them; after that launches that come soon after each other go together if all is equal but the node. If a call
-makes fewer instances than it was to make, something is short: the others go again, each alone, so that AWS says what it
-is. After the launches come the templates of fleets, and the tags of instances that were made together.
+First what an instance is to be like, the arguments of RunInstances (AW-3, AW-4), then the same for a fleet of one
+instance (AW-8, AW-9). Then equal orders that have to wait: they go in one call of RunInstances (AW-15, CM-1). Then the
+launch templates of fleets, and the tags that instances of such a call get later.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 import json
 import logging
@@ -17,26 +18,191 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.aws import launch_calls as spec
-from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.errors import AwsNotFound
+from nodepool.driver.aws.client import RUN, Ec2
+from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
 from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.launch_calls import with_tags
-from nodepool.driver.aws.types import BATCH_KEY, MOST, OWN_KEYS, RUNNING, AwsRecord, batch_value, fits
+from nodepool.driver.aws.types import (
+    BATCH_KEY,
+    MOST,
+    OWN_KEYS,
+    ROOT_DEVICE,
+    RUNNING,
+    AwsImage,
+    AwsNotFound,
+    AwsRecord,
+    batch_value,
+    filled,
+    fits,
+    tag_specifications,
+)
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches, JoinedOrders, SharedCall
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import hostname, of_installation
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.guard import settle
+from nodepool.model.request import NodeRequest
 
-if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
+#: What is made with an instance, and says whose it is from its first moment on.
+TAGGED: Final = ("instance", "volume")
+
+
+def instance_tags(
+    hostname: str, label: AwsLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
+) -> dict[str, str]:
+    """Tags: the label's, the dynamic ones, what says whose it is, and the name; the later one wins (CM-2)."""
+    tags = dict(label.tags)
+    for name, template in label.dynamic_tags.items():
+        value = dynamic_value(template, request)
+        if value is None:
+            log.error("Label %s: dynamic-tags: %s cannot be formatted; it is left out", label.name, name)
+        else:
+            tags[name] = value
+    return {**tags, **metadata, "Name": hostname}
+
+
+def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str) -> dict[str, Any]:
+    """Arguments with the tags of what is made.
+
+    :param token: what AWS knows the creation by when it is sent again.
+    """
+    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *TAGGED)}
+
+
+def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage, host_id: str | None = None) -> dict[str, Any]:
+    """All but the number of instances, their tags, and the token.
+
+    :param host_id: of the dedicated host that it is to run on (AW-5).
+    """
+    pool = label.pool
+    interface = {
+        "DeviceIndex": 0,
+        "AssociatePublicIpAddress": pool.public_ipv4,
+        "SubnetId": place.subnet_id,
+        "Groups": [pool.security_group_id] if pool.security_group_id else None,
+        "Ipv6AddressCount": 1 if pool.public_ipv6 else None,
+    }
+    on_host = {} if host_id is None else {"Tenancy": "host", "HostId": host_id, "Affinity": "host"}
+    spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    return filled(
+        {
+            "ImageId": image.id,
+            "InstanceType": place.instance_type,
+            "KeyName": label.key_name,
+            "EbsOptimized": label.ebs_optimized,
+            "NetworkInterfaces": [filled(interface)],
+            "BlockDeviceMappings": block_devices(label, image),
+            # botocore encodes it.
+            "UserData": label.userdata,
+            "IamInstanceProfile": filled(
+                {"Name": label.profile_name, "Arn": None if label.profile_name else label.profile_arn}
+            ),
+            "Placement": filled({"AvailabilityZone": place.zone, **on_host}),
+            "MetadataOptions": metadata_options(label),
+            "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": spot} if place.spot else None,
+        }
+    )
+
+
+def block_devices(label: AwsLabel, image: AwsImage) -> list[dict[str, Any]]:
+    """The volumes of the image, all of which go with the instance; the root as the label wants it.
+
+    Released Nodepool says nothing of other volumes than the root: those would stay.
+    """
+    devices = []
+    for position, (name, ebs) in enumerate(image.devices):
+        # Whether it is encrypted says the snapshot: AWS refuses both.
+        kept = {key: value for key, value in ebs.items() if key != "Encrypted"}
+        wanted = root_values(label) if position == 0 else {}
+        devices.append({"DeviceName": name, "Ebs": {**kept, "DeleteOnTermination": True, **wanted}})
+    return devices
+
+
+def metadata_options(label: AwsLabel) -> dict[str, str]:
+    return {"HttpTokens": label.imdsv2, "HttpEndpoint": "enabled"} if label.imdsv2 else {}
+
+
+def root_values(label: AwsLabel) -> dict[str, Any]:
+    """What a label says of the root volume."""
+    return filled(
+        {
+            "VolumeSize": label.volume_size,
+            "VolumeType": label.volume_type,
+            "Iops": label.iops,
+            "Throughput": label.throughput,
+        }
+    )
+
+
+# What a fleet of one instance is to be like: launch template and arguments of CreateFleet (AW-8, AW-9).
+
+TEMPLATE_PREFIX: Final = "nodepool-launch-template-"
+MANAGED_KEY: Final = "nodepool_managed"
+#: As of Nodepool 11: ``str(True)``.
+MANAGED: Final = "True"
+PRIORITIZED: Final = "prioritized"
+LOWEST_PRICE: Final = "lowest-price"
+
+
+def template_data(label: AwsLabel) -> dict[str, Any]:
+    """What CreateFleet cannot be told otherwise."""
+    group, volume = label.pool.security_group_id, root_values(label)
+    root = {"DeviceName": ROOT_DEVICE, "Ebs": {"DeleteOnTermination": True, **volume}}
+    return filled(
+        {
+            "KeyName": label.key_name,
+            "SecurityGroupIds": [group] if group else None,
+            "BlockDeviceMappings": [root] if volume else None,
+            "MetadataOptions": metadata_options(label),
+            "UserData": base64.b64encode(label.userdata.encode()).decode() if label.userdata else None,
+        }
+    )
+
+
+def template_name(data: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+    """The same for the same template, and never that of another provider."""
+    text = json.dumps({"data": data, "tags": tags}, sort_keys=True)
+    return TEMPLATE_PREFIX + hashlib.sha256(text.encode()).hexdigest()
+
+
+def fleet_arguments(
+    label: AwsLabel, image_id: str, template: str, tags: Mapping[str, str], token: str, *, spot: bool
+) -> dict[str, Any]:
+    """Arguments of CreateFleet for one instance, at once.
+
+    :param template: name of the launch template.
+    """
+    assert label.fleet_types is not None
+    first = label.fleet_strategy == PRIORITIZED
+    places: list[dict[str, Any]] = [{"SubnetId": subnet} for subnet in label.pool.subnet_ids] or [{}]
+    overrides = [{"InstanceType": name, "ImageId": image_id, **place} for name in label.fleet_types for place in places]
+    if first:
+        overrides = [{**override, "Priority": float(number)} for number, override in enumerate(overrides)]
+    # EC2 does not know every strategy for both kinds: the nearest is taken then.
+    if spot:
+        kind, options = "spot", "SpotOptions"
+        strategy = "capacity-optimized-prioritized" if first else label.fleet_strategy
+    else:
+        kind, options, strategy = "on-demand", "OnDemandOptions", PRIORITIZED if first else LOWEST_PRICE
+    specification = {"LaunchTemplateName": template, "Version": "$Latest"}
+    return {
+        "ClientToken": token,
+        "Type": "instant",
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind},
+        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": overrides}],
+        options: {"AllocationStrategy": strategy},
+        "TagSpecifications": tag_specifications(tags, *TAGGED),
+    }
+
+
+# Launches that go in one call of RunInstances.
 
 log = logging.getLogger("nodepool.driver.aws.launches")
 
@@ -110,36 +276,21 @@ class LaunchBatch:
             # It was sent before: by a launcher that was killed, with another configuration, or its instances ended.
             made = [record for record in self._client.instances_of_token(self.token) if not record.gone]
             if not made:
-                raise _without_instance(error) from error
+                if error.code == _ENDED:
+                    text = f"the instance was ended before its creation was told: {error}"
+                    raise LaunchStatusException(text) from error
+                raise
             for record in made:
                 log.info("Instance %s was made by the same creation with an earlier configuration", record.id)
-        by_index = {record.launch_index: record for record in made}
-        return by_index if len(by_index) == len(made) else self._numbered_here(made)
-
-    def _numbered_here(self, made: Sequence[AwsRecord]) -> Made:
-        """AWS gave several the same launch index: whose they are, only tags of their own can say. Blocks for them."""
-        log.warning("Instances of one call have the same launch index; they get their tags now")
-        by_index = dict(enumerate(sorted(made, key=lambda record: record.id)))
-        for index, record in by_index.items():
-            tags = own_tags(self.orders[index].key.node_id)
-            self._client.tag(lambda record=record, tags=tags: ([record.id], tags))  # type: ignore[misc]
-        return by_index
+        return {record.launch_index: record for record in made}
 
     def _permit(self) -> None:
         """Is one of them still wanted? Then the call is made as it was."""
-        asked: list[Future[None]] = []
-        for order in self.orders:
-            asked.append(Future())
-            settle(asked[-1:], order.wanted)
-            if asked[-1].exception() is None:
+        for order in self.orders[:-1]:
+            with contextlib.suppress(LaunchError):
+                order.wanted()
                 return
-        asked[-1].result()
-
-
-def _without_instance(error: CloudRefused) -> Exception:
-    if error.code == _ENDED:
-        return LaunchStatusException(f"the instance was ended before its creation was told: {error}")
-    return error
+        self.orders[-1].wanted()
 
 
 class LaunchBatches:
@@ -154,7 +305,7 @@ class LaunchBatches:
         self._executor = executor
         self._joined = joined
         self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(
-            client.wait_to_run, self._send, executor, MOST, client.transport.sleep
+            partial(client.transport.wait_turn, RUN, "RunInstances"), self._send, executor, MOST, client.transport.sleep
         )
 
     def add(self, order: InstanceOrder) -> Future[str]:
@@ -204,8 +355,6 @@ def token_of(keys: Sequence[CreationKey], place: LaunchPlace) -> str:
 
 # `LaunchTemplates`: the launch templates of fleets: made when they are needed, else removed (AW-9).
 
-launch_templates_log = logging.getLogger("nodepool.driver.aws.LaunchTemplates")
-
 #: A younger template may be that of a launcher which has another configuration already.
 SPARED: Final = timedelta(hours=1)
 #: Templates are looked through so often, in seconds.
@@ -213,64 +362,52 @@ LOOK_SECONDS: Final = 3600.0
 
 
 class LaunchTemplates:
-    """Of one provider. Thread-safe; all methods block. ``_lock`` guards the table; it is not held during a call."""
+    """Of one provider. Thread-safe: what changes the table is one operation. All methods block."""
 
     def __init__(self, config: AwsProviderConfig, client: Ec2) -> None:
         self._config = config
         self._client = client
-        self._tags = spec.template_tags(config.name)
-        self._lock = threading.Lock()
+        self._tags = {MANAGED_KEY: MANAGED, PROVIDER_KEY: config.name}
         self._made: dict[str, Fact[None]] = {}
 
     def name_for(self, label: AwsLabel) -> str:
         """The name of a label's template, which is there then."""
-        data = spec.template_data(label)
-        name = spec.template_name(data, self._tags)
-        with self._lock:
-            made = self._made.get(name)
-            if made is None:
-                made = self._made[name] = Fact(lambda: self._client.create_template(name, data, self._all_tags()))
-        made.get(float("inf"))
+        data = template_data(label)
+        name = template_name(data, self._tags)
+        # The name does not have the installation: who makes the same template for another one finds it there.
+        tags = {**self._tags, **of_installation()}
+        self._made.setdefault(name, Fact(lambda: self._client.create_template(name, data, tags))).get(float("inf"))
         return name
-
-    def _all_tags(self) -> dict[str, str]:
-        """The name does not have the installation: who makes the same template for another one finds it there."""
-        return {**self._tags, **of_installation()}
 
     def forget(self) -> None:
         """One was not there: make them again."""
-        with self._lock:
-            self._made.clear()
+        self._made = {}
 
     def remove_unused(self) -> None:
         """Delete those that no label needs."""
         needed = {
-            spec.template_name(spec.template_data(label), self._tags)
+            template_name(template_data(label), self._tags)
             for pool in self._config.pools.values()
             for label in pool.labels.values()
             if label.fleet_types
         }
         old = datetime.fromtimestamp(wall_time(), UTC) - SPARED
         for template in self._client.templates(self._tags):
-            if template.name in needed or not template.name.startswith(spec.TEMPLATE_PREFIX):
+            if template.name in needed or not template.name.startswith(TEMPLATE_PREFIX):
                 continue
             if template.created is None or template.created > old:
                 continue
-            launch_templates_log.info(
-                "Provider %s: deleting launch template %s: no label uses it", self._config.name, template.name
-            )
+            log.info("Provider %s: deleting launch template %s: no label uses it", self._config.name, template.name)
             try:
                 self._client.delete_template(template.id)
             except AwsNotFound as error:
-                launch_templates_log.debug("It is gone already: %s", error)
+                log.debug("It is gone already: %s", error)
 
 
 # `BatchTags`: gives instances that one call made for several nodes the tags of their own, off the way of launches.
 #
 # Lists say which of them lack some: so it does not matter which launcher made them, and whether it is still there. Only
 # what runs is worth a call.
-
-batch_tags_log = logging.getLogger("nodepool.driver.aws.BatchTags")
 
 #: So long after its creation an instance gets its tags: what is used for seconds only needs none, and the calls of a
 #: burst are made when it is over.
@@ -338,17 +475,12 @@ class BatchTags:
             node_id = None if record is None else instance.node_id_of(record.metadata, self._provider)
             if record is None or node_id is None:
                 raise AwsNotFound(f"no list shows instance {record_id} any more", code="InvalidInstanceID.NotFound")
-            return [record.id, *record.volume_ids], own_tags(node_id)
+            return [record.id, *record.volume_ids], {instance.NODE_KEY: node_id, "Name": hostname(node_id)}
 
         try:
             self._client.tag(wanted)
         except AwsNotFound as error:
-            batch_tags_log.debug("It is gone already: %s", error)
+            log.debug("It is gone already: %s", error)
         except LaunchError as error:
-            batch_tags_log.warning("Tags are set later: %s", error)
+            log.warning("Tags are set later: %s", error)
         return {}
-
-
-def own_tags(node_id: str) -> dict[str, str]:
-    """Tags that an instance has alone, see `nodepool.driver.aws.types`."""
-    return {instance.NODE_KEY: node_id, "Name": hostname(node_id)}

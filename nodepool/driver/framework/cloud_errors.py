@@ -211,7 +211,7 @@ class CodedErrors:
         if no_capacity:
             return CloudNoCapacity(remedied, code=no_capacity, status=status)
         if status == 401 or coded(self.login):
-            return LoginRefused(f"{text}; {self.check_login}", coded(self.login) or code)
+            return LoginRefused(f"{text}; {remedy or self.check_login}", coded(self.login) or code)
         if status == 404:
             return self.not_found(remedied, errors, code)
         if busy:

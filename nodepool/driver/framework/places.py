@@ -124,11 +124,6 @@ class ZonePlaces(RestingPlaces[Z]):
         if self._requests.concerns(request):
             self._requests.made(request.key, self.zone_of(place))
 
-    def lost(self, place: Z, request: NodeRequest | None) -> None:
-        """A node of a request that was made there came to nothing."""
-        if self._requests.concerns(request):
-            self._requests.lost(request.key, self.zone_of(place))
-
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request."""
         self.no_room(place)
@@ -151,8 +146,8 @@ class RequestZones:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._zones: dict[str, str] = {}
-        #: How many nodes requests have in their zone; only those that have some.
-        self._made: dict[str, int] = {}
+        #: Requests that have nodes in their zone.
+        self._made: set[str] = set()
 
     @staticmethod
     def concerns(request: NodeRequest | None) -> TypeGuard[NodeRequest]:
@@ -166,7 +161,7 @@ class RequestZones:
             while len(self._zones) > MOST:
                 oldest = next(iter(self._zones))
                 del self._zones[oldest]
-                self._made.pop(oldest, None)
+                self._made.discard(oldest)
             return found
 
     def made(self, request_id: str, zone: str) -> None:
@@ -174,17 +169,7 @@ class RequestZones:
         with self._lock:
             if request_id not in self._made:
                 self._zones[request_id] = zone
-            if self._zones[request_id] == zone:
-                self._made[request_id] = self._made.get(request_id, 0) + 1
-
-    def lost(self, request_id: str, zone: str) -> None:
-        """A node of which `made` told came to nothing. With the last one the zone is left."""
-        with self._lock:
-            if self._zones.get(request_id) != zone or request_id not in self._made:
-                return
-            self._made[request_id] -= 1
-            if not self._made[request_id]:
-                del self._made[request_id], self._zones[request_id]
+                self._made.add(request_id)
 
     def no_room(self, request_id: str, zone: str) -> None:
         """A zone has no capacity for a node of a request. It is left, unless a node is there already."""

@@ -20,7 +20,9 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, one_line
 from nodepool.driver.framework.http.rest_calls import (
     NOT_READY,
+    RestAnswer,
     RestCalls,
+    RestLogin,
     TokenLogin,
     is_away,
     is_metadata,
@@ -28,13 +30,12 @@ from nodepool.driver.framework.http.rest_calls import (
 )
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce import types as t
+from nodepool.driver.gce.config import GceProviderConfig
 from nodepool.driver.gce.types import THROTTLED, GceApi, LabelReader
 from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
-    from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
-    from nodepool.driver.gce.config import GceProviderConfig
 
 T = TypeVar("T")
 

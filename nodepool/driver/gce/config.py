@@ -242,7 +242,6 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
 
     #: The only format that Compute Engine takes.
     image_type = "raw"
-    resumes_uploads: ClassVar[bool] = True
 
     project: str = key(FILLED_TEXT, REQUIRED, "Id of the project.")
     region: str = key(FILLED_TEXT, REQUIRED, "E.g. ``us-central1``; its quota counts.")

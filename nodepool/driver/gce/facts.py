@@ -11,17 +11,15 @@ import logging
 import math
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
+from nodepool.driver.gce.client import ComputeEngine
+from nodepool.driver.gce.config import GceLabel, GceProviderConfig
+from nodepool.driver.gce.types import GceRecord, MachineType
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.gce.client import ComputeEngine
-    from nodepool.driver.gce.config import GceLabel, GceProviderConfig
-    from nodepool.driver.gce.types import GceRecord, MachineType
 
 #: How long the newest image of a family is remembered: a new one is used within 5 minutes.
 FAMILY_SECONDS: Final = 240.0

@@ -18,26 +18,21 @@ import uuid
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
-from nodepool.driver.framework.http.rest_calls import same_server
-from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
+from nodepool.driver.framework.http.rest_calls import RestAnswer, same_server
+from nodepool.driver.framework.images import ImageTime, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
-from nodepool.driver.gce.config import STORAGE_ENDPOINT
-from nodepool.driver.gce.types import DELETING, READY, image_name, label_value, operation_failure
+from nodepool.driver.gce.config import STORAGE_ENDPOINT, GceDiskImage, GceProviderConfig
+from nodepool.driver.gce.types import DELETING, READY, GceImage, image_name, label_value, operation_failure
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.http.rest_calls import RestAnswer
-    from nodepool.driver.gce.config import GceDiskImage, GceProviderConfig
-    from nodepool.driver.gce.types import GceImage
 
 log = logging.getLogger("nodepool.driver.gce.images")
 
@@ -57,9 +52,7 @@ class GceImages:
         self._prefix = f"nodepool/{config.name}/"
 
     def upload(self, image: GceDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
-        """Upload a file, or go on with an upload of it that was interrupted; returns the name of the image.
-
-        After an error nothing is left, if Google lets us; what was interrupted is left to go on with.
+        """Upload a file; returns the name of the image. After an error nothing is left, if Google lets us.
 
         :raises ImageCreateException: Google cannot use it, or it took too long.
         :raises UploadGivenUp: nobody wants it any more.
@@ -76,20 +69,17 @@ class GceImages:
             raise ImageCreateException(f"there is an image {made} of another upload; give it another name")
         wanted = uploads.checker()
         wanted()
-        state = InterruptedUpload(path, self._config.name)
-        upload = ObjectUpload(self.calls, self._object_name(made), path, labels, state)
-        with OnError(lambda error: self._ended(error, upload, state, made, own)):
+        object_name = self._object_name(made)
+        with OnError(lambda _: self._discard(made, object_name, own)):
             try:
-                upload.run()
+                ObjectUpload(self.calls, object_name, path, labels).run()
                 wanted()
-                self._create(image, made, upload.name, path, labels)
+                self._create(image, made, object_name, path, labels)
             except (LaunchError, ImageCreateException) as error:
                 if self.calls.stopped.is_set():
                     raise UploadInterrupted("the provider was stopped") from error
                 raise
-        with Guard(log, "Object %s of an upload is left over", upload.name):
-            self.calls.delete_object(upload.name)
-        state.remove()
+        self._discard_object(object_name)
         return made
 
     def _create(self, image: GceDiskImage, name: str, object_name: str, path: str, labels: Mapping[str, str]) -> None:
@@ -113,29 +103,18 @@ class GceImages:
         except CloudNotFound:
             return None
 
-    def _ended(
-        self,
-        error: BaseException,
-        upload: ObjectUpload,
-        state: InterruptedUpload,
-        name: str,
-        own: Mapping[str, str | None],
-    ) -> None:
-        """An upload ended with an error."""
-        if isinstance(error, UploadInterrupted):
-            log.info("Upload of %s: what was uploaded is left for the next upload of the build", name)
-            return
-        self._discard(name, upload.name, own)
-        if upload.complete or not isinstance(error, CloudAway):
-            state.remove()
-        # Else Cloud Storage keeps what arrived, as a part of no object, and costs nothing.
-
     def _discard(self, name: str, object_name: str, own: Mapping[str, str | None]) -> None:
-        # The error that ended the upload counts, and is on its way.
+        """An upload ended with an error, which counts, and is on its way."""
+        if self.calls.stopped.is_set():
+            log.info("Upload of %s: the provider was stopped; the builder deletes what is left", name)
+            return
         with Guard(log, "What was uploaded of image %s could not be removed", name):
             self._delete_image(name, own)
-        with Guard(log, "Object %s of an upload is left over", object_name):
-            self.calls.delete_object(object_name)
+        self._discard_object(object_name)
+
+    def _discard_object(self, name: str) -> None:
+        with Guard(log, "Object %s of an upload is left over", name):
+            self.calls.delete_object(name)
 
     def delete(self, name: str) -> None:
         """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
@@ -229,13 +208,10 @@ class GceImageCalls:
         query = {"uploadType": "resumable", "name": name}
         answer = sent_again(lambda: self._call("POST", url, what, body=body, query=query))
         where = answer.headers.get("Location") or ""
-        if not self.is_address(where):
+        # No other host is to see our token.
+        if not same_server(where, self._endpoint):
             raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: no address at {self._endpoint}")
         return where
-
-    def is_address(self, where: object) -> bool:
-        """Is it one of Cloud Storage? No other host is to see our token."""
-        return same_server(where, self._endpoint)
 
     def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, Mapping[str, Any] | None]:
         """Send a piece of an object.
@@ -250,18 +226,8 @@ class GceImageCalls:
         return self._stored(where, f"bytes {span}/{total}", data)
 
     def stored(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
-        """How many bytes of an object are stored, after an error."""
+        """How many bytes of an object are stored; raises CloudRefused if Google does not know the upload any more."""
         return self._stored(where, "bytes */*", b"")
-
-    def stored_before(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
-        """The same of an upload that was interrupted; raises CloudRefused if Google knows it no more."""
-        return sent_again(lambda: self.stored(where))
-
-    def object(self, name: str) -> Mapping[str, Any]:
-        """Name, size and checksum of an object; raises CloudNotFound."""
-        query = {"fields": "name,size,md5Hash"}
-        data = sent_again(lambda: self._call("GET", self._object_url(name), "reading an object", query=query)).data
-        return data if isinstance(data, dict) else {}
 
     def _stored(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
         answer = self._call(
@@ -365,11 +331,8 @@ class GceImageCalls:
             raise failure
 
 
-# `ObjectUpload`: an image file on its way to Cloud Storage.
-#
-# It is a resumable one, https://cloud.google.com/storage/docs/resumable-uploads: if it is interrupted, by the end of
-# the builder for example, the next one goes on where it was. Google lists no upload that is not complete: its address
-# is kept beside the file.
+# `ObjectUpload`: an image file on its way to Cloud Storage, as a resumable upload:
+# https://cloud.google.com/storage/docs/resumable-uploads.
 
 #: Sent at once: a multiple of 256 KiB, as Cloud Storage demands.
 PIECE_BYTES: Final = 8 * 1024 * 1024
@@ -377,8 +340,6 @@ PIECE_BYTES: Final = 8 * 1024 * 1024
 #: repeated at once.
 SEND_ATTEMPTS: Final = 8
 SEND_AGAIN: Final = Backoff(1.0, 30.0)
-#: Keys of what is kept of an upload.
-_ADDRESS, _BUCKET, _NAME = "address", "bucket", "object"
 
 
 class ObjectUpload:
@@ -388,40 +349,20 @@ class ObjectUpload:
 
     :param name: of the object.
     :param labels: also metadata of the object, so that somebody can tell whose it is.
-    :param state: where the address of the upload is kept. Google forgets it after a week.
-    :param wait: blocks between two calls, as `wait_wanted`.
-
-    Results: ``name`` of the object, which an upload that was interrupted may have called otherwise; ``complete``, it is
-    there.
     """
 
-    def __init__(
-        self,
-        calls: GceImageCalls,
-        name: str,
-        path: str,
-        labels: Mapping[str, str],
-        state: InterruptedUpload,
-        wait: Callable[[float, threading.Event, Callable[[], None]], bool] = wait_wanted,
-    ) -> None:
+    def __init__(self, calls: GceImageCalls, name: str, path: str, labels: Mapping[str, str]) -> None:
         self.name = name
         self._calls = calls
         self._path = path
         self._labels = labels
-        self._state = state
-        self._wait = wait
         self._wanted = uploads.checker()
         self._digest = hashlib.md5(usedforsecurity=False)
         #: What is not stored yet, and its place in the object.
         self._waiting = bytearray()
         self._offset = 0
-        #: So many bytes were stored by an upload that was interrupted, and not made again yet.
-        self._skipped = 0
+        #: The object, when it is complete.
         self._done: Mapping[str, Any] | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self._done is not None
 
     def run(self) -> None:
         """Send it; blocks.
@@ -432,52 +373,16 @@ class ObjectUpload:
         report = uploads.reporter()
         with open(self._path, "rb") as file:
             total = os.fstat(file.fileno()).st_size
-            where = self._interrupted() or self._begin()
-            pieces = tar_gz(file, DISK_UNIT_BYTES, lambda done: report(min(done, total - 1), total))
-            for piece in pieces:
+            where = self._calls.begin_object(self.name, self._labels)
+            for piece in tar_gz(file, DISK_UNIT_BYTES, lambda done: report(min(done, total - 1), total)):
                 self._digest.update(piece)
-                self._waiting += self._new_of(piece)
+                self._waiting += piece
                 while len(self._waiting) > PIECE_BYTES:
                     self._send(where, PIECE_BYTES, last=False)
-            if self._skipped and not self.complete:
-                raise ImageCreateException(f"object {self.name} is longer than what is to be sent; it begins anew")
-            while not self.complete:
+            while self._done is None:
                 self._send(where, len(self._waiting), last=True)
             report(total, total)
         self._check()
-
-    def _begin(self) -> str:
-        """The address of a new upload."""
-        where = self._calls.begin_object(self.name, self._labels)
-        self._state.write({_ADDRESS: where, _BUCKET: self._calls.bucket, _NAME: self.name})
-        return where
-
-    def _interrupted(self) -> str | None:
-        """The address of an upload of the file that was interrupted; None = there is none to go on with."""
-        known = self._state.read() or {}
-        where, name = known.get(_ADDRESS), known.get(_NAME)
-        if known.get(_BUCKET) != self._calls.bucket or not isinstance(name, str) or not self._calls.is_address(where):
-            return None
-        try:
-            stored, done = self._calls.stored_before(str(where))
-            if done is not None:
-                # Somebody may have deleted it meanwhile.
-                done = self._calls.object(name)
-        except CloudRefused as error:
-            log.info("Upload of %s begins anew: %s", self.name, error)
-            return None
-        log.info("Upload of %s goes on with object %s: %s", self.name, name, "whole" if done else f"{stored} bytes")
-        self.name, self._done = name, done
-        self._offset = self._skipped = stored
-        return str(where)
-
-    def _new_of(self, piece: bytes) -> bytes:
-        """What of the next piece is not stored yet."""
-        if self.complete:
-            return b""
-        old = min(self._skipped, len(piece))
-        self._skipped -= old
-        return piece[old:]
 
     def _send(self, where: str, count: int, last: bool) -> None:
         """Send the first bytes that wait, until some of them are stored."""
@@ -499,7 +404,7 @@ class ObjectUpload:
                 raise error
             log.warning("Upload of %s, piece at %d: %s", self.name, self._offset, error)
             self._wanted()
-            if not self._wait(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
+            if not wait_wanted(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
                 raise UploadInterrupted("the provider was stopped")
 
     def _took(self, stored: int, done: Mapping[str, Any] | None) -> bool:

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
@@ -29,7 +29,8 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
-from nodepool.driver.gce.facts import GcePlace, places_of
+from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
+from nodepool.driver.gce.facts import GceFacts, GcePlace, ProjectLimits, places_of
 from nodepool.driver.gce.types import (
     BUSY,
     ENDING,
@@ -58,10 +59,6 @@ from nodepool.driver.statemachine import (
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff, CircuitBreaker
-
-if TYPE_CHECKING:
-    from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-    from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 
 log = logging.getLogger("nodepool.driver.gce.instances")
 
@@ -97,7 +94,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         #: Of the latest list that a zone answered. The same.
         self._before: dict[str, list[GceRecord]] = {}
         self._repeats = Repeats()
-        self._proofs: Batches[str] = Batches(DeletionProof(config.name, client).look, self.others, MANY)
+        self._proofs: Batches[str] = Batches(lambda take: proven_gone(client, take), self.others, MANY)
 
     # -- lists --
 
@@ -371,49 +368,32 @@ MANY: Final = 250
 OPERATIONS: Final = 1000
 
 
-class DeletionProof:
-    """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
+def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+    """For instances that were in lists, whose deletion was accepted, and that a later list lacks. Blocks.
 
     The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
-    one for each. All methods block; any thread may call them.
+    one for each. For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known
+    yet.
+
+    :param take: gives the ids of instances in lists.
     """
-
-    def __init__(self, provider: str, calls: ComputeEngine) -> None:
-        self._provider = provider
-        self._calls = calls
-
-    def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
-        """For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known yet.
-
-        :param take: gives the ids of instances in lists.
-        """
-        zones: dict[str, list[str]] = {}
-        for one in take():
-            zones.setdefault(zone_and_name(one)[0], []).append(one)
-        found: dict[str, Exception] = {}
-        for zone, ids in zones.items():
-            try:
-                found |= self._look_at(zone, ids)
-            except LaunchError as error:
-                # The other zones may answer.
-                found |= dict.fromkeys(ids, error)
-        return found
-
-    def _look_at(self, zone: str, ids: list[str]) -> Mapping[str, Exception]:
-        if len(ids) <= FEW:
-            return {one: error for one in ids if (error := self._ask(one)) is not None}
-        operations = self._calls.operations(zone, "delete", "listing deletions")
-        return {
-            one: CloudNotFound(f"Provider {self._provider}: {one} is gone, its deletion has ended", status=404)
-            for one in ended_well(ids, itertools.islice(operations, OPERATIONS))
-        }
-
-    def _ask(self, one: str) -> Exception | None:
+    zones: dict[str, list[str]] = {}
+    for one in take():
+        zones.setdefault(zone_and_name(one)[0], []).append(one)
+    found: dict[str, Exception] = {}
+    for zone, ids in zones.items():
         try:
-            self._calls.instance(*zone_and_name(one))
+            if len(ids) <= FEW:
+                for one in ids:
+                    client.instance(*zone_and_name(one))
+                continue
+            operations = itertools.islice(client.operations(zone, "delete", "listing deletions"), OPERATIONS)
+            for one in ended_well(ids, operations):
+                found[one] = CloudNotFound(f"{one} is gone, its deletion has ended", status=404)
         except LaunchError as error:
-            return error
-        return None
+            # The other zones may answer.
+            found |= dict.fromkeys(ids, error)
+    return found
 
 
 def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
@@ -489,7 +469,9 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
             raise
         body = instance_body(name, self.label, place, image, self.metadata)
         try:
-            operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit(place))
+            operation = self.cloud.client.insert(
+                place.zone, body, request_id(key, place.zone), lambda: self._permit(place)
+            )
         except CloudRefused as error:
             if error.code not in EXISTS:
                 raise
@@ -508,12 +490,9 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
         if len(self.places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
             raise CloudNoCapacity(f"{self.where}: {place}: the zone does not answer", code="UNREACHABLE")
 
-    def _permit(self, place: GcePlace) -> Callable[[], None]:
-        def permit() -> None:
-            self.permit_at(place)
-            self._ordered = True
-
-        return permit
+    def _permit(self, place: GcePlace) -> None:
+        self.permit_at(place)
+        self._ordered = True
 
     def forget(self) -> None:
         self.cloud.facts.forget_images()

@@ -24,12 +24,12 @@ from nodepool.driver.framework.cloud_errors import (
     mappings_in,
 )
 from nodepool.driver.framework.http.rest_calls import CodedApi
+from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
 from nodepool.driver.statemachine.inventory import CloudRecord
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer
-    from nodepool.driver.statemachine import CreationKey
 
 #: Google says so of a spot instance that it takes away while it is created.
 UNSUPPORTED: Final = "UNSUPPORTED_OPERATION"

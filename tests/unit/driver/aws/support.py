@@ -17,16 +17,14 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 from nodepool import clock as nodepool_clock
-from nodepool.config.objects import Config, DiskImage, Label
-from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.aws.image_store import ImageJob, image_tags
-from nodepool.driver.aws.images import AwsImages
+from nodepool.driver.aws import AwsAdapter, AwsDriver
+from nodepool.driver.aws.client import AwsTransport
+from nodepool.driver.aws.images import AwsImages, ImageJob, image_tags
 from nodepool.driver.aws.instances import AwsCreation
-from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor
+from tests.support.provider_sections import DriverSections
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.tables import driver_table
 
@@ -188,32 +186,15 @@ class Paced(AwsTransport):
         clock().now += seconds
 
 
+_SECTIONS = DriverSections(AwsDriver(), "aws")
+load = _SECTIONS.load
+
+
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A provider section with one pool and one label; a setting of the label that is None is left out."""
-    wanted = {"name": "small", "cloud-image": "debian", "instance-type": "t3.medium", "key-name": "zuul"}
-    kept = {key: value for key, value in {**wanted, **(label or {})}.items() if value is not None}
-    return {
-        "name": PROVIDER,
-        "driver": "aws",
-        "region-name": "eu-north-1",
-        "rate": 0,
-        "cloud-images": [{"name": "debian", "image-id": "ami-1", "username": "admin"}],
-        "pools": [{"name": "main", "labels": [kept], **(pool or {})}],
-        **more,
-    }
-
-
-def load(data: dict[str, Any], whole: Config | None = None) -> AwsProviderConfig:
-    """Load a section in a configuration that has its labels and images."""
-    whole = whole or Config()
-    for image in data.get("diskimages", []):
-        whole.diskimages.setdefault(image["name"], DiskImage(image["name"]))
-    for pool in data["pools"]:
-        for label in pool.get("labels", []):
-            whole.labels[label["name"]] = Label(label["name"])
-    made = AwsProviderConfig(data)
-    made.getSchema()(data)
-    made.load(whole)
+    made = _SECTIONS.section(label, pool, **more)
+    (given,) = made["pools"][0]["labels"]
+    made["pools"][0]["labels"] = [{key: value for key, value in given.items() if value is not None}]
     return made
 
 

@@ -9,35 +9,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.config.objects import Config, DiskImage
 from tests.support.provider_sections import problems_of_section
 from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import load, rows, section
 
 EVERYTHING: dict[str, Any] = driver_table("aws", "everything")
-LEAST = {"name": "north", "driver": "aws", "region-name": "r", "pools": [{"name": "main"}]}
-
-
-@pytest.mark.parametrize(("data", "expected"), [(EVERYTHING, "loaded"), (LEAST, "defaults")], ids=["all", "defaults"])
-def test_every_key(data: dict[str, Any], expected: str) -> None:
-    """reference/configuration: all keys are read; defaults are those of Nodepool 11.0.0."""
-    whole = Config()
-    for name in ("fedora", "windows"):
-        image = whole.diskimages[name] = DiskImage(name)
-        image.username, image.python_path = "builder", "/top"
-    config = load(copy.deepcopy(data), whole)
-    for path, values in driver_table("aws", expected).items():
-        found: Any = config
-        for step in filter(None, path.split(".")):
-            found = found[step] if isinstance(found, dict) else getattr(found, step)
-        assert {name: getattr(found, name) for name in values} == values, path
-    if data is EVERYTHING:
-        labels = config.pools["main"].labels
-        assert labels["small"].diskimage is config.diskimages["fedora"]
-        assert labels["fleet"].cloud_image is config.cloud_images["newest"]
-        assert whole.diskimages["fedora"].image_types == {"vmdk"}
-        filters = [(each.name, each.values) for each in config.cloud_images["newest"].image_filters]
-        assert filters == [("name", ["debian-*"]), ("architecture", ["x86_64", "arm64"])]
 
 
 @pytest.mark.parametrize(("method", "image_format", "words"), rows("formats"))

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from botocore import exceptions
 
-from nodepool.driver.aws.errors import instance_of_fleet, meaning
+from nodepool.driver.aws.client import READ, RUN, AwsTransport
 from nodepool.driver.aws.instances import ended
-from nodepool.driver.aws.transport import READ, RUN, AwsTransport
-from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.aws.types import AwsRecord, instance_of_fleet, meaning
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudRefused,

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.image_store import PART_BYTES, part_bytes
-from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY
+from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, PART_BYTES, part_bytes
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.uploads import ImageUploader, UploadInterrupted
+from nodepool.driver.framework.uploads import ImageUploader
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.support import BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, rows, tag_set, tags_in
 
@@ -48,19 +47,6 @@ def block_rig(directory: Path, answers: dict[str, Any] | None = None, **more: An
     rig.path.write_bytes(b"".join(BLOCKS))
     rig.region.answers |= {"describe_snapshots": LOOKS[:], "describe_images": ami("available"), **(answers or {})}
     return rig
-
-
-def test_end_of_the_provider(tmp_path: Path) -> None:
-    """AW-18: it interrupts the upload: the next upload of the build goes on with the snapshot."""
-
-    def ends(_: object) -> Any:
-        rig.stopped.set()
-        return SILENCE
-
-    rig = block_rig(tmp_path, {"put_snapshot_block": ends})
-    with pytest.raises(UploadInterrupted):
-        rig.upload()
-    assert not rig.region.count("delete_snapshot")
 
 
 @pytest.mark.parametrize(("answers", "expected", "text", "deleted_things"), rows("uploads_by_blocks"))

@@ -11,8 +11,15 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws.facts import LaunchPlace, places_of
-from nodepool.driver.aws.launch_calls import TEMPLATE_PREFIX
-from nodepool.driver.aws.launches import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, SPARED, BatchTags, token_of
+from nodepool.driver.aws.launches import (
+    AGAIN_SECONDS,
+    OTHERS_SECONDS,
+    OWN_SECONDS,
+    SPARED,
+    TEMPLATE_PREFIX,
+    BatchTags,
+    token_of,
+)
 from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -87,13 +94,15 @@ def tags_of(arguments: dict[str, Any]) -> dict[str, str]:
 class Burst(aws.Rig):
     """Launches that begin at the same time, in a region that takes two calls a second.
 
-    ``room`` says how many instances a call makes at most; ``made`` has all, by id. ``instead`` has answers in place of
-    those, one for each call; None = as usual.
+    ``made`` has all instances, by id.
+
+    :param room: instances that a call makes at most.
+    :param instead: answers in place of those, one for each call; None = as usual.
     """
 
-    def __init__(self, number: int, data: dict[str, Any] | None = None, *instead: Any, **room: int) -> None:
-        super().__init__(data, ManualExecutor(eager=False), 2, run_instances=self.answer)
-        self.room = {"": 1000, **room}
+    def __init__(self, number: int, *instead: Any, room: int = 1000) -> None:
+        super().__init__(None, ManualExecutor(eager=False), 2, run_instances=self.answer)
+        self.room = room
         self.instead = list(instead)
         self.made: dict[str, dict[str, Any]] = {}
         self.launches = [self.creation(node_id(index)) for index in range(number)]
@@ -104,11 +113,7 @@ class Burst(aws.Rig):
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Make instances. The order says nothing."""
-        where = arguments["NetworkInterfaces"][0].get("SubnetId", "")
-        number = min(arguments["MaxCount"], self.room[where])
-        if not number:
-            return aws.error("InsufficientInstanceCapacity", status=500)
-        self.room[where] -= number if where else 0
+        number = min(arguments["MaxCount"], self.room)
         tags, first = arguments["TagSpecifications"][0]["Tags"], len(self.made)
         found = [
             aws.instance(f"i-{first + index}", "pending", AmiLaunchIndex=index, Tags=tags) for index in range(number)
@@ -167,8 +172,7 @@ def test_answers(number: int, room: int, instead: list[Any], counts: list[int]) 
     """AW-3, AW-15, CM-1: the token of a call is of provider, nodes and attempts; launch indexes stand for the nodes of
     the tag.
     """
-    burst = Burst(number, None, *instead)
-    burst.room[""] = room
+    burst = Burst(number, *instead, room=room)
     burst.go()
     waiting = number - 1 if instead else 0
     assert len(list(burst.adapter.unansweredCreations())) == waiting, "they count against max-servers"
@@ -195,7 +199,7 @@ def test_made_by_an_earlier_launcher() -> None:
         burst.show(aws.instance("i-9", "terminated"), *burst.run(arguments)["Instances"])
         return aws.error("IdempotentParameterMismatch")
 
-    burst = Burst(3, None, None, known)
+    burst = Burst(3, None, known)
     burst.go()
     filters = burst.region.last("describe_instances")["Filters"]
     assert filters == [{"Name": "client-token", "Values": [burst.sent[1]["ClientToken"]]}]
@@ -342,11 +346,3 @@ def test_no_capacity_that_shows_later() -> None:
     sent = rig.region.sent("run_instances")
     assert [arguments["NetworkInterfaces"][0]["SubnetId"] for arguments in sent] == ["a", "b"]
     assert sent[0]["ClientToken"] != sent[1]["ClientToken"]
-
-
-@pytest.mark.parametrize(("label", "pool", "expected"), rows("places"))
-def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: list[str]) -> None:
-    """The first type everywhere, then the next one; on demand only in the end. A fleet chooses itself (AW-8)."""
-    rig = aws.Rig(aws.section(label, pool=pool))
-    assert [str(place) for place in places_of(rig.label)] == expected
-    assert [str(place) for place in rig.cloud.places.of_label(rig.label)] == expected

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
-from nodepool.driver.aws.quota import AccountLimits
+from nodepool.driver.aws.facts import FILTERED_SECONDS, AccountLimits, AwsFacts
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
 from nodepool.exceptions import NotFound
 from nodepool.model.node import QuotaInformation
@@ -96,18 +95,23 @@ def test_newest_image() -> None:
     def image(image_id: str, created: str, state: str = "available") -> dict[str, Any]:
         return {**aws.IMAGE, "ImageId": image_id, "CreationDate": created, "State": state}
 
-    filters = [{"name": "name", "values": ["debian-*", "sid"]}]
+    filters = [{"name": "name", "values": ["debian-*", "sid"]}, {"Name": "architecture", "Values": ["arm64"]}]
     images: Any = [{"name": "debian", "username": "admin", "image-filters": filters}]
     found = [image("ami-1", "2026-01"), image("ami-2", "2026-03"), image("ami-3", "2026-04", "pending")]
     answers = [{"Images": found}, *[{"Images": [image(f"ami-{n}", "2026")]} for n in (5, 6)], {"Images": []}]
     rig = aws.Rig(aws.section(None, **{"cloud-images": images}), describe_images=answers)
     facts = AwsFacts(rig.adapter.client)
     assert [facts.cloud_image_id(rig.label) for _ in range(2)] == ["ami-2", "ami-2"]
-    assert rig.region.last("describe_images")["Filters"] == [{"Name": "name", "Values": ["debian-*", "sid"]}]
+    assert rig.region.last("describe_images")["Filters"] == [
+        {"Name": "name", "Values": ["debian-*", "sid"]},
+        {"Name": "architecture", "Values": ["arm64"]},
+    ]
     rig.clock.now += FILTERED_SECONDS + 1
     assert facts.cloud_image_id(rig.label) == "ami-5"
     facts.forget(rig.label)
     assert facts.cloud_image_id(rig.label) == "ami-6"
     facts.forget(rig.label)
-    with pytest.raises(NotFound, match=r"no image has name=debian-\*,sid; correct image-filters of .*'debian'"):
+    with pytest.raises(
+        NotFound, match=r"no image has name=debian-\*,sid, architecture=arm64; correct image-filters of .*'debian'"
+    ):
         facts.cloud_image_id(rig.label)

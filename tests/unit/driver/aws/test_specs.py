@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from nodepool.driver.aws.image_store import image_tags, metadata_of_key, object_tagging, provider_prefix
+from nodepool.driver.aws.images import image_tags, metadata_of_key, object_tagging, provider_prefix
 from nodepool.driver.aws.instances import external_id, instance_of
 from nodepool.driver.aws.types import AwsHost
 from nodepool.driver.framework.cloud_errors import CloudRefused

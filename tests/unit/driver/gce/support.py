@@ -10,8 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from nodepool.driver.gce import GceDriver
-from nodepool.driver.gce.adapter import GceAdapter
+from nodepool.driver.gce import GceAdapter, GceDriver
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.types import LabelReader
 from nodepool.driver.statemachine import instance

@@ -19,7 +19,7 @@ from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.gce.support import METADATA, ZONES, changed, load, section
+from tests.unit.driver.gce.support import METADATA, changed, load
 
 # -- what is sent --
 
@@ -33,19 +33,6 @@ def test_bodies(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     body = instance_body("np0000000042", label, places_of(label)[0], IMAGE, METADATA)
     assert body == expected
     assert Instance.from_json(json.dumps(body), ignore_unknown_fields=False).name == "np0000000042"
-
-
-def test_places() -> None:
-    """GC-5 (not repeated): types, and the zones of each; standard ones come last."""
-
-    def places(**label: Any) -> list[str]:
-        data = section({name.replace("_", "-"): value for name, value in label.items()}, zone=ZONES)
-        return [str(place) for place in places_of(label_of(load(data)))]
-
-    every = [f"{name}{spot} in {zone}" for spot in (" (spot)", "") for name in ("a", "b") for zone in ZONES]
-    assert places(instance_type=["a", "b"], use_spot=True, spot_fallback=True) == every
-    assert places(instance_type=["a", "b"], use_spot=True) == every[:4]
-    assert places(instance_type=["a", "b"], spot_fallback=True) == every[4:]
 
 
 # -- names, labels, quotas --

@@ -14,9 +14,9 @@ from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
     PAUSE_SECONDS,
-    DeletionProof,
     Insert,
     InsertOperations,
+    proven_gone,
 )
 from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
@@ -120,7 +120,7 @@ def test_proof_of_absence(
         found = [operation("op", target=target, **{"status": "DONE", **more}) for target, more in deletions or []]
         calls.listed[zone] = NO_ANSWER if deletions is None else found
     calls.itself = None if itself else GONE
-    errors = DeletionProof("north", calls).look(lambda: ids)
+    errors = proven_gone(calls, lambda: ids)
     assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
     assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
     assert (calls.looked_at, calls.read) == (zones, read)

@@ -12,7 +12,7 @@ import pytest
 from google.auth.compute_engine import _metadata
 from google.auth.exceptions import TransportError
 
-from nodepool.driver.aws.transport import AwsTransport
+from nodepool.driver.aws.client import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
