@@ -27,7 +27,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTo
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.view import PoolView, RequestView
-from nodepool.launcher.pool_registry import GRACE_SECONDS
+from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
 from nodepool.model.component import POOL_MARK

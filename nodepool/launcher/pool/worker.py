@@ -21,7 +21,6 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
-from nodepool.launcher.pool.status import PoolStatusMaker
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
@@ -78,7 +77,6 @@ class PoolWorker(Worker):
         self._intake = Intake(pool)
         self._handlers = self._intake.handlers
         self._waiting_lines = WaitingLines(pool)
-        self.status = PoolStatusMaker(pool)
 
     # -- other threads --
 

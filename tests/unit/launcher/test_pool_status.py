@@ -11,7 +11,8 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
-from nodepool.launcher.pool.status import (
+from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
+from nodepool.launcher.status import (
     HOST_SECONDS,
     MAX_BYTES,
     MAX_ENTRIES,
@@ -19,7 +20,6 @@ from nodepool.launcher.pool.status import (
     PoolStatusMaker,
     bounded,
 )
-from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.model import status
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -53,7 +53,7 @@ def fill(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, *label
 
 def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
     """W-2, MT-3: each with its cause, and since when. Nothing is another one when nothing changed."""
-    make = worker.status.make
+    make = PoolStatusMaker(worker.context).make
     running = make(1.0)
     assert (running.state, running.code, running.since, make(5.0)) == ("running", None, 1.0, running)
     fill(launcher, worker, znodes, "small")
@@ -78,13 +78,14 @@ def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
     held, down = status.HostStatus("c", True, quarantine="alice: disk"), status.HostStatus("d", False)
     hosts = [well, unknown, held, down, status.HostStatus("of another pool", False, pool="other")]
     monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
-    assert worker.status.make(5.0).hosts == [unknown, held, down, well]
+    make = PoolStatusMaker(worker.context).make
+    assert make(5.0).hosts == [unknown, held, down, well]
     for begin, count, seconds in ((1000.0, 100, 100 * HOST_SECONDS), (2000.0, 1000, MAX_HOST_SECONDS)):
         many = hosts = [status.HostStatus(str(number), True) for number in range(count)]
-        worker.status.make(begin)
+        make(begin)
         hosts = []
-        assert worker.status.make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
-        assert worker.status.make(begin + seconds * 1.01).hosts == []
+        assert make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
+        assert make(begin + seconds * 1.01).hosts == []
 
 
 def stored(number: int, text: str = "") -> status.RequestStatus:
@@ -161,13 +162,14 @@ def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, m
     launcher.passes(worker, "they are declined", lambda: all(map(worker.desk.explain, declined)))
     for name in ("MAX_KINDS", "MAX_DECLINED"):
         monkeypatch.setattr(home(PoolStatusMaker), name, 1)
-    found = worker.status.make(5.0)
+    make = PoolStatusMaker(worker.context).make
+    found = make(5.0)
     ((kind,), (last,)) = found.waiting, found.declined
     assert (kind.labels, kind.count, kind.code, kind.tenant) == (("small",), 1, "wait.pool-paused", "tenant")
     assert last.id == list(worker.desk.snapshot().declined)[-1].request_id
     assert found.omitted == 1
     monkeypatch.setattr(home(PoolStatusMaker), "MAX_REQUESTS", 0)
-    assert (worker.status.make(6.0).requests, worker.status.make(6.0).omitted) == ([], 2)
+    assert (make(6.0).requests, make(6.0).omitted) == ([], 2)
 
 
 def test_launch_log() -> None:

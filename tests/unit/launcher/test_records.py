@@ -10,8 +10,14 @@ from typing import Any, cast
 import pytest
 
 from nodepool.config.objects import Label
-from nodepool.launcher.events import EventRing, LabelHints, MaintenanceEvents, ReloadEvents, why_held
-from nodepool.launcher.pool_registry import MaintenanceState
+from nodepool.launcher.shared import (
+    EventRing,
+    LabelHints,
+    MaintenanceEvents,
+    MaintenanceState,
+    ReloadEvents,
+    why_held,
+)
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
