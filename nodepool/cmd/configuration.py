@@ -31,7 +31,7 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import problems as forms
 from nodepool.plan.attention import Registered
 from nodepool.plan.config_diff import Effect, ServedConfig, reload_effects, served_configs
-from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.observed import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
 
 if TYPE_CHECKING:

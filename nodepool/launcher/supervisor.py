@@ -46,8 +46,8 @@ from nodepool.model.maintenance import Mode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan import maintenance
+from nodepool.plan.launch import ANSWERED_REQUEST_STATES, Keep, judge_unlocked, missing
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
-from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked, missing
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers

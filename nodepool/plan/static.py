@@ -19,8 +19,8 @@ from nodepool.model import states
 from nodepool.model.event import counted, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.plan.nodes import can_match
 from nodepool.plan.retries import Backoff
+from nodepool.plan.triage import can_match
 
 #: ``launcher`` of static nodes (S-2).
 STATIC_LAUNCHER = "static driver"

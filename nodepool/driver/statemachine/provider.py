@@ -50,7 +50,7 @@ from nodepool.metrics import reports
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
-from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.observed import OTHERS, end_of_other, of_other
 from nodepool.zk import caches
 
 if TYPE_CHECKING:

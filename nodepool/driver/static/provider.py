@@ -26,7 +26,6 @@ from nodepool.model.event import short
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
-from nodepool.plan.nodes import can_match
 from nodepool.plan.static import (
     RETRY,
     TELL_AGAIN,
@@ -43,7 +42,7 @@ from nodepool.plan.static import (
     too_few_slots,
     waits_for,
 )
-from nodepool.plan.triage import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR, can_match
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult

@@ -25,8 +25,17 @@ from nodepool.model.event import What, grouped
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
-from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free, missing_labels
-from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo, RequestKind, RequestQueue, screen, why_failed
+from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
+from nodepool.plan.triage import (
+    MIN_READY_REQUESTOR,
+    PoolInfo,
+    ReadyNodes,
+    RequestKind,
+    RequestQueue,
+    is_free,
+    screen,
+    why_failed,
+)
 from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.states import DELETABLE_STATES, NODE_STATES
-from nodepool.plan import nodes as plan
+from nodepool.plan import launch as plan
 from nodepool.plan.observed import FollowedNodes, NodeIndex, Observed
 from nodepool.plan.retries import SeenTwice
+from nodepool.plan.triage import ReadyNodes, is_free
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
@@ -28,8 +29,8 @@ def made(id: str, labels: str = "a", az: str | None = None, **fields: Any) -> No
 # -- ready nodes for wanted labels
 
 
-def filled(*nodes: Node) -> plan.ReadyNodes:
-    ready = plan.ReadyNodes()
+def filled(*nodes: Node) -> ReadyNodes:
+    ready = ReadyNodes()
     for one in nodes:
         ready.put(one)
     return ready
@@ -38,7 +39,7 @@ def filled(*nodes: Node) -> plan.ReadyNodes:
 @rows(__file__, "free_node")
 def test_free_node(fields: dict[str, Any], free: bool) -> None:
     """N-2"""
-    assert plan.is_free(made("1", **fields), "cloud-1", "main") is free
+    assert is_free(made("1", **fields), "cloud-1", "main") is free
 
 
 @rows(__file__, "choice")

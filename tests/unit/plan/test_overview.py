@@ -13,7 +13,7 @@ from nodepool.model.status import LauncherStatus, LimitStatus, ReloadStatus
 from nodepool.plan.attention import Registered, merged, pool_events, problems
 from nodepool.plan.config_diff import ServedConfig, served_configs
 from nodepool.plan.explain import causes, long_waits
-from nodepool.plan.ownerless import end_of, ownerless, subject_is_served
+from nodepool.plan.observed import end_of, ownerless, subject_is_served
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
 from tests.support.observed import NOW, like, request, status_of, timed, world
 from tests.support.tables import rows

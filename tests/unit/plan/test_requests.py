@@ -12,9 +12,17 @@ import pytest
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
-from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
-from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, STORY_MOVES, ImpossibleMove, Progress, RequestKind, Stage
+from nodepool.plan.triage import (
+    MIN_READY_REQUESTOR,
+    MOVES,
+    STORY_MOVES,
+    ImpossibleMove,
+    Progress,
+    ReadyNodes,
+    RequestKind,
+    Stage,
+)
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
