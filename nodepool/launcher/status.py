@@ -195,7 +195,6 @@ class PoolStatusMaker:
     def _look(self, before: PoolStatus, provider: Provider, now: float) -> PoolStatus:
         pool = self._pool
         snapshot = pool.desk.snapshot()
-        slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
         ready = pool.launcher.free_counts.of_pool(pool.provider_name, pool.pool_name)
         state, cause = _state(provider, snapshot, pool.hold)
         same = (state, cause.code or None) == (before.state, before.code)
@@ -218,8 +217,6 @@ class PoolStatusMaker:
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
-            # Rounded down, so that a call that has not ended changes the record now and then only.
-            slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
             other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
@@ -324,7 +321,7 @@ MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
 LISTS: Final = (
     *("limits", "labels", "ready", "waiting", "requests", "declined"),
-    *("launching", "hosts", "slow_calls", "missing", "other_installations"),
+    *("launching", "hosts", "missing", "other_installations"),
 )
 #: Entries of one of them at most.
 MAX_ENTRIES: Final = 200

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
-#: Comes after every sequence in an order key.
-_AFTER_ALL = "\U0010ffff"
 
 
 class RequestKind(NamedTuple):
@@ -95,17 +93,8 @@ class Bucket:
         return self._entries[0][1]
 
     def oldest(self) -> str | None:
-        """Id of the request that was submitted first; None = there is none any more. Any thread.
-
-        Looks at one request for each priority.
-        """
-        entries, at = self._entries.copy(), 0
-        found: list[tuple[str, str]] = []
-        while at < len(entries):
-            (priority, relative_priority, sequence), request_id = entries[at]
-            found.append((sequence, request_id))
-            at = bisect.bisect_right(entries, ((priority, relative_priority, _AFTER_ALL), ""), at)
-        return min(found)[1] if found else None
+        """Id of the request that was submitted first; None = there is none any more. Any thread; looks at each."""
+        return min(self._entries.copy(), key=lambda entry: entry[0][-1], default=(None, None))[1]
 
     def add(self, key: OrderKey, request_id: str) -> None:
         bisect.insort(self._entries, (key, request_id))
@@ -636,10 +625,7 @@ def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
 
 
 # Where a request is in a pool, and which moves between these stages exist. `MOVES` is the whole picture; every other
-# move raises `ImpossibleMove` with the last moves of the request.
-
-#: Moves that a request remembers.
-STORY_MOVES: Final = 16
+# move raises `ImpossibleMove`.
 
 
 class Stage(enum.Enum):
@@ -716,29 +702,18 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
 )
 
 
-class Move(NamedTuple):
-    """One move of a request.
-
-    :param when: seconds since the epoch.
-    """
-
-    when: float
-    origin: Stage
-    target: Stage
-
-
 class ImpossibleMove(RuntimeError):
-    """A move that `MOVES` does not have. The text names the last moves of the request."""
+    """A move that `MOVES` does not have."""
 
 
 class Progress:
-    """The stage of one request in one pool, and its last moves. Owned by the thread of the pool.
+    """The stage of one request in one pool. Owned by the thread of the pool.
 
     :param request_id: for the text of errors.
     :param now: seconds since the epoch.
     """
 
-    __slots__ = ("moves", "on_move", "reason", "request_id", "since", "stage")
+    __slots__ = ("left", "on_move", "reason", "request_id", "since", "stage")
 
     def __init__(self, request_id: str, now: float) -> None:
         self.request_id = request_id
@@ -747,8 +722,8 @@ class Progress:
         self.since = now
         #: Of the last move; None = the stage says it all.
         self.reason: Reason | None = None
-        #: The last ones, oldest first.
-        self.moves: list[Move] = []
+        #: The stage before the last move.
+        self.left = self.stage
         #: Called after each move, by the thread that makes it.
         self.on_move: Callable[[Progress], None] | None = None
 
@@ -760,24 +735,12 @@ class Progress:
         :raises ImpossibleMove: `MOVES` has no such move; nothing is changed.
         """
         if (self.stage, target) not in MOVES:
+            since = f"it is there since {now - self.since:.1f} s"
             raise ImpossibleMove(
-                f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {self.story(now)}"
+                f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {since}"
             )
-        if len(self.moves) >= STORY_MOVES:
-            del self.moves[0]
-        self.moves.append(Move(now, self.stage, target))
-        self.stage = target
+        self.left, self.stage = self.stage, target
         self.since = now
         self.reason = reason
         if self.on_move is not None:
             self.on_move(self)
-
-    def story(self, now: float) -> str:
-        """The last moves, for people.
-
-        :param now: seconds since the epoch.
-        """
-        if not self.moves:
-            return f"{self.stage.value} since {now - self.since:.1f} s, without a move before"
-        told = [f"{move.target.value} {now - move.when:.1f} s ago ({MOVES[move[1:]]})" for move in self.moves]
-        return f"{self.moves[0].origin.value}, then " + ", ".join(told)

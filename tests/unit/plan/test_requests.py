@@ -16,7 +16,6 @@ from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
     MOVES,
-    STORY_MOVES,
     ImpossibleMove,
     Progress,
     ReadyNodes,
@@ -202,24 +201,6 @@ def test_only_moves_of_the_table(origin: Stage, target: Stage) -> None:
         with pytest.raises(ImpossibleMove, match=f"100-1 cannot go from {origin.value} to {target.value}"):
             progress.move(target, 1.0)
         assert (progress.stage, heard) == (origin, [])
-
-
-def test_story() -> None:
-    """What led to an impossible move is named; the story is bounded."""
-    progress = Progress("100-1", 0.0)
-    assert progress.story(2.0) == "waiting since 2.0 s, without a move before"
-    progress.move(Stage.LOCKING, 1.0)
-    progress.move(Stage.GATHERING, 2.5)
-    with pytest.raises(
-        ImpossibleMove, match=r"waiting, then locking 3.0 s ago \(there is room to launch its nodes\), "
-    ):
-        progress.move(Stage.CHECKING, 4.0)
-    assert progress.story(4.0).endswith("gathering 1.5 s ago (locked and pending)")
-    turning = Progress("100-1", 0.0)
-    for turn in range(STORY_MOVES):
-        turning.move(Stage.DEFERRED, turn)
-        turning.move(Stage.WAITING, turn)
-    assert len(turning.moves) == STORY_MOVES
 
 
 def test_kinds_and_their_marks() -> None:
