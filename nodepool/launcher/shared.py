@@ -3,8 +3,7 @@
 
 First the pools of all launchers, and those that left a moment ago (rule A-15), then what operators hold back in this
 launcher, then how many free nodes each pool has, then which pool serves a request first. Then the last events
-(`EventRing`), and what makes them: nodes, maintenance records, images and reloads. Last what to do about labels that no
-pool has.
+(`EventRing`), and what makes them: nodes, maintenance records, images and reloads.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ import os
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.config.problems import did_you_mean
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
 from nodepool.model.maintenance import Maintenance, Mode
@@ -27,7 +25,6 @@ from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, able_pools, first_choice
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Label
     from nodepool.model.component import PoolComponent
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.maintenance import MaintenanceRecords
@@ -575,58 +572,3 @@ class ReloadEvents:
         self.last = ReloadStatus(self._clock(), ok, clipped("; ".join(shown)))
         for text in shown:
             self._ring.add(self._subject, What.RELOADED if ok else What.RELOAD_FAILED, text)
-
-
-# `LabelHints`: what to do about labels that no pool has, or that no pool has together.
-
-#: Labels whose hints are remembered: to search thousands of labels for a similar one takes milliseconds.
-MAX_HINTS: Final = 1000
-
-
-class LabelHints:
-    """Any thread may ask. What two threads find at the same time is the same.
-
-    :param registered: all registered pools: the same object as long as nothing changes.
-    :param configured: labels of the configuration of this launcher.
-    """
-
-    def __init__(
-        self, registered: Callable[[], Sequence[PoolInfo]], configured: Callable[[], Mapping[str, Label]]
-    ) -> None:
-        self._registered = registered
-        self._configured = configured
-        #: The pools that were looked at, their labels, and the hints.
-        self._known: tuple[Sequence[PoolInfo], frozenset[str], dict[str, str]] = ([], frozenset(), {})
-
-    def hint(self, labels: Collection[str]) -> str:
-        """What to do about labels that no pool can serve, as an addition to a sentence.
-
-        :param labels: of one request.
-        :return: empty if one pool has all of them.
-        """
-        pools = self._registered()
-        known = self._known
-        if known[0] is not pools:
-            served = frozenset(label for pool in pools for label in pool.labels)
-            known = self._known = (pools, served, {})
-        _, served, hints = known
-        told = []
-        for label in sorted(set(labels) - served):
-            if label not in hints:
-                if len(hints) >= MAX_HINTS:
-                    hints.clear()
-                hints[label] = self._hint(label, served)
-            told.append(hints[label])
-        wanted = set(labels)
-        if not told and not any(wanted <= pool.labels for pool in pools):
-            told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
-        return "".join(f"; {text}" for text in told)
-
-    def _hint(self, label: str, served: Collection[str]) -> str:
-        configured = self._configured()
-        if label in configured:
-            if configured[label].pools:
-                return f"no pool that runs has {label}; nodepool status says why the provider that has it is not served"
-            return f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
-        similar = did_you_mean(label, {*served, *configured})
-        return f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"

@@ -30,7 +30,6 @@ from nodepool.launcher.shared import (
     EventRing,
     FreeCounts,
     ImageEvents,
-    LabelHints,
     MaintenanceEvents,
     MaintenanceState,
     NodeEvents,
@@ -135,7 +134,6 @@ class NodePool(ConnectedDaemon):
             config=self._config,
             siblings=lambda: [worker.context for worker in self.pool_threads.current()],
             all_pools=lambda: [worker.context for worker in self.pool_threads.all()],
-            label_hint=LabelHints(self.pools.registered, lambda: self._config().labels).hint,
             known_tenant_use=lambda tenant_name: tally.used(tenant_name)[0],
             passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
@@ -312,8 +310,6 @@ class Router:
         written = self._was_written(node_id, node)
         if node is None:
             key = self._pool_of.pop(node_id, None)
-            if self._cache.nodes.is_empty(node_id):
-                self._deletion.current.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):

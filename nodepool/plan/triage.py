@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
@@ -468,6 +470,35 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
         parts.append(f"{named(elsewhere, MAX_POOLS)}: of another launcher, whose log says why")
     first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
     return Reason(first.code, "; ".join(parts), first.numbers)
+
+
+def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: Mapping[str, bool]) -> str:
+    """What to do about labels that no pool can serve, as an addition to a sentence; empty if one pool has all of them.
+
+    :param labels: of one request.
+    :param pools: all registered ones.
+    :param configured: label of the configuration -> has any pool of it this label?
+    """
+    wanted, served = set(labels), {label for pool in pools for label in pool.labels}
+    told = []
+    for label in sorted(wanted - served):
+        if configured.get(label):
+            text = f"no pool that runs has {label}; nodepool status says why the provider that has it is not served"
+        elif label in configured:
+            text = f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
+        else:
+            similar = _similar(label, frozenset({*served, *configured}))
+            text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
+        told.append(text)
+    if not told and not any(wanted <= pool.labels for pool in pools):
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+    return "".join(f"; {text}" for text in told)
+
+
+@functools.lru_cache(maxsize=16)
+def _similar(label: str, known: frozenset[str]) -> str:
+    # To search thousands of labels takes milliseconds, and all pools of a launcher ask for the same.
+    return did_you_mean(label, known)
 
 
 # Which of several pools that could serve a request tries first?

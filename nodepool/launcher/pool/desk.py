@@ -195,11 +195,6 @@ class Desk:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
 
-    def paused_handlers(self) -> dict[str, NodeRequestHandler]:
-        """Handlers of the requests that wait for room, by request."""
-        cases = ((request_id, self._locked.get(request_id)) for request_id in self._paused)
-        return {request_id: case.handler for request_id, case in cases if case is not None and case.handler is not None}
-
     @property
     def why_paused(self) -> Reason:
         """What the first of the requests that wait for room waits for."""

@@ -592,7 +592,8 @@ class Declines:
             triage.decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         if sent and reason.code is ReasonCode.LABEL_UNKNOWN:
-            hint = pool.launcher.label_hint(sent[0][0].node_types)
+            configured = {name: bool(label.pools) for name, label in pool.launcher.config().labels.items()}
+            hint = triage.label_hint(sent[0][0].node_types, pool.registered_pools(), configured)
             reason = dataclasses.replace(reason, text=f"{reason.text}{hint}")
         for request, reply in sent:
             self._finish(request, reply, reason)

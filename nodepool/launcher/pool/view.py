@@ -511,8 +511,6 @@ class Launcher:
     siblings: Callable[[], Sequence[Pool]]
     #: Also those that retire.
     all_pools: Callable[[], Sequence[Pool]]
-    #: What to do about labels that no pool has, as an addition to a sentence.
-    label_hint: Callable[[Collection[str]], str]
     #: What the nodes of a tenant use, of all providers, without having anything read.
     known_tenant_use: Callable[[str], QuotaInformation]
     #: Called with the id of a pool after each pass of it. Does not block.

@@ -25,7 +25,7 @@ from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
-from nodepool.plan.retries import STEPS, Reminders
+from nodepool.plan.retries import Reminders
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
@@ -377,8 +377,6 @@ class WaitingLines:
         self._pool = pool
         self.log = pool.log
         self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)
-        # That they wait for room was logged when that began.
-        self._paused: Reminders[str] = Reminders(STEPS[0])
         self._next_look = 0.0
 
     def tell(self) -> None:
@@ -393,17 +391,9 @@ class WaitingLines:
             self._tell_kind(kind, reasons[kind])
         if len(due) > MAX_LINES:
             self.log.info("Waiting: requests of %d more kinds", len(due) - MAX_LINES)
-        paused = self._pool.desk.paused_handlers()
-        for request_id in self._paused.due(paused, now):
-            handler = paused[request_id]
-            reason, since = handler.progress.reason, wall_time() - handler.progress.since
-            text = "" if reason is None else f": {reason.text}"
-            extra = {} if reason is None else {"code": reason.code.value}
-            handler.log.info("Pausing for %.0f s already%s", since, text, extra=extra)
 
     def next_look(self) -> float | None:
         """Seconds until `tell` may have something to log; None = no request waits."""
-        # While a request is paused there is a pass each second.
         due = self._next_look if self._pool.desk.explanations.fresh else self._kinds.next_due
         return None if due is None else max(0.0, max(due, self._next_look) - monotonic())
 

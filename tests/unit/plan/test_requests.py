@@ -215,3 +215,14 @@ def test_kinds_and_their_marks() -> None:
     assert all(kind(**{"labels": "a b", **change}) != first for change in [*changes, *marked])
     marks = [first.mark, *(kind(**fields).mark for fields in marked)]
     assert (len(set(marks)), marks[0]) == (len(marks), "9b9cecbe")
+
+
+@rows(__file__, "hints")
+def test_hint(labels: str, hint: str) -> None:
+    """J-3: of registered pools and of the configuration."""
+    pools = [
+        triage.PoolInfo("id", "cloud", frozenset(served.split()), 100, False, "main")
+        for served in ("debian-small debian-large", "centos debian-small")
+    ]
+    configured = {"debian-small": False, "ubuntu-big": False, "fedora": True}
+    assert triage.label_hint(labels.split(), pools, configured) == hint
