@@ -23,7 +23,6 @@ from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
 from nodepool.model.status import FailedLaunch, LaunchesStatus
-from nodepool.plan.retries import TOLD
 from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
@@ -317,6 +316,12 @@ def _explained(case: Case) -> Explanation:
 
 # `Explanations`: why requests wait in the queue, one answer for each kind, and why the last ones were declined.
 
+#: Reasons to wait that are logged. With the others a request is for another pool, or looked at again in a moment.
+TOLD: Final = frozenset(
+    code
+    for code in ReasonCode
+    if not code.value.startswith(("turn.", "declined.", "request.", "served.")) and code is not ReasonCode.WAIT_ORDER
+)
 #: Requests that the pool declined and whose reason it remembers.
 MAX_DECLINED: Final = 1000
 

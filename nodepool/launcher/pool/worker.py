@@ -25,7 +25,6 @@ from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
-from nodepool.plan.retries import Reminders
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
@@ -364,6 +363,8 @@ class PoolEntry:
 
 #: Requests that wait for a shorter time are not logged, in seconds.
 FIRST_SECONDS: Final = 2.0
+#: From one line about the requests of a kind to the next one, in seconds.
+AGAIN_SECONDS: Final = 600.0
 #: Seconds between two looks at the waiting requests.
 LOOK_SECONDS: Final = 1.0
 #: The most lines that one look logs.
@@ -376,7 +377,10 @@ class WaitingLines:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.log = pool.log
-        self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)
+        #: When the requests of a kind are logged next, if they wait then.
+        self._due: dict[RequestKind, float] = {}
+        #: When the first of those is due that wait now; None = none waits.
+        self._next_due: float | None = None
         self._next_look = 0.0
 
     def tell(self) -> None:
@@ -386,7 +390,11 @@ class WaitingLines:
             return
         self._next_look = now + LOOK_SECONDS
         reasons = self._pool.desk.explanations.told()
-        due = self._kinds.due(reasons, now)
+        # What waits again before its next time was logged not long ago.
+        self._due = {kind: when for kind, when in self._due.items() if kind in reasons or when > now}
+        due = [kind for kind in reasons if self._due.setdefault(kind, now + FIRST_SECONDS) <= now]
+        self._due.update(dict.fromkeys(due, now + AGAIN_SECONDS))
+        self._next_due = min((self._due[kind] for kind in reasons), default=None)
         for kind in due[:MAX_LINES]:
             self._tell_kind(kind, reasons[kind])
         if len(due) > MAX_LINES:
@@ -394,7 +402,7 @@ class WaitingLines:
 
     def next_look(self) -> float | None:
         """Seconds until `tell` may have something to log; None = no request waits."""
-        due = self._next_look if self._pool.desk.explanations.fresh else self._kinds.next_due
+        due = self._next_look if self._pool.desk.explanations.fresh else self._next_due
         return None if due is None else max(0.0, max(due, self._next_look) - monotonic())
 
     def _tell_kind(self, kind: RequestKind, reason: Reason) -> None:

@@ -12,7 +12,6 @@ import pytest
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
-from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
     MOVES,
@@ -167,21 +166,6 @@ def test_why_failed_is_bounded() -> None:
     line = triage.why_failed(answers).text
     assert line.endswith("95 more reasons")
     assert len(line) < triage.MAX_REASONS * (triage.MAX_TEXT + 20)
-
-
-@rows(__file__, "schedule_of_reminders")
-def test_schedule_of_reminders(lasted: float, expected: float) -> None:
-    """J-6: after 1, 5 and 15 minutes, then once an hour."""
-    assert next_reminder(lasted) == expected
-
-
-@rows(__file__, "reminders")
-def test_reminders(looks: list[tuple[int, int, str]], expected: list[list[Any]], next_due: float | None) -> None:
-    """J-6: once after the first seconds, then as scheduled; each thing has its own beginning."""
-    reminders: Reminders[str] = Reminders(2.0)
-    steps = [(now, lasting) for first, last, lasting in looks for now in range(first, last)]
-    assert [[now, one] for now, lasting in steps for one in reminders.due(lasting, float(now))] == expected
-    assert (reminders.next_due, GAP_SECONDS) == (next_due, 60.0)
 
 
 # -- its stages
