@@ -205,11 +205,6 @@ class FreeCounts:
             return False
         return all(counts[label] >= (wanted.count(label) if len(wanted) > 1 else 1) for label in wanted)
 
-    def of_pool(self, provider_name: str, pool_name: str) -> dict[str, int]:
-        """Label -> free nodes of a pool."""
-        counts = dict(self._by_pool.get((provider_name, pool_name), ()))
-        return {label: count for label, count in counts.items() if label and count}
-
     def _changed(self, node_id: str) -> None:
         if not node_id:
             for known in {*self._free, *self._nodes.ids()}:

@@ -195,14 +195,11 @@ class PoolStatusMaker:
     def _look(self, before: PoolStatus, provider: Provider, now: float) -> PoolStatus:
         pool = self._pool
         snapshot = pool.desk.snapshot()
-        ready = pool.launcher.free_counts.of_pool(pool.provider_name, pool.pool_name)
         state, cause = _state(provider, snapshot, pool.hold)
         same = (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
-            config=pool.launcher.config().digest,
             driver=getattr(pool.config.driver, "name", "") or "",
-            launches_nodes=bool(provider.LAUNCHES),
             state=state,
             since=cause.since or (before.since if same else now),
             code=cause.code or None,
@@ -210,7 +207,6 @@ class PoolStatusMaker:
             next=cause.next,
             limits=self._limits(provider, snapshot),
             labels=self._labels(before, provider, now),
-            ready=dict(sorted(ready.items())),
             waiting=self._waiting(before, snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
@@ -320,7 +316,7 @@ def _request(told: Explanation) -> RequestStatus:
 MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
 LISTS: Final = (
-    *("limits", "labels", "ready", "waiting", "requests", "declined"),
+    *("limits", "labels", "waiting", "requests", "declined"),
     *("launching", "hosts", "missing", "other_installations"),
 )
 #: Entries of one of them at most.

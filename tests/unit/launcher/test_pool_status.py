@@ -102,10 +102,10 @@ def test_size() -> None:
     long = [stored(number, "x" * 2000) for number in range(150)]
     labels = {f"label-{number}": status.LabelStatus("label.broken", "x" * 300, 1.0) for number in range(500)}
     declined = status.PoolStatus(declined=long, requests=long[:3])
-    for told in (declined, status.PoolStatus(labels=labels, ready={"a": 1})):
+    for told in (declined, status.PoolStatus(labels=labels, missing={"a": 1})):
         found = bounded(told)
         assert 0 < len(json.dumps(found.to_dict())) <= MAX_BYTES
-        assert (found.requests, found.ready) == (told.requests, told.ready)
+        assert (found.requests, found.missing) == (told.requests, told.missing)
         assert found.omitted == len(told.declined) + len(told.labels) - len(found.declined) - len(found.labels)
         assert found.declined[-1:] == told.declined[-1:]
         assert found.declined or found.labels
