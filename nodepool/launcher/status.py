@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
@@ -208,7 +209,7 @@ class PoolStatusMaker:
             limits=self._limits(provider, snapshot),
             labels=self._labels(before, provider, now),
             waiting=self._waiting(before, snapshot, now),
-            requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
+            requests=[_request(told) for told in sorted(snapshot.requests, key=attrgetter("since"))[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
@@ -293,14 +294,11 @@ def _state(provider: Provider, snapshot: Snapshot, hold: Maintenance | None) -> 
     unavailable = gateway.pause_status(provider)
     if unavailable is not None:
         return "unavailable", unavailable
-    paused = min((told for told in snapshot.requests if told.stage is Stage.PAUSED), key=_since, default=None)
-    if paused is not None:
-        return "paused", PauseStatus(paused.reason.code.value, paused.reason.text)
+    paused = [told for told in snapshot.requests if told.stage is Stage.PAUSED]
+    if paused:
+        reason = min(paused, key=attrgetter("since")).reason
+        return "paused", PauseStatus(reason.code.value, reason.text)
     return "running", PauseStatus()
-
-
-def _since(told: Explanation) -> float:
-    return told.since
 
 
 def _request(told: Explanation) -> RequestStatus:
@@ -403,15 +401,11 @@ class StatsWorker(PassThread):
         self._hostname = socket.gethostname()
         self._election = Election(launcher.zk.client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
-        self._leading = False
+        #: Does this launcher send the gauges of all nodes and requests? Any thread may read it.
+        self.leads = False
         self._group_at = {LIMITS: -math.inf, INTERNALS: -math.inf}
         self._election_at = -math.inf
         self._sent_at = -math.inf
-
-    @property
-    def leading(self) -> bool:
-        """Does this launcher send the gauges of all nodes and requests? Any thread."""
-        return self._leading
 
     def changed(self, record_id: str = "") -> None:
         """A node, request or pool changed. For cache listeners: thread-safe, cheap, does not block.
@@ -471,16 +465,16 @@ class StatsWorker(PassThread):
 
     def _lead(self, now: float) -> bool:
         """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
-        if not self._leading and now < self._election_at + INTERNALS_SECONDS:
+        if not self.leads and now < self._election_at + INTERNALS_SECONDS:
             self._changed.clear()
             return False
         self._election_at = now
-        was_leading, self._leading = self._leading, self._election.is_leader()
-        if self._leading and not was_leading:
+        was_leading, self.leads = self.leads, self._election.is_leader()
+        if self.leads and not was_leading:
             self._sent_at = -math.inf
-        elif was_leading and not self._leading:
+        elif was_leading and not self.leads:
             self._registry.forget(SYSTEM)
-        return self._leading
+        return self.leads
 
     def _due(self, now: float) -> bool:
         if now >= self._sent_at + REFRESH_SECONDS:

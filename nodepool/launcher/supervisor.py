@@ -177,7 +177,7 @@ class NodePool(ConnectedDaemon):
             config=self._config().digest,
             state="draining" if draining else "running",
             maintenance=None if held is None else held.text,
-            leader=self.stats is not None and self.stats.current.leading,
+            leader=self.stats is not None and self.stats.current.leads,
             pools=sorted(pool.place for pool in self.pool_threads.current()),
             absent=[provider for _, provider in sorted(self.providers.absent.items())],
             reload=self.reload_events.last,
@@ -293,7 +293,8 @@ class Router:
         cache.nodes.add_listener(self.node_changed)
         cache.requests.add_listener(self.request_changed)
         cache.pools.add_listener(self.pool_changed)
-        cache.images.add_listener(self.image_changed)
+        # A label may be ready now whose nodes are to be kept (M-3).
+        cache.images.add_listener(lambda _: launcher.counted(""))
         cache.maintenance.add_listener(self.maintenance_changed)
 
     def node_changed(self, node_id: str) -> None:
@@ -421,10 +422,6 @@ class Router:
             worker.wake()
         self._launcher.counted("")
 
-    def image_changed(self, _name: str) -> None:
-        """A label may be ready now whose nodes are to be kept (M-3)."""
-        self._launcher.counted("")
-
     def maintenance_changed(self) -> None:
         """What an operator holds back, and what no longer, matters to every pool at once (MT-2)."""
         self._launcher.maintenance_worker.current.wake()
@@ -468,10 +465,6 @@ class PoolThreads:
     def get(self, provider_name: str | None, pool_name: str | None) -> PoolWorker | None:
         """The worker of a configured pool."""
         return self._workers.get((provider_name or "", pool_name or ""))
-
-    def of_provider(self, provider_name: str) -> list[PoolWorker]:
-        """The workers of a provider's pools, also those that retire."""
-        return [worker for worker in self.all() if worker.provider_name == provider_name]
 
     # -- the main thread --
 

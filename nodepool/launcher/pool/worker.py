@@ -69,7 +69,7 @@ class PoolWorker(Worker):
             *(launcher, provider_name, pool_name, self.launcher_id, log),
             *(self.wake, self.request_changed, self.node_changed),
         )
-        self.queue, self.desk, self.free_nodes = pool.queue, pool.desk, pool.free
+        self.queue, self.desk = pool.queue, pool.desk
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place
         self.entry = PoolEntry(pool)
@@ -163,7 +163,7 @@ class PoolWorker(Worker):
             return 0.0
         looks = (
             self.desk.next_look(),
-            self.free_nodes.next_look(),
+            self.context.free.next_look(),
             self._waiting_lines.next_look(),
             RESUME_LOOK_SECONDS if self.context.interrupted else None,
             self._handlers.next_look(held=held),
@@ -254,14 +254,8 @@ class PoolWorker(Worker):
 
 
 def _drain(changes: deque[str]) -> set[str]:
-    found = set()
-    start = monotonic()
-    while changes:
-        found.add(changes.popleft())
-        # Someone may add as fast as we take.
-        if len(found) % 1000 == 0 and monotonic() - start > 1:
-            break
-    return found
+    """As many as there are now: others add meanwhile."""
+    return {changes.popleft() for _ in range(len(changes))}
 
 
 # A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
