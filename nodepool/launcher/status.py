@@ -328,32 +328,27 @@ def bounded(status: PoolStatus, max_bytes: int = MAX_BYTES) -> PoolStatus:
 
     Of ``declined`` the last entries stay, of other lists the first ones.
     """
-    status = _cut(status, dict.fromkeys(LISTS, MAX_ENTRIES))
+    for name in LISTS:
+        status = _cut(status, name, MAX_ENTRIES)
     if sum(len(getattr(status, name)) for name in LISTS) * _ENTRY_BYTES <= max_bytes:
         return status
     while any(getattr(status, name) for name in LISTS) and len(as_json(status)) > max_bytes:
         longest = max(LISTS, key=lambda name: len(as_json(getattr(status, name))))
-        size = len(getattr(status, longest)) // 2
-        status = _cut(status, {longest: size})
+        status = _cut(status, longest, len(getattr(status, longest)) // 2)
     return status
 
 
-def _cut(status: PoolStatus, sizes: Mapping[str, int]) -> PoolStatus:
-    cut: dict[str, Any] = {}
-    omitted = status.omitted
-    for name, size in sizes.items():
-        entries = getattr(status, name)
-        if len(entries) > size:
-            cut[name] = _kept(name, entries, size)
-            omitted += len(entries) - size
-    return replace(status, **cut, omitted=omitted) if cut else status
-
-
-def _kept(name: str, entries: Sequence[Any] | Mapping[str, Any], size: int) -> Any:
-    """What stays of a list."""
+def _cut(status: PoolStatus, name: str, size: int) -> PoolStatus:
+    """A status with so many entries of a list at most."""
+    entries: Any = getattr(status, name)
+    left_out = len(entries) - size
+    if left_out <= 0:
+        return status
     if isinstance(entries, Mapping):
-        return dict(list(entries.items())[:size])
-    return entries[len(entries) - size :] if name == "declined" else entries[:size]
+        kept: Any = dict(list(entries.items())[:size])
+    else:
+        kept = entries[left_out:] if name == "declined" else entries[:size]
+    return replace(status, **{name: kept}, omitted=status.omitted + left_out)
 
 
 # `StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
