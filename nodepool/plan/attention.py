@@ -169,9 +169,7 @@ def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
             continue
         text = record.text
         if record.kind == "image":
-            text = f"{text}: it is not built; {observed.end_of(record)} ends it"
-        elif seen.registered and not observed.subject_is_served(record, seen):
-            text = f"{text}; no launcher has this {record.kind}, {observed.end_of(record)} ends it"
+            text = f"{text}: it is not built; nodepool image-unpause {record.name} ends it"
         yield StatusProblem("maintenance", text, record.since, record.until, "maintenance")
 
 

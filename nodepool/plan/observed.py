@@ -264,26 +264,22 @@ class NodeIndex(NamedTuple):
         return {key: node for request in requests for key, node in self.allocated.get(request, {}).items()}
 
 
-# Records without an owner: of providers, pools, labels and builders that no running daemon serves. And things in clouds
+# Records without an owner: of providers, pools and labels that no running daemon serves. And things in clouds
 # that another installation has to look after.
-
-#: What ends a maintenance record of each kind.
-_ENDS: Final = {"host": "release {}", "image": "image-unpause {}"}
 
 
 @dataclass(frozen=True)
 class Ownerless:
     """What is left of a subject.
 
-    :param kind: ``provider``, ``pool``, ``label``, ``uploads`` (of a provider that launchers serve) or ``builder``.
-    :param nodes: its nodes. ``uploads``: uploads of images to it. ``builds``: builds with files on it.
+    :param kind: ``provider``, ``pool``, ``label`` or ``uploads`` (of a provider that launchers serve).
+    :param nodes: its nodes. ``uploads``: uploads of images to it.
     """
 
     kind: str
     name: str
     nodes: Sequence[Node] = ()
     uploads: int = 0
-    builds: int = 0
 
     @property
     def since(self) -> float | None:
@@ -293,7 +289,7 @@ class Ownerless:
     @property
     def count(self) -> int:
         """Records."""
-        return len(self.nodes) + self.uploads + self.builds
+        return len(self.nodes) + self.uploads
 
     @property
     def left(self) -> str:
@@ -302,14 +298,11 @@ class Ownerless:
         which = ", ".join(f"{count} {state}" for state, count in sorted(by_state.items()))
         parts = [f"{counted(len(self.nodes), 'node')} ({which})"] if self.nodes else []
         parts += [counted(self.uploads, "upload")] if self.uploads else []
-        parts += [counted(self.builds, "build")] if self.builds else []
         return " and ".join(parts)
 
     @property
     def text(self) -> str:
         """Who is missing, and what is left."""
-        if self.kind == "builder":
-            return f"builder {self.name} is not registered, and has the files of {self.left}"
         if self.kind == "uploads":
             return f"no builder has provider {self.name}, to which there {self._is_or_are} {self.left}"
         return f"no launcher serves {self.kind} {self.name}, of which there {self._is_or_are} {self.left}"
@@ -327,17 +320,10 @@ class Ownerless:
                 "put it back with max-servers: 0 until its nodes and uploads are deleted; "
                 f"or nodepool erase {self.name} forgets them, and what is in the cloud stays there"
             )
-        if self.kind == "builder":
-            return f"start builder {self.name} again, or nodepool dib-image-delete deletes its builds"
         if self.kind == "uploads":
             return f"add provider {self.name} to the configuration of a builder, which deletes what no label uses"
         ids = " ".join(node.key for node in self.nodes[:5])
         return f"nodepool delete {ids} deletes {'it' if len(self.nodes) == 1 else 'them'}"
-
-
-def ownerless(seen: Observed) -> list[Ownerless]:
-    """All of it, by kind and name; nothing while no launcher is registered at all."""
-    return [*_of_launchers(seen), *_of_builders(seen)]
 
 
 def of_provider(name: str, seen: Observed) -> Ownerless | None:
@@ -358,7 +344,8 @@ def of_node(node: Node, seen: Observed) -> Ownerless | None:
     return None if place is None else next(one for one in ownerless(seen) if (one.kind, one.name) == place)
 
 
-def _of_launchers(seen: Observed) -> Iterator[Ownerless]:
+def ownerless(seen: Observed) -> Iterator[Ownerless]:
+    """All of it, by kind and name; nothing while no launcher is registered at all."""
     if not seen.registered:
         return
     groups: dict[tuple[str, str], list[Node]] = {}
@@ -431,22 +418,6 @@ def _uploaded_to(seen: Observed) -> set[str]:
     return found
 
 
-def _of_builders(seen: Observed) -> Iterator[Ownerless]:
-    if seen.builders is None:
-        return
-    builds = Counter(
-        build.record.builder
-        for image in seen.images.images.values()
-        for build in image.builds.values()
-        if build.record is not None and build.record.builder
-    )
-    # Builds have the full name of the host, entries of the registry the short one.
-    running = {host.partition(".")[0] for host in seen.builders}
-    for builder in sorted(builds):
-        if builder.partition(".")[0] not in running:
-            yield Ownerless("builder", builder, builds=builds[builder])
-
-
 #: Subject of checks of what another installation has.
 OTHERS: Final = "other installations"
 
@@ -462,29 +433,6 @@ def end_of_other(provider: str, installation: str) -> str:
         f"if it is in use, give provider {provider} another name in one of the two installations; "
         f"if its ZooKeeper was lost, nodepool installation adopt {installation} takes it over"
     )
-
-
-def subject_is_served(record: Maintenance, seen: Observed) -> bool:
-    """Is there what a maintenance record is about?"""
-    match record.kind:
-        case "provider":
-            return _is_served(record.name, seen)
-        case "pool":
-            return record.name in seen.pool_names
-        case "label":
-            return record.name in seen.labels
-        case "launcher":
-            launchers = [pool.host for pool in seen.pools.values()] + [launcher.host for launcher in seen.launchers]
-            return record.name in launchers
-    if record.kind != "host" or any(status.omitted for status in seen.statuses):
-        return True
-    hosts = {host.name for status in seen.statuses for host in status.hosts}
-    return record.name in hosts or any(host_name(name) == record.name for name in hosts)
-
-
-def end_of(record: Maintenance) -> str:
-    """The command that ends a maintenance record."""
-    return f"nodepool {_ENDS.get(record.kind, 'resume ' + record.kind + ' {}').format(record.name)}"
 
 
 def host_name(name: str) -> str:

@@ -8,11 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.status import LauncherStatus, LimitStatus
+from nodepool.model.status import LimitStatus
 from nodepool.plan.attention import Registered, merged, pool_events, problems
 from nodepool.plan.explain import causes, long_waits
-from nodepool.plan.observed import end_of, ownerless, subject_is_served
+from nodepool.plan.observed import ownerless
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
 from tests.support.observed import NOW, like, request, status_of, timed, world
 from tests.support.tables import rows
@@ -88,22 +87,9 @@ def test_attention(there: dict[str, Any], registered: list[str], expected: list[
 @rows(__file__, "ownerless")
 def test_ownerless(there: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     """OV-8"""
-    found = ownerless(world({"pools": ["lab arm"], **there}))
+    found = list(ownerless(world({"pools": ["lab arm"], **there})))
     told = [{name: getattr(one, name) for name in ("kind", "name", "left", "text", "remedy")} for one in found]
     assert like(told, expected) == expected
-
-
-@rows(__file__, "maintenance_of_what_is_not_there")
-def test_maintenance_of_what_is_not_there(kind: str, names: list[str], served: bool) -> None:
-    """OV-8"""
-    statuses = [{"provider": "lab", "hosts": [{"name": "u@h1:22", "up": True}]}]
-    for name in names:
-        record = Maintenance(kind, name, Mode.QUARANTINE if kind == "host" else Mode.PAUSE)
-        there = {"kind": kind, "name": name, "mode": record.mode.value}
-        seen = world({"pools": ["lab arm"], "maintenance": [there], "statuses": statuses})
-        assert subject_is_served(record, seen) is served
-        (problem,) = problems([], [LauncherStatus(host="l1")], [], seen)
-        assert problem.text.endswith(f"; no launcher has this {kind}, {end_of(record)} ends it") is not served
 
 
 # -- events (OV-4, OV-5)
