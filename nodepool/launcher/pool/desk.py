@@ -374,12 +374,6 @@ class Explanations:
             same = before is not None and before.reason.code is reason.code
             self._kinds[kind] = WaitingKind(reason, before.since if before is not None and same else wall_time())
 
-    def news(self) -> Iterator[tuple[RequestKind, Reason]]:
-        """Kinds that wait for another reason than in the pass before."""
-        for kind, waiting in self._kinds.items():
-            if self._said.get(kind) is not waiting:
-                yield kind, waiting.reason
-
     def told(self) -> dict[RequestKind, Reason]:
         """Kinds that wait for something that is worth a line in the log, as the last pass judged them."""
         self.fresh = False

@@ -89,8 +89,6 @@ class Intake:
                 self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
         self._take_passed_over()
-        for kind, reason in self._pool.desk.explanations.news():
-            self.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason.text)
         return self._more
 
     def _put_back(self) -> None:
