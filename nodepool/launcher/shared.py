@@ -3,7 +3,7 @@
 
 First the pools of all launchers, and those that left a moment ago (rule A-15), then what operators hold back in this
 launcher, then how many free nodes each pool has, then which pool serves a request first. Then the last events
-(`EventRing`), and what makes them: nodes, maintenance records and reloads.
+(`EventRing`), and what makes them: nodes, maintenance records, images and reloads.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
@@ -26,6 +26,7 @@ from nodepool.plan.triage import PoolInfo, able_pools, first_choice
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
+    from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -461,28 +462,81 @@ def why_held(node: Node) -> str:
 class MaintenanceEvents:
     """What operators pause, drain or quarantine, and its end."""
 
-    def __init__(self, records: MaintenanceCache, images: ImageCache, ring: EventRing) -> None:
+    def __init__(self, records: MaintenanceCache, ring: EventRing) -> None:
         self._cache = records
-        self._images = images
         self._ring = ring
         self._known: MaintenanceRecords = {}
-        #: Were the images read once? When they were paused is not known: what was so at the start is no event.
-        self._begun = False
         records.add_listener(self._changed)
-        images.add_listener(self._changed)
 
-    def _changed(self, _image: str = "") -> None:
-        before, now = self._known, dict(self._cache.snapshot())
-        now.update({(record.kind, record.name): record for record in self._images.snapshot().pauses()})
-        begun, self._known, self._begun = self._begun, now, self._images.complete
+    def _changed(self) -> None:
+        before, now = self._known, self._cache.snapshot()
+        self._known = now
         for key, record in now.items():
             old = before.get(key)
-            if not begun and record.kind == "image":
-                continue
             if old is None or (old.mode, old.since, old.reason) != (record.mode, record.since, record.reason):
                 self._ring.add(" ".join(key), What.MAINTENANCE_BEGAN, record.text, at=record.since)
         for key in [key for key in before if key not in now]:
             self._ring.add(" ".join(key), What.MAINTENANCE_ENDED)
+
+
+#: States in which a build or an upload has ended, and what that is.
+_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
+#: What of a build or an upload is an event, which operator caused it, and when, in seconds since the epoch.
+_End: TypeAlias = tuple[What, str | None, float | None]
+
+
+class ImageEvents:
+    """The pauses of images, what is asked for, and how builds and uploads end."""
+
+    def __init__(self, images: ImageCache, ring: EventRing) -> None:
+        self._cache = images
+        self._ring = ring
+        #: Image -> is it paused, when was a build asked for (None = none is), and the ends of its builds and uploads.
+        self._known: dict[str, tuple[bool, float | None, Mapping[str, _End]]] = {}
+        self._begun = False
+        images.add_listener(self._changed)
+
+    def _changed(self, image: str) -> None:
+        view = self._cache.snapshot()
+        for name in [image] if image else {*view.images, *self._known}:
+            self._look(name, view.image(name))
+        # What was there at the start is no event.
+        self._begun = self._begun or self._cache.complete
+
+    def _look(self, name: str, image: ImageView) -> None:
+        ends = _ends_of(image)
+        paused, asked, ended = self._known.get(name, (False, None, {}))
+        self._known[name] = image.paused, image.build_requested, ends
+        if not self._begun:
+            return
+        if image.paused != paused:
+            what = What.MAINTENANCE_BEGAN if image.paused else What.MAINTENANCE_ENDED
+            self._ring.add(f"image {name}", what, "it is not built" if image.paused else "it is built again")
+        if image.build_requested is not None and image.build_requested != asked:
+            self._ring.add(f"image {name}", What.CHANGED, "a build is asked for", at=image.build_requested)
+        for text, (what, actor, at) in ends.items():
+            if text not in ended:
+                self._ring.add(f"image {name}", what, text, at=at, actor=actor)
+
+
+def _ends_of(image: ImageView) -> dict[str, _End]:
+    """Builds and uploads that have ended, or that an operator deletes, each with a text."""
+    found: dict[str, _End] = {}
+
+    def look(about: str, record: ImageBuild | ImageUpload) -> None:
+        by = record.deleted_by
+        if record.state in _ENDS:
+            found[f"{about} is {record.state}"] = _ENDS[record.state], None, record.state_time
+        elif record.state == states.DELETING and by is not None:
+            found[f"{about}: delete by {by}"] = What.CHANGED, by, record.state_time
+
+    for build in image.builds.values():
+        if build.record is not None:
+            builder = f" of {build.record.builder}" if build.record.builder else ""
+            look(f"build {build.id}{builder}", build.record)
+        for upload in build.all_uploads():
+            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+    return found
 
 
 # `ReloadEvents`: what reloads of the configuration changed, or why they failed, as events.

@@ -29,6 +29,7 @@ from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
     FreeCounts,
+    ImageEvents,
     MaintenanceEvents,
     MaintenanceState,
     NodeEvents,
@@ -110,7 +111,8 @@ class NodePool(ConnectedDaemon):
         self.events = EventRing()
         self.reload_events = ReloadEvents(self.events, self._config_path)
         NodeEvents(self.cache.nodes, self.events)
-        MaintenanceEvents(self.cache.maintenance, self.cache.images, self.events)
+        MaintenanceEvents(self.cache.maintenance, self.events)
+        ImageEvents(self.cache.images, self.events)
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)

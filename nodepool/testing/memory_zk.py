@@ -271,6 +271,9 @@ class _TableCache(RecordCache[R]):
     def __len__(self) -> int:
         return len(self.ids())
 
+    def is_empty(self, record_id: str) -> bool:
+        return False
+
     def empty_ids(self) -> list[str]:
         return []
 

@@ -19,7 +19,6 @@ from nodepool.launcher.shared import (
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
-from nodepool.model.image import NO_IMAGES
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from tests.support.manual_clock import ManualClock
@@ -58,8 +57,7 @@ def test_maintenance_events() -> None:
     records: Any = Records()
     records.snapshot = lambda: dict(records)
     ring = EventRing()
-    images: Any = SimpleNamespace(snapshot=lambda: NO_IMAGES, complete=True, add_listener=lambda _: None)
-    MaintenanceEvents(records, images, ring)
+    MaintenanceEvents(records, ring)
     begun = Maintenance("provider", "cloud", Mode.PAUSE, since=5.0, by="alice")
     events = []
     for record in (begun, replace(begun, until=500.0), replace(begun, mode=Mode.DRAIN)):
