@@ -36,6 +36,7 @@ from nodepool.driver.hooks import (
 from nodepool.driver.hooks import HOOKS as HOOKS
 from nodepool.driver.hooks import RUNNING as RUNNING
 from nodepool.driver.hooks import CallCount as CallCount
+from nodepool.driver.hooks import slow_calls as slow_calls
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.event import LostInstance
 from nodepool.model.quota import QuotaInformation

@@ -106,6 +106,15 @@ class RunningCalls:
         """It is over."""
         del self._running[number]
 
+    def of_provider(self, provider: str) -> dict[str, float]:
+        """Hook -> seconds since the oldest of its calls began. Any thread; does not block."""
+        now = self._clock()
+        found: dict[str, float] = {}
+        for hook, of_provider, begun, *_ in list(self._running.values()):
+            if of_provider == provider:
+                found[hook] = max(found.get(hook, 0.0), now - begun)
+        return found
+
     def late(self) -> list[LateCall]:
         """All calls that are late, the oldest first. For one thread; does not block."""
         now = self._clock()
@@ -190,6 +199,11 @@ class Hook(Generic[P, R]):
             for provider, count in list(self._counts.items())
         ]
 
+    def last(self, provider: str) -> float:
+        """How long the call took that ended last, in seconds; 0 = there was none."""
+        count = self._counts.get(provider)
+        return 0.0 if count is None else count.last
+
     def call(self, provider: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Call the method of an object.
 
@@ -238,6 +252,7 @@ class Hook(Generic[P, R]):
             count.calls += 1
             count.errors += errors
             count.seconds += seconds
+            count.last = seconds
 
     def _was_late(self, provider: str, seconds: float) -> None:
         if self.bound.blocks:
@@ -331,6 +346,21 @@ class ListHook(NamedHook[[], list[Any]]):
         return list(getattr(owner, self.name)(*args, **kwargs))
 
 
+def slow_calls(provider: str, least_seconds: float) -> dict[str, float]:
+    """Questions to the cloud of a provider -> seconds that the latest one took, or takes until now. Any thread.
+
+    :param least_seconds: quicker ones are left out.
+    """
+    running = RUNNING.of_provider(provider)
+    found = {}
+    for hook in HOOKS:
+        if hook.bound is OF_THE_CLOUD and hook.contract == "adapter":
+            seconds = max(hook.last(provider), running.get(hook.name, 0.0))
+            if seconds >= least_seconds:
+                found[hook.name] = seconds
+    return found
+
+
 # What happens if a driver raises an exception: the policies of the hooks of `nodepool.driver.gateway`.
 
 
@@ -391,9 +421,11 @@ class CallCount(NamedTuple):
 class CountedCalls:
     """What is counted of them meanwhile. ``lock`` guards all."""
 
-    __slots__ = ("calls", "errors", "lock", "seconds")
+    __slots__ = ("calls", "errors", "last", "lock", "seconds")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.calls = self.errors = 0
         self.seconds = 0.0
+        #: Of the call that ended last.
+        self.last = 0.0

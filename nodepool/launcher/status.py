@@ -196,6 +196,7 @@ class PoolStatusMaker:
     def _look(self, before: PoolStatus, provider: Provider, now: float) -> PoolStatus:
         pool = self._pool
         snapshot = pool.desk.snapshot()
+        slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
         state, cause = _state(provider, snapshot, pool.hold)
         same = (state, cause.code or None) == (before.state, before.code)
         return replace(
@@ -214,6 +215,8 @@ class PoolStatusMaker:
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
+            # Rounded down, so that a call that has not ended changes the record now and then only.
+            slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
             other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
@@ -315,7 +318,7 @@ MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
 LISTS: Final = (
     *("limits", "labels", "waiting", "requests", "declined"),
-    *("launching", "hosts", "missing", "other_installations"),
+    *("launching", "hosts", "slow_calls", "missing", "other_installations"),
 )
 #: Entries of one of them at most.
 MAX_ENTRIES: Final = 200

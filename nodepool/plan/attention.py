@@ -195,6 +195,11 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
 
 
 def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
+    for provider, members in by_provider(pools).items():
+        calls = largest(pool.slow_calls for pool in members)
+        if calls:
+            text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
+            yield StatusProblem("provider", text, command=f"explain {provider}")
     for pool in pools:
         launches = slow(pool.launching)
         if launches:
@@ -288,6 +293,20 @@ LEAST_SECONDS: Final = 30.0
 UNKNOWN_SECONDS: Final = 300.0
 #: Step -> after so many seconds it is slow, whatever is usual.
 MOST_SECONDS: Final[Mapping[str, float]] = {"call": 60.0}
+#: A question to the cloud that takes so long is slow, in seconds.
+SLOW_CALL_SECONDS: Final = LEAST_SECONDS
+#: What a question to the cloud asks for.
+_ASKED: Final[Mapping[str, str]] = {
+    "listInstances": "a list of instances",
+    "listResources": "a list of what may be left over",
+    "getQuotaLimits": "the look-up of limits",
+    "getQuotaForLabel": "the look-up of what a label needs",
+    "getAZs": "a list of zones",
+    "labelReady": "the look-up of an image",
+    "listImages": "a list of images",
+    "isGone": "the look-up of an instance",
+    "deleteResource": "a deletion",
+}
 #: What a launch waits for in each step.
 _WAITS_FOR: Final[Mapping[str, str]] = {
     "begin": "its begin",
@@ -337,6 +356,18 @@ def summary(launches: Sequence[LaunchStatus], running: int, now: float) -> str:
     longest = min(same, key=lambda launch: launch.since)
     most = "for" if len(same) == 1 else "up to"
     return f"{head}: {who}{verb} for {what}, {most} {short(now - longest.since)}{_times(same[0], now)}"
+
+
+def rounded(seconds: float) -> float:
+    """Down to a tenth of a minute, and to minutes from ten on."""
+    step = 6.0 if seconds < 600.0 else 60.0
+    return seconds // step * step
+
+
+def slow_calls(calls: Mapping[str, float]) -> str:
+    """Questions to a cloud that take long, the longest first: ``a list of instances takes 42 s``."""
+    ordered = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
+    return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
 
 
 def _times(launch: LaunchStatus, now: float) -> str:

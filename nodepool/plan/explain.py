@@ -25,7 +25,7 @@ from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
 from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup
 from nodepool.plan.observed import Observed, PoolFacts, of_node, of_provider, of_uploads
-from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, summarize
+from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
 from nodepool.plan.static import is_parked, slot_of
 
 #: Kinds of subjects, in the order in which a name is looked for.
@@ -515,11 +515,13 @@ def _provider_text(
         return f"tells no status: {named(silent)}" if silent else "no launcher has it"
     slow = attention.slow(launch for pool in pools for launch in pool.launching)
     running = sum(pool.launches.running for pool in pools)
+    calls = largest(pool.slow_calls for pool in pools)
     long = f"; {attention.summary(slow, running, now)}" if slow else ""
+    long += f"; {attention.slow_calls(calls)}" if calls else ""
     if worst.state == "running":
         full = limiting(limit for pool in pools for limit in pool.limits)
         most = "" if full is None else f"; {full.used + full.others:g} of {full.limit:g} {full.resource} are used"
-        return f"works{' slowly' if slow else ''}{long}{most}"
+        return f"works{' slowly' if slow or calls else ''}{long}{most}"
     cause = f": {worst.text}" if worst.text else ""
     which = "" if "/" in name else f"pool {worst.pool} "
     return f"{which}is {worst.state}{cause}{long}"

@@ -32,6 +32,7 @@ class PoolSummary:
     :param labels: those that cannot be served.
     :param waiting: requests that wait for room or their turn in it.
     :param launching: launches that have been in their step for a while.
+    :param slow_calls: questions to the cloud that take long -> how long, in seconds.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
     :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     """
@@ -52,6 +53,7 @@ class PoolSummary:
     launches: LaunchesStatus = field(default_factory=LaunchesStatus)
     launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
+    slow_calls: Mapping[str, float] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     other_installations: Mapping[str, int] = field(default_factory=dict)
 
@@ -81,6 +83,7 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         launches=_launches([record.launches for record in records]),
         launching=[launch for record in records for launch in record.launching],
         hosts=_hosts(records),
+        slow_calls=largest(record.slow_calls for record in records),
         missing={node: when for record in records for node, when in record.missing.items()},
         other_installations=largest(record.other_installations for record in records),
     )

@@ -275,6 +275,7 @@ def test_late_calls(bound: TimeBound, seconds: list[int]) -> None:
     late = calls.late()[0]
     assert (late.provider, late.hook, late.about, late.blocks) == ("cloud", "launch", "small", bound.blocks)
     assert (late.seconds, late.thread) == (10_899, threading.current_thread().name)
+    assert calls.of_provider("cloud") == {"launch": 10_899}
     for number in numbers:
         calls.end(number)
     assert calls.late() == []
