@@ -99,6 +99,8 @@ class DeletedNodeWorker(Worker):
         self._interrupted: dict[str, float] = {}
         #: Providers that said that their cloud does not answer.
         self._not_answering: set[str] = set()
+        #: Nodes without data that were seen once.
+        self._empty: set[str] = set()
         self._next_full = 0.0
         self._next_pass = 0.0
         #: Is nobody to be woken for a node that is released? The next pass comes soon, and sees it.
@@ -213,7 +215,7 @@ class DeletedNodeWorker(Worker):
             found[self._changed.popleft()] = None
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
-            found = dict.fromkeys(nodes.ids())
+            found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
             self._interrupted = {node_id: since for node_id, since in self._interrupted.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
@@ -235,6 +237,10 @@ class DeletedNodeWorker(Worker):
     def _consider(self, node_id: str, now: float, pending: list[_Sent]) -> None:
         nodes = self._cache.nodes
         cached = nodes.get(node_id)
+        if cached is None and nodes.is_empty(node_id):
+            self._consider_empty(node_id, now)
+        else:
+            self._empty.discard(node_id)
         if cached is None or not nodes.is_left(node_id):
             # If it was released just now, with changes, the node as it is comes with the answer: we hear of it again.
             self._interrupted.pop(node_id, None)
@@ -269,6 +275,18 @@ class DeletedNodeWorker(Worker):
         if until > now:
             self._due[node.key] = until
         return until > now
+
+    def _consider_empty(self, node_id: str, now: float) -> None:
+        """C-8: a moment later, because the process that has just made it is about to lock it. The sweep comes, too."""
+        if node_id in self._due:
+            return
+        if node_id not in self._empty:
+            self._empty.add(node_id)
+            self._due[node_id] = now + LOOK_AGAIN_SECONDS
+            return
+        self._empty.discard(node_id)
+        if self._zk.nodes.remove_empty(node_id):
+            self.log.info("Removed empty node %s", node_id)
 
     def _request(self, request_id: str) -> NodeRequest | None:
         """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""

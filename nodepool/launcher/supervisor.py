@@ -311,6 +311,8 @@ class Router:
         written = self._was_written(node_id, node)
         if node is None:
             key = self._pool_of.pop(node_id, None)
+            if self._cache.nodes.is_empty(node_id):
+                self._deletion.current.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):

@@ -197,6 +197,10 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
     def values(self) -> list[R]:
         return list(self._records.values())
 
+    def is_empty(self, record_id: str) -> bool:
+        """Is the znode there, without data?"""
+        return record_id in self._empty
+
     def empty_ids(self) -> list[str]:
         """Znodes without data (rule C-8)."""
         return list(self._empty)

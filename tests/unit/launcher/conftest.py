@@ -59,7 +59,8 @@ class Records(dict[str, Any]):
 
     def __init__(self) -> None:
         self.locked: set[str] = set()
-        self.is_locked = self.locked.__contains__
+        self.empty: set[str] = set()
+        self.is_locked, self.is_empty = self.locked.__contains__, self.empty.__contains__
 
     def is_left(self, record_id: str) -> bool:
         return record_id not in self.locked

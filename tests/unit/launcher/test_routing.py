@@ -84,6 +84,7 @@ class Site:
         cache.pop(key, None)
         for names, member in (
             (cache.locked, held),
+            (cache.empty, fields.pop("empty", False)),
             (self.launching, fields.pop("launching", False)),
         ):
             (names.add if member else names.discard)(key)
