@@ -14,24 +14,20 @@ import linecache
 import logging
 import os
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodepool import log_names
-from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, listed
-from nodepool.cmd.session import connect, open_zookeeper, quiet, say_what_is_waited_for, show
+from nodepool.cmd.session import connect, quiet, say_what_is_waited_for, show
 from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
-from nodepool.config.marks import read
 from nodepool.config.objects import Config
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import problems as forms
-from nodepool.plan.attention import Registered
-from nodepool.plan.config_diff import Effect, ServedConfig, reload_effects, served_configs
-from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.config_diff import reload_effects
+from nodepool.plan.observed import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
 
 if TYPE_CHECKING:
@@ -74,19 +70,17 @@ def _summary(path: str, errors: int, warnings: int) -> str:
     return f"{path} is valid{also and f', with {also}'}"
 
 
-# ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).
+# ``nodepool config-diff``: what a reload would do (reference/commands 2).
 
 
 def do_config_diff(options: argparse.Namespace) -> int:
-    """``nodepool config-diff``; returns 1 if something of the new file would be refused, or is not served.
+    """``nodepool config-diff``; returns 1 if something of the new file would be refused.
 
     :raises CommandError: a file is refused as a whole.
     """
     from nodepool.runtime.reload import keep_usable
 
     files = [path for path in (options.first, options.second) if path is not None]
-    if not files:
-        return _show_served(options)
     old_path, new_path = [options.config, *files][-2:]
     old = _load(old_path, options.secure, "cannot be compared with")
     new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
@@ -94,7 +88,7 @@ def do_config_diff(options: argparse.Namespace) -> int:
     refused = {**broken, **keep_usable(old, new)}
     effects = reload_effects(old, new, refused)
     if options.format == "json":
-        print(_as_json(effects))
+        print(json.dumps([found.to_dict() for found in effects], indent=2))
     for found in effects if options.format == "text" else ():
         print(found.change.text)
         if found.effect:
@@ -104,25 +98,6 @@ def do_config_diff(options: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
-def _show_served(options: argparse.Namespace) -> int:
-    """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
-    from nodepool.zk import components, status
-
-    with open_zookeeper(options) as zk:
-        digest = read(options.config).digest
-        registered = [Registered(entry.hostname, entry.version) for entry in components.read_launchers(zk.client)]
-        found = served_configs(digest, status.read_launchers(zk.client), registered)
-    if not found:
-        raise CommandError("no launcher is registered: is one running, with the same zookeeper-servers?")
-    if options.format == "json":
-        print(_as_json(found))
-    else:
-        print(f"{options.config} is {digest}")
-        for served in found:
-            print(forms.served_line(served, wall_time()))
-    return 0 if all(served.serves for served in found) else 1
-
-
 def _load(path: str, secure: str | None, what: str) -> Config:
     try:
         # What is wrong with sections of providers stands beside each change.
@@ -130,10 +105,6 @@ def _load(path: str, secure: str | None, what: str) -> Config:
             return load_config(path, secure)
     except ConfigError as error:
         raise CommandError(f"{error}\n{path} {what}") from None
-
-
-def _as_json(answers: Sequence[Effect | ServedConfig]) -> str:
-    return json.dumps([found.to_dict() for found in answers], indent=2)
 
 
 # ``nodepool check``: ZooKeeper, clouds and hosts.

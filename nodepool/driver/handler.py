@@ -26,7 +26,7 @@ from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, ReasonText
 from nodepool.model.status import LaunchStatus
-from nodepool.plan import nodes as plan_nodes
+from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.launch import launch_outcome
 from nodepool.plan.retries import Backoff
@@ -784,7 +784,7 @@ def allocate(node: Node, request: NodeRequest) -> None:
 
 
 class DeadlockAvoidance:
-    """Of one request. The decisions are in `nodepool.plan.nodes`.
+    """Of one request. The decisions are in `nodepool.plan.launch`.
 
     :param hooks: what the driver says of the request.
     :param node_set: what the request has.

@@ -27,8 +27,8 @@ from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.plan import nodes as plan
-from nodepool.plan.nodes import RESUME_SECONDS
+from nodepool.plan import launch as plan
+from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.plan.triage import declined_state
 from nodepool.runtime.worker import Worker

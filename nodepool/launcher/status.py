@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher publishes about itself: status records (rules W), then gauges (reference/metrics 1, 2, 5)."""
+"""What a launcher publishes about itself (rules W; reference/metrics 1, 2, 5).
+
+First the thread that publishes status records (`StatusWorker`), then what a pool reports (`PoolStatusMaker`), and how
+much of it is stored. Last the gauges (`StatsWorker`).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -18,19 +24,32 @@ from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model.event import Event
 from nodepool.model.record import as_json
-from nodepool.model.status import LauncherStatus
-from nodepool.plan.attention import pool_events
+from nodepool.model.status import (
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchStatus,
+    LimitStatus,
+    PauseStatus,
+    PoolStatus,
+    RequestStatus,
+    WaitingStatus,
+)
+from nodepool.plan import attention, maintenance
+from nodepool.plan.triage import Stage
 from nodepool.runtime.worker import PassThread
+from nodepool.version import release_string
 from nodepool.zk.locks import Election
 from nodepool.zk.status import LAUNCHER, POOL
 
 if TYPE_CHECKING:
-    from nodepool.launcher.events import EventRing
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.desk import Explanation, Snapshot
+    from nodepool.launcher.pool.view import Launcher, Pool
+    from nodepool.launcher.shared import EventRing
     from nodepool.metrics.registry import Registry
     from nodepool.metrics.statsd import StatsdClient
-    from nodepool.model.status import PoolStatus
+    from nodepool.model.maintenance import Maintenance
     from nodepool.zk.status import StatusWriter
 
 #: Least time between two looks at the pools.
@@ -44,7 +63,7 @@ class StatusWorker(PassThread):
 
     What did not change is not given to the writer: a launcher without work writes nothing.
 
-    :param pools: the workers of all pools of this launcher, also of those that retire.
+    :param pools: all pools of this launcher, also those that retire.
     :param launcher: makes the status of the launcher.
     :param events: get what happened to pools, see `nodepool.plan.attention`.
     """
@@ -53,7 +72,7 @@ class StatusWorker(PassThread):
 
     def __init__(
         self,
-        pools: Callable[[], Sequence[PoolWorker]],
+        pools: Callable[[], Sequence[Pool]],
         launcher: Callable[[], LauncherStatus],
         writer: StatusWriter,
         events: EventRing,
@@ -67,8 +86,7 @@ class StatusWorker(PassThread):
         self._clock = clock
         self._changed: set[str] = set()
         self._all_at = -math.inf
-        #: What was published last.
-        self._published: dict[str, PoolStatus] = {}
+        self._makers: dict[str, PoolStatusMaker] = {}
         self._launcher_published: LauncherStatus | None = None
 
     def changed(self, pool_id: str = "") -> None:
@@ -94,27 +112,25 @@ class StatusWorker(PassThread):
         changed = {self._changed.pop() for _ in range(len(self._changed))}
         pools = {pool.launcher_id: pool for pool in self._pools()}
         for pool_id, pool in pools.items():
-            if look_at_all or pool_id in changed or pool_id not in self._published:
+            if look_at_all or pool_id in changed or pool_id not in self._makers:
+                maker = self._makers.setdefault(pool_id, PoolStatusMaker(pool))
                 with Guard(self.log, "Status of pool %s could not be made", pool_id):
-                    self._publish(pool)
-        for pool_id in [known for known in self._published if known not in pools]:
-            del self._published[pool_id]
+                    self._publish(pool_id, maker)
+        for pool_id in [known for known in self._makers if known not in pools]:
+            del self._makers[pool_id]
             self._writer.remove(POOL, pool_id)
         status = self._launcher()
         if status != self._launcher_published:
             self._writer.set(LAUNCHER, f"{status.host}-{status.pid}", status)
             self._launcher_published = status
 
-    def _publish(self, pool: PoolWorker) -> None:
-        now = wall_time()
-        before = self._published.get(pool.launcher_id)
-        status = pool.status.make(now)
-        if status == before:
-            return
-        self._writer.set(POOL, pool.launcher_id, status)
-        self._published[pool.launcher_id] = status
-        for event in pool_events(before, status, now):
-            self._events.put(event)
+    def _publish(self, pool_id: str, maker: PoolStatusMaker) -> None:
+        now, before = wall_time(), maker.last
+        status = maker.make(now)
+        if status != before:
+            self._writer.set(POOL, pool_id, status)
+            for event in attention.pool_events(before, status, now):
+                self._events.put(event)
 
 
 #: Most bytes of JSON of the events in the record.
@@ -129,6 +145,213 @@ def newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
         if room < 0:
             return events[len(events) - count :], len(events) - count
     return events, 0
+
+
+# What a pool reports about itself to commands and pages (rules W).
+
+#: Declined requests that are told: the last ones.
+MAX_DECLINED: Final = 100
+#: Requests that are told one by one: those that are where they are for longest.
+MAX_REQUESTS: Final = 200
+#: Launches in progress that are listed one by one: those that began first.
+MAX_LAUNCHES: Final = 100
+#: Kinds of waiting requests that are told: those that are known for longest.
+MAX_KINDS: Final = 200
+#: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
+HOST_SECONDS: Final = 0.05
+#: At the latest after so many.
+MAX_HOST_SECONDS: Final = 10.0
+
+
+class PoolStatusMaker:
+    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        #: Hosts of the pool, and when the provider told them.
+        self._hosts_told: Sequence[HostStatus] = ()
+        self._hosts_at = 0.0
+        #: What was made last; None = nothing was.
+        self.last: PoolStatus | None = None
+
+    def make(self, now: float) -> PoolStatus:
+        """The status of now. Equal to the one before if nothing changed, however much later it is made.
+
+        :param now: seconds since the epoch.
+        """
+        pool = self._pool
+        made = self.last or PoolStatus(
+            id=pool.launcher_id,
+            host=socket.gethostname(),
+            version=release_string(),
+            provider=pool.provider_name,
+            pool=pool.pool_name,
+            since=now,
+        )
+        if pool.has_provider:
+            made = bounded(self._look(made, pool.provider, now))
+        self.last = made
+        return made
+
+    def _look(self, before: PoolStatus, provider: Provider, now: float) -> PoolStatus:
+        pool = self._pool
+        snapshot = pool.desk.snapshot()
+        slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
+        state, cause = _state(provider, snapshot, pool.hold)
+        same = (state, cause.code or None) == (before.state, before.code)
+        return replace(
+            before,
+            driver=getattr(pool.config.driver, "name", "") or "",
+            state=state,
+            since=cause.since or (before.since if same else now),
+            code=cause.code or None,
+            text=cause.text or None,
+            next=cause.next,
+            limits=self._limits(provider, snapshot),
+            labels=self._labels(before, provider, now),
+            waiting=self._waiting(before, snapshot, now),
+            requests=[_request(told) for told in sorted(snapshot.requests, key=attrgetter("since"))[:MAX_REQUESTS]],
+            declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
+            launches=pool.launch_log.status(pool.launches()),
+            launching=self._launching(now),
+            hosts=self._hosts(provider, now),
+            # Rounded down, so that a call that has not ended changes the record now and then only.
+            slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
+            missing=dict(sorted(gateway.missing_instances(provider).items())),
+            other_installations=dict(sorted(gateway.other_installations(provider).items())),
+            omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
+        )
+
+    def _limits(self, provider: Provider, snapshot: Snapshot) -> Sequence[LimitStatus]:
+        found = list(gateway.limit_status(provider, self._pool.pool_name))
+        limit = self._pool.max_concurrency
+        if limit >= 0:
+            found.append(LimitStatus("provider", "launches", limit, self._pool.launches_running()))
+        configured = self._pool.tenant_limits()
+        # Of others nobody here waits for anything.
+        waiting = {kind.tenant_name or "" for kind, _, _ in snapshot.kinds}
+        for tenant in sorted(waiting & configured.keys()):
+            used = self._pool.launcher.known_tenant_use(tenant)
+            for resource, amount in sorted(configured[tenant].items()):
+                found.append(LimitStatus(f"tenant:{tenant}", resource, amount, used.quota["compute"].get(resource, 0)))
+        return found
+
+    def _launching(self, now: float) -> Sequence[LaunchStatus]:
+        found = []
+        launching = [step for handler in self._pool.desk.handlers() for step in handler.launch_steps()]
+        for launch in sorted(launching, key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
+            if now - launch.begun >= attention.REPORTED_SECONDS:
+                known = replace(launch, usual=self._pool.launch_log.usual(launch.label))
+                found.append(replace(known, slow=attention.is_slow(known, now)))
+        return found
+
+    def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
+        """The hosts of this pool; those with trouble come first, because the others may be cut."""
+        if not 0 <= now - self._hosts_at < min(len(self._hosts_told) * HOST_SECONDS, MAX_HOST_SECONDS):
+            found = [host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)]
+            self._hosts_at = now
+            self._hosts_told = sorted(found, key=lambda host: bool(host.up) and host.quarantine is None)
+        return self._hosts_told
+
+    def _labels(self, before: PoolStatus, provider: Provider, now: float) -> dict[str, LabelStatus]:
+        """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""
+        found: dict[str, LabelStatus] = {}
+        for label, told in gateway.label_errors(provider).items():
+            if label in self._pool.labels:
+                known = before.labels.get(label)
+                since = told.since or (now if known is None else known.since)
+                found[label] = replace(told, since=since)
+        return found
+
+    def _waiting(self, before: PoolStatus, snapshot: Snapshot, now: float) -> Sequence[WaitingStatus]:
+        began = {(one.labels, one.provider, one.tenant, one.mark, one.code): one.since for one in before.waiting}
+        found = []
+        for kind, count, waiting in snapshot.kinds[:MAX_KINDS]:
+            code = waiting.reason.code.value
+            oldest = self._pool.cache.requests.get(self._pool.queue.oldest(kind) or "")
+            # Of a kind that no pass has looked at yet each answer would be a new one.
+            since = began.get((kind.labels, kind.provider, kind.tenant_name, kind.mark, code), waiting.since)
+            found.append(
+                WaitingStatus(
+                    labels=kind.labels,
+                    provider=kind.provider,
+                    tenant=kind.tenant_name,
+                    count=count,
+                    oldest=None if oldest is None else oldest.created_time,
+                    code=code,
+                    text=waiting.reason.text,
+                    numbers=dict(waiting.reason.numbers),
+                    since=min(since, waiting.since, now),
+                    mark=kind.mark,
+                    min_ready=kind.min_ready,
+                )
+            )
+        return found
+
+
+def _state(provider: Provider, snapshot: Snapshot, hold: Maintenance | None) -> tuple[str, PauseStatus]:
+    """The state of a pool, and its cause."""
+    if hold is not None:
+        code = maintenance.reason(hold).code.value
+        return "maintenance", PauseStatus(code, hold.text, hold.since, hold.until)
+    unavailable = gateway.pause_status(provider)
+    if unavailable is not None:
+        return "unavailable", unavailable
+    paused = [told for told in snapshot.requests if told.stage is Stage.PAUSED]
+    if paused:
+        reason = min(paused, key=attrgetter("since")).reason
+        return "paused", PauseStatus(reason.code.value, reason.text)
+    return "running", PauseStatus()
+
+
+def _request(told: Explanation) -> RequestStatus:
+    reason = told.reason
+    return RequestStatus(
+        told.request_id, told.stage.value, reason.code.value, reason.text, dict(reason.numbers), told.since
+    )
+
+
+# How much of a pool's status is stored: lists are cut until it fits.
+
+#: Most bytes of JSON of one record.
+MAX_BYTES: Final = 64 * 1024
+#: Lists and objects that may be cut.
+LISTS: Final = (
+    *("limits", "labels", "waiting", "requests", "declined"),
+    *("launching", "hosts", "slow_calls", "missing", "other_installations"),
+)
+#: Entries of one of them at most.
+MAX_ENTRIES: Final = 200
+#: Bytes that an entry is not longer than, as a rule: fewer entries are not measured.
+_ENTRY_BYTES: Final = 500
+
+
+def bounded(status: PoolStatus, max_bytes: int = MAX_BYTES) -> PoolStatus:
+    """A status that fits: `PoolStatus.omitted` counts what was left out of its lists.
+
+    Of ``declined`` the last entries stay, of other lists the first ones.
+    """
+    for name in LISTS:
+        status = _cut(status, name, MAX_ENTRIES)
+    if sum(len(getattr(status, name)) for name in LISTS) * _ENTRY_BYTES <= max_bytes:
+        return status
+    while any(getattr(status, name) for name in LISTS) and len(as_json(status)) > max_bytes:
+        longest = max(LISTS, key=lambda name: len(as_json(getattr(status, name))))
+        status = _cut(status, longest, len(getattr(status, longest)) // 2)
+    return status
+
+
+def _cut(status: PoolStatus, name: str, size: int) -> PoolStatus:
+    """A status with so many entries of a list at most."""
+    entries: Any = getattr(status, name)
+    left_out = len(entries) - size
+    if left_out <= 0:
+        return status
+    if isinstance(entries, Mapping):
+        kept: Any = dict(list(entries.items())[:size])
+    else:
+        kept = entries[left_out:] if name == "declined" else entries[:size]
+    return replace(status, **{name: kept}, omitted=status.omitted + left_out)
 
 
 # `StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
@@ -176,15 +399,11 @@ class StatsWorker(PassThread):
         self._hostname = socket.gethostname()
         self._election = Election(launcher.zk.client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
-        self._leading = False
+        #: Does this launcher send the gauges of all nodes and requests? Any thread may read it.
+        self.leads = False
         self._group_at = {LIMITS: -math.inf, INTERNALS: -math.inf}
         self._election_at = -math.inf
         self._sent_at = -math.inf
-
-    @property
-    def leading(self) -> bool:
-        """Does this launcher send the gauges of all nodes and requests? Any thread."""
-        return self._leading
 
     def changed(self, record_id: str = "") -> None:
         """A node, request or pool changed. For cache listeners: thread-safe, cheap, does not block.
@@ -244,16 +463,16 @@ class StatsWorker(PassThread):
 
     def _lead(self, now: float) -> bool:
         """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
-        if not self._leading and now < self._election_at + INTERNALS_SECONDS:
+        if not self.leads and now < self._election_at + INTERNALS_SECONDS:
             self._changed.clear()
             return False
         self._election_at = now
-        was_leading, self._leading = self._leading, self._election.is_leader()
-        if self._leading and not was_leading:
+        was_leading, self.leads = self.leads, self._election.is_leader()
+        if self.leads and not was_leading:
             self._sent_at = -math.inf
-        elif was_leading and not self._leading:
+        elif was_leading and not self.leads:
             self._registry.forget(SYSTEM)
-        return self._leading
+        return self.leads
 
     def _due(self, now: float) -> bool:
         if now >= self._sent_at + REFRESH_SECONDS:

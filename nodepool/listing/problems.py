@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a configuration, as text, as JSON, and as GitHub's checks want it.
 
-Then what ``nodepool check`` found, and which launchers serve a file. Nothing here reads anything.
+Then what ``nodepool check`` found. Nothing here reads anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from nodepool.model.config_keys import names_a_secret
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
-    from nodepool.plan.config_diff import ServedConfig
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 #: Longest line of a file that is shown.
@@ -136,22 +135,3 @@ def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -
             shown = Text("\n".join(map(printable, lines)), overflow="fold")
             grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
         console.print(grid)
-
-
-# Which launchers serve a configuration file, in words (reference/commands 2).
-
-
-def served_line(found: ServedConfig, now: float) -> str:
-    """What one launcher serves, and what to do if that is not the file. ``now``: seconds since the epoch."""
-    who = f"launcher {found.launcher}" + (f" ({found.pid})" if found.pid is not None else "")
-    if found.serves is None:
-        return printable(f"{who} does not report what it serves, like all launchers of Nodepool 11")
-    loaded = "" if found.loaded is None else f", loaded {table.since(now)(found.loaded)}"
-    why = ""
-    if found.refused:
-        at = "" if found.refused_at is None else f" {table.since(now)(found.refused_at)}"
-        why = f"; its last reload{at} failed: {found.refused}"
-    elif not found.serves:
-        why = f"; it loads {found.file or 'its file'} by itself when that changes there"
-    what = "serves this file" if found.serves else f"serves another file ({found.digest})"
-    return printable(f"{who} {what}{loaded}{why}")

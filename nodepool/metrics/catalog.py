@@ -261,8 +261,8 @@ MAINTENANCE: Final = _gauge(
 )
 OWNERLESS: Final = _gauge(
     "nodepool_ownerless_records{kind,name}",
-    "Nodes, uploads and builds of a provider, pool, label or builder that no daemon serves. Kind uploads: no "
-    "builder serves the provider, launchers do.",
+    "Nodes and uploads of a provider, pool or label that no daemon serves. Kind uploads: no builder serves the "
+    "provider, launchers do.",
 )
 BUILDS: Final = _gauge("nodepool_image_builds{image,state}", "Builds of an image in each state.")
 UPLOADS: Final = _gauge(

@@ -32,8 +32,6 @@ class What(enum.Enum):
     # A provider, a pool or a label.
     UNAVAILABLE = "unavailable"
     AVAILABLE = "available"
-    SLOW = "launches slow"
-    USUAL = "launches as usual"
     # A static host.
     DOWN = "down"
     UP = "up"

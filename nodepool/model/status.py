@@ -201,13 +201,11 @@ class PoolStatus(TypedRecord):
     """Everything that a pool reports.
 
     :param id: launcher id of the pool, as in requests and nodes. ``host``: of the launcher.
-    :param config: short hash of the configuration file that the launcher runs with.
     :param state: ``running``, ``paused`` (a request waits for room), ``unavailable`` (the provider launches nothing:
         ``code`` and ``text`` say why), ``maintenance`` (paused or drained by an operator) or ``starting``.
     :param since: when the state began, in seconds since the epoch.
     :param next: when an unavailable provider is tried again, in seconds since the epoch; None = not known.
     :param labels: only those that cannot be served now.
-    :param ready: label -> ready nodes that nobody has.
     :param launching: the launches that have been in progress for longest.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
@@ -219,11 +217,9 @@ class PoolStatus(TypedRecord):
     id: str = ""
     host: str = ""
     version: str = ""
-    config: str = ""
     provider: str = ""
     pool: str = ""
     driver: str = ""
-    launches_nodes: bool = True
     state: str = "starting"
     since: float = 0.0
     code: str | None = None
@@ -231,7 +227,6 @@ class PoolStatus(TypedRecord):
     next: float | None = None
     limits: Sequence[LimitStatus] = ()
     labels: Mapping[str, LabelStatus] = field(default_factory=dict)
-    ready: Mapping[str, int] = field(default_factory=dict)
     waiting: Sequence[WaitingStatus] = ()
     requests: Sequence[RequestStatus] = ()
     declined: Sequence[RequestStatus] = ()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.model.event import Event, What, counted, grouped, named, short
 from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
-from nodepool.plan import ownerless
+from nodepool.plan import observed
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
 
@@ -120,7 +120,7 @@ def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
 
 
 def _ownerless(seen: Observed) -> Iterator[StatusProblem]:
-    for found in ownerless.ownerless(seen):
+    for found in observed.ownerless(seen):
         kind = "provider" if found.kind == "uploads" else found.kind
         command = f"explain {found.name}" if kind == "provider" else ""
         yield StatusProblem(kind, f"{found.text}: {found.remedy}", found.since, command=command)
@@ -158,7 +158,7 @@ def of_others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
     """D-10: what other installations have in the cloud of a provider, with what ends it."""
     found = largest(pool.other_installations for pool in pools)
     return [
-        f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
+        f"{observed.of_other(provider, other, count)}: {observed.end_of_other(provider, other)}"
         for other, count in found.items()
     ]
 
@@ -169,9 +169,7 @@ def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
             continue
         text = record.text
         if record.kind == "image":
-            text = f"{text}: it is not built; {ownerless.end_of(record)} ends it"
-        elif seen.registered and not ownerless.subject_is_served(record, seen):
-            text = f"{text}; no launcher has this {record.kind}, {ownerless.end_of(record)} ends it"
+            text = f"{text}: it is not built; nodepool image-unpause {record.name} ends it"
         yield StatusProblem("maintenance", text, record.since, record.until, "maintenance")
 
 
@@ -214,7 +212,7 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
     for pool in pools:
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
         quarantined = [host for host in pool.hosts if host.quarantine is not None]
-        aside = [host for host in quarantined if not {host.name, ownerless.host_name(host.name)} & set(told)]
+        aside = [host for host in quarantined if not {host.name, observed.host_name(host.name)} & set(told)]
         if len(down) > MAX_HOSTS:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
@@ -402,7 +400,6 @@ def pool_events(before: PoolStatus | None, after: PoolStatus, now: float) -> lis
         *_state(old, after, now),
         *_label_events(old, after, now),
         *_launch_events(old, after),
-        *_slow_events(old, after, now),
         *_host_events(old, after, now),
     ]
 
@@ -442,15 +439,6 @@ def _launch_events(old: PoolStatus, new: PoolStatus) -> Iterator[Event]:
     subject = f"node {error.node}" if error.node else f"pool {new.provider}/{new.pool}"
     text = f"{error.label}: {error.text}" if error.label else error.text
     yield Event(error.at, f"{new.host} {new.provider}/{new.pool}", subject, What.LAUNCH_FAILED.value, error.code, text)
-
-
-def _slow_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
-    subject = f"pool {new.provider}/{new.pool}"
-    before, after = slow(old.launching), slow(new.launching)
-    if after and not before:
-        yield _event(new, now, subject, What.SLOW, text=summary(after, new.launches.running, now))
-    elif before and not after:
-        yield _event(new, now, subject, What.USUAL)
 
 
 def _host_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:

@@ -23,8 +23,7 @@ from nodepool.model.status import AbsentProvider, Maintenance, PoolStatus, Waiti
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
 from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup
-from nodepool.plan.observed import Observed, PoolFacts
-from nodepool.plan.ownerless import of_node, of_provider, of_uploads
+from nodepool.plan.observed import Observed, PoolFacts, of_node, of_provider, of_uploads
 from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
 from nodepool.plan.static import is_parked, slot_of
 

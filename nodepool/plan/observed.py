@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`), and followed from moment to moment.
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Last what nobody looks after: records without an owner
+(`Ownerless`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
-from operator import is_not
 from typing import Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.event import Event, grouped
+from nodepool.model.component import POOL_MARK, PoolComponent
+from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
+from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import (
-    POOL_MARK,
-    AbsentProvider,
-    LauncherStatus,
-    LaunchStatus,
-    Maintenance,
-    PoolComponent,
-    PoolStatus,
-)
+from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
 from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
@@ -220,15 +213,6 @@ class Observed:
         vars(later).update(found)
         return later
 
-    def with_node_index(self, index: NodeIndex) -> Observed:
-        """The same, whose `node_index` is known already.
-
-        :param index: of its nodes.
-        """
-        told = replace(self)
-        vars(told)["node_index"] = index
-        return told
-
     def maintenance_of(self, subjects: Iterable[tuple[str, str]]) -> list[Maintenance]:
         """The records that hold now.
 
@@ -280,99 +264,177 @@ class NodeIndex(NamedTuple):
         return {key: node for request in requests for key, node in self.allocated.get(request, {}).items()}
 
 
-# `FollowedNodes`: nodes by id and their `NodeIndex`, moment by moment, with work for what has changed only.
-
-_NOTHING: Final[Mapping[str, Node]] = {}
-
-
-class _Facts(NamedTuple):
-    """What was counted of a node. Its record may be changed in place, and what was counted must be taken off again."""
-
-    provider: str | None
-    pool: str | None
-    state: str
-    request: str | None
+# Records without an owner: of providers, pools and labels that no running daemon serves. And things in clouds
+# that another installation has to look after.
 
 
-class FollowedNodes:
-    """For one thread at a time. What it gave is not changed later."""
+@dataclass(frozen=True)
+class Ownerless:
+    """What is left of a subject.
 
-    def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._facts: dict[str, _Facts] = {}
-        self._counts: Counter[tuple[str | None, str | None, str]] = Counter()
-        #: State -> nodes by id.
-        self._singled_out: dict[str, dict[str, Node]] = {state: {} for state in SINGLED_OUT}
-        #: Id of a request -> its nodes by id. An inner mapping is replaced, never changed.
-        self._allocated: dict[str, Mapping[str, Node]] = {}
+    :param kind: ``provider``, ``pool``, ``label`` or ``uploads`` (of a provider that launchers serve).
+    :param nodes: its nodes. ``uploads``: uploads of images to it.
+    """
 
-    def follow(self, nodes: Mapping[str, Node], noted: Collection[str]) -> tuple[Mapping[str, Node], NodeIndex]:
-        """All nodes as they are now, sorted by id, and what is asked of all of them.
+    kind: str
+    name: str
+    nodes: Sequence[Node] = ()
+    uploads: int = 0
 
-        A look at 10,000 nodes of which a few have changed takes about a millisecond. Does not block.
+    @property
+    def since(self) -> float | None:
+        """When the node that is in its state for longest got it, in seconds since the epoch; None = not known."""
+        return min((node.state_time for node in self.nodes if node.state_time is not None), default=None)
 
-        :param nodes: all of them, by id; it is not kept.
-        :param noted: ids of nodes whose records may have been changed in place since the last call; a record that is
-            another object than before is found without.
-        """
-        before = self._nodes
-        changed = {*compress(nodes, map(is_not, nodes.values(), map(before.get, nodes)))}
-        new = changed - before.keys()
-        gone = before.keys() - nodes.keys() if len(before) + len(new) != len(nodes) else ()
-        changed.update(node_id for node_id in noted if node_id in nodes)
-        for node_id in gone:
-            self._take_off(node_id)
-        for node_id in changed:
-            if node_id in self._facts:
-                self._take_off(node_id)
-            self._count(node_id, nodes[node_id])
-        self._nodes = _sorted(before, nodes, changed, gone, in_order=_follow(before, new))
-        return self._nodes, self._index()
+    @property
+    def count(self) -> int:
+        """Records."""
+        return len(self.nodes) + self.uploads
 
-    def _count(self, node_id: str, node: Node) -> None:
-        facts = _Facts(node.provider, node.pool, node.state, node.allocated_to or None)
-        self._facts[node_id] = facts
-        self._counts[facts[:3]] += 1
-        if facts.state in SINGLED_OUT:
-            self._singled_out[facts.state][node_id] = node
-        if facts.request is not None:
-            self._allocated[facts.request] = {**self._allocated.get(facts.request, _NOTHING), node_id: node}
+    @property
+    def left(self) -> str:
+        """What is left, e.g. ``2 nodes (1 in-use, 1 ready) and 3 uploads``."""
+        by_state = Counter(str(node.state) for node in self.nodes)
+        which = ", ".join(f"{count} {state}" for state, count in sorted(by_state.items()))
+        parts = [f"{counted(len(self.nodes), 'node')} ({which})"] if self.nodes else []
+        parts += [counted(self.uploads, "upload")] if self.uploads else []
+        return " and ".join(parts)
 
-    def _take_off(self, node_id: str) -> None:
-        facts = self._facts.pop(node_id)
-        self._counts[facts[:3]] -= 1
-        if not self._counts[facts[:3]]:
-            del self._counts[facts[:3]]
-        if facts.state in SINGLED_OUT:
-            del self._singled_out[facts.state][node_id]
-        if facts.request is not None:
-            left = {other: node for other, node in self._allocated.pop(facts.request).items() if other != node_id}
-            if left:
-                self._allocated[facts.request] = left
+    @property
+    def text(self) -> str:
+        """Who is missing, and what is left."""
+        if self.kind == "uploads":
+            return f"no builder has provider {self.name}, to which there {self._is_or_are} {self.left}"
+        return f"no launcher serves {self.kind} {self.name}, of which there {self._is_or_are} {self.left}"
 
-    def _index(self) -> NodeIndex:
-        deleting, held = ([nodes[node_id] for node_id in sorted(nodes)] for nodes in self._singled_out.values())
-        return NodeIndex(self._counts.copy(), deleting, held, self._allocated.copy())
+    @property
+    def _is_or_are(self) -> str:
+        return "is" if self.count == 1 else "are"
+
+    @property
+    def remedy(self) -> str:
+        """What ends it."""
+        if self.kind == "provider":
+            return (
+                f"start the launcher that has provider {self.name}; if it was removed from the configuration, "
+                "put it back with max-servers: 0 until its nodes and uploads are deleted; "
+                f"or nodepool erase {self.name} forgets them, and what is in the cloud stays there"
+            )
+        if self.kind == "uploads":
+            return f"add provider {self.name} to the configuration of a builder, which deletes what no label uses"
+        ids = " ".join(node.key for node in self.nodes[:5])
+        return f"nodepool delete {ids} deletes {'it' if len(self.nodes) == 1 else 'them'}"
 
 
-def _follow(before: dict[str, Node], new: Collection[str]) -> bool:
-    """Do new ids stand behind all others? They do, because ZooKeeper counts them up, but for its first listing."""
-    return not new or (bool(before) and min(new) > next(reversed(before)))
+def of_provider(name: str, seen: Observed) -> Ownerless | None:
+    """What is left of a provider that no launcher serves; None = one serves it, or nothing is left."""
+    if _is_served(name, seen):
+        return None
+    return next((one for one in ownerless(seen) if (one.kind, one.name) == ("provider", name)), None)
 
 
-def _sorted(
-    before: Mapping[str, Node],
-    nodes: Mapping[str, Node],
-    changed: Collection[str],
-    gone: Collection[str],
-    *,
-    in_order: bool,
-) -> dict[str, Node]:
-    """``nodes`` by their ids, made of how they stood before."""
-    if not in_order:
-        return dict(sorted(nodes.items()))
-    found = dict(before)
-    for node_id in gone:
-        del found[node_id]
-    found.update((node_id, nodes[node_id]) for node_id in sorted(changed))
+def of_uploads(provider: str, seen: Observed) -> Ownerless | None:
+    """Uploads to a provider that launchers serve, and no builder; None = there are none."""
+    return next((one for one in ownerless(seen) if (one.kind, one.name) == ("uploads", provider)), None)
+
+
+def of_node(node: Node, seen: Observed) -> Ownerless | None:
+    """The group of a node without an owner; None = it has one."""
+    place = _place(node, seen) if seen.registered else None
+    return None if place is None else next(one for one in ownerless(seen) if (one.kind, one.name) == place)
+
+
+def ownerless(seen: Observed) -> Iterator[Ownerless]:
+    """All of it, by kind and name; nothing while no launcher is registered at all."""
+    if not seen.registered:
+        return
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in seen.nodes.values():
+        place = _place(node, seen)
+        if place is not None:
+            groups.setdefault(place, []).append(node)
+    uploads = _uploads(seen)
+    looked_after = _of_all_builders(seen)
+    for provider in uploads.keys() - (_uploaded_to(seen) if looked_after is None else looked_after):
+        if not _is_served(provider, seen):
+            groups.setdefault(("provider", provider), [])
+        elif looked_after is not None:
+            groups["uploads", provider] = []
+    for kind, name in sorted(groups, key=lambda place: (_KINDS.index(place[0]), place[1])):
+        nodes = sorted(groups[kind, name], key=lambda node: node.key)
+        yield Ownerless(kind, name, nodes, uploads[name] if kind in ("provider", "uploads") else 0)
+
+
+_KINDS: Final = ("provider", "uploads", "pool", "label")
+
+
+def _is_served(provider: str, seen: Observed) -> bool:
+    """Does a launcher serve a provider, or have it in its configuration?"""
+    return provider in seen.providers or provider in seen.absent_providers
+
+
+def _place(node: Node, seen: Observed) -> tuple[str, str] | None:
+    """Which subject of a node no launcher serves."""
+    if not node.provider:
+        return None
+    if not _is_served(node.provider, seen):
+        return "provider", node.provider
+    if node.state != states.READY or node.allocated_to is not None or node.provider in seen.absent_providers:
+        # A launcher with the provider looks after it: it is in use, or on its way.
+        return None
+    if node.pool and f"{node.provider}/{node.pool}" not in seen.pool_names:
+        return "pool", f"{node.provider}/{node.pool}"
+    if node.type and not seen.labels.intersection(node.type):
+        return "label", ", ".join(node.type)
+    return None
+
+
+def _uploads(seen: Observed) -> Counter[str]:
+    """Provider -> uploads."""
+    found: Counter[str] = Counter()
+    for image in seen.images.images.values():
+        for build in image.builds.values():
+            found.update({provider: len(uploads) for provider, uploads in build.uploads.items() if uploads})
     return found
+
+
+def _of_all_builders(seen: Observed) -> frozenset[str] | None:
+    """Providers whose uploads builders look after; None = not all registered builders report it."""
+    if not seen.builders:
+        return None
+    if not seen.builders <= seen.builder_providers.keys():
+        return None
+    return frozenset().union(*seen.builder_providers.values())
+
+
+def _uploaded_to(seen: Observed) -> set[str]:
+    """Providers that have a new build of an image: a builder serves them, perhaps without any pool."""
+    found: set[str] = set()
+    for image in seen.images.images.values():
+        uploaded = [build for build in image.builds.values() if any(build.uploads.values())]
+        # The newest one may be on its way to some of them.
+        for build in sorted(uploaded, key=lambda build: (build.time, build.id))[-2:]:
+            found.update(provider for provider, uploads in build.uploads.items() if uploads)
+    return found
+
+
+#: Subject of checks of what another installation has.
+OTHERS: Final = "other installations"
+
+
+def of_other(provider: str, installation: str, count: int) -> str:
+    """D-10: what another installation has in the cloud of a provider."""
+    return f"another installation, {installation}, has {counted(count, 'thing')} in the cloud of provider {provider}"
+
+
+def end_of_other(provider: str, installation: str) -> str:
+    """What ends it."""
+    return (
+        f"if it is in use, give provider {provider} another name in one of the two installations; "
+        f"if its ZooKeeper was lost, nodepool installation adopt {installation} takes it over"
+    )
+
+
+def host_name(name: str) -> str:
+    """``host`` of ``user@host:port``."""
+    return name.rpartition(":")[0].rpartition("@")[2]

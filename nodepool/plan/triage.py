@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting requests: in which order they stand, what a pool does with one, and in which stage it is then.
 
-First the queue, in buckets of requests that are judged alike (`RequestKind`, `RequestQueue`). Then all rules of
-acceptance, in the order in which they hold: `triage_kind` judges all requests of a kind, `triage` the first one of a
-kind that passed. Before them comes what they ask: may this pool serve a kind at all (`screen`), why did a request fail,
-and which pool tries first. Last the stages of a request in a pool, and the moves between them (`MOVES`).
+First the queue, in buckets of requests that are judged alike (`RequestKind`, `RequestQueue`), and the ready nodes that
+may serve them (`ReadyNodes`). Then all rules of acceptance, in the order in which they hold: `triage_kind` judges all
+requests of a kind, `triage` the first one of a kind that passed. Before them comes what they ask: may this pool serve a
+kind at all (`screen`), why did a request fail, and which pool tries first. Last the stages of a request in a pool, and
+the moves between them (`MOVES`).
 """
 
 from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
-#: Comes after every sequence in an order key.
-_AFTER_ALL = "\U0010ffff"
 
 
 class RequestKind(NamedTuple):
@@ -94,17 +95,8 @@ class Bucket:
         return self._entries[0][1]
 
     def oldest(self) -> str | None:
-        """Id of the request that was submitted first; None = there is none any more. Any thread.
-
-        Looks at one request for each priority.
-        """
-        entries, at = self._entries.copy(), 0
-        found: list[tuple[str, str]] = []
-        while at < len(entries):
-            (priority, relative_priority, sequence), request_id = entries[at]
-            found.append((sequence, request_id))
-            at = bisect.bisect_right(entries, ((priority, relative_priority, _AFTER_ALL), ""), at)
-        return min(found)[1] if found else None
+        """Id of the request that was submitted first; None = there is none any more. Any thread; looks at each."""
+        return min(self._entries.copy(), key=lambda entry: entry[0][-1], default=(None, None))[1]
 
     def add(self, key: OrderKey, request_id: str) -> None:
         bisect.insort(self._entries, (key, request_id))
@@ -182,6 +174,153 @@ class RequestQueue:
     def clear(self) -> None:
         self._buckets.clear()
         self._where.clear()
+
+
+# Which ready nodes serve which labels? (rules N-1, N-2, N-5, N-7)
+
+
+def is_free(node: Node, provider: str, pool: str) -> bool:
+    """Could this pool hand the node out, if nobody holds its lock?"""
+    return node.state == states.READY and node.allocated_to is None and node.provider == provider and node.pool == pool
+
+
+class ReadyNodes:
+    """Free nodes of one pool, by label, oldest first. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._by_label: dict[str, dict[str, Node]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, node_id: str) -> bool:
+        return node_id in self._nodes
+
+    def put(self, node: Node) -> None:
+        """Add a node, or take its newer record."""
+        node_id = node.key
+        old = self._nodes.get(node_id)
+        if old is node:
+            return
+        if old is not None and old.type != node.type:
+            self.discard(node_id)
+        self._nodes[node_id] = node
+        for label in node.type:
+            self._by_label.setdefault(label, {})[node_id] = node
+
+    def discard(self, node_id: str) -> None:
+        """Remove a node; one that is not here is fine."""
+        node = self._nodes.pop(node_id, None)
+        if node is None:
+            return
+        for label in node.type:
+            nodes = self._by_label.get(label)
+            if nodes is not None:
+                nodes.pop(node_id, None)
+                if not nodes:
+                    del self._by_label[label]
+
+    def clear(self) -> None:
+        self._nodes.clear()
+        self._by_label.clear()
+
+    def count(self, label: str) -> int:
+        return len(self._by_label.get(label, ()))
+
+    def oldest(self) -> Node | None:
+        """The free node that has been ready for the longest time."""
+        return min(self._nodes.values(), key=lambda node: node.state_time or 0, default=None)
+
+    def could_serve(self, labels: Collection[str]) -> bool:
+        """Is there at least one free node for each label, and are there enough of them? A quick first look."""
+        return len(self._nodes) >= len(labels) and all(label in self._by_label for label in labels)
+
+    def choose(self, wanted: Sequence[str], az: str | None = None) -> dict[int, Node]:
+        """Pick a node for as many of the wanted labels as possible.
+
+        :param wanted: labels, duplicates included.
+        :param az: zone that the nodes must share; None = any one zone.
+        :return: position in ``wanted`` -> node. Nodes without a zone fit every zone.
+        """
+        if len(wanted) == 1 and az is None:
+            for node in self._by_label.get(wanted[0], {}).values():
+                return {0: node}
+            return {}
+        zones: list[str | None] = [az]
+        if az is None:
+            found = {n.az for label in set(wanted) for n in self._by_label.get(label, {}).values()} - {None}
+            zones = [*sorted(z for z in found if z is not None)] or [None]
+        best: dict[int, Node] = {}
+        for zone in zones:
+            chosen = self._match(wanted, zone)
+            if len(chosen) > len(best):
+                best = chosen
+            if len(best) == len(wanted):
+                break
+        return best
+
+    def _match(self, wanted: Sequence[str], zone: str | None) -> dict[int, Node]:
+        """A largest assignment of nodes to positions (augmenting paths, Kuhn).
+
+        A node with several labels must not be spent where a plainer one would do: taking the first fit
+        could leave a request waiting for ever on static hosts.
+        """
+        candidates = {label: self._candidates(label, zone, len(wanted)) for label in set(wanted)}
+        holder: dict[str, int] = {}
+        for position in range(len(wanted)):
+            _augment(position, wanted, candidates, holder)
+        return {position: self._nodes[node_id] for node_id, position in holder.items()}
+
+    def _candidates(self, label: str, zone: str | None, limit: int) -> list[str]:
+        """Enough nodes of a label: with as many as there are positions, one is always free."""
+        found: list[Node] = []
+        for node in self._by_label.get(label, {}).values():
+            if node.az is None or zone is None or node.az == zone:
+                found.append(node)
+                if len(found) >= limit:
+                    break
+        found.sort(key=lambda node: len(node.type))
+        return [node.key for node in found]
+
+
+def can_match(wanted: Sequence[str], offers: Sequence[Collection[str]]) -> bool:
+    """Could each wanted label have an offer of its own?
+
+    :param offers: labels of each place for a node, free or not.
+    """
+    if len(wanted) > len(offers):
+        return False
+    candidates: dict[str, list[str]] = {label: [] for label in wanted}
+    for number, labels in sorted(enumerate(offers), key=lambda entry: len(entry[1])):
+        for label in set(labels):
+            if label in candidates and len(candidates[label]) < len(wanted):
+                candidates[label].append(str(number))
+    holder: dict[str, int] = {}
+    return all(_augment(position, wanted, candidates, holder) for position in range(len(wanted)))
+
+
+def _augment(
+    start: int, wanted: Sequence[str], candidates: Mapping[str, Sequence[str]], holder: dict[str, int]
+) -> bool:
+    """Give position ``start`` a node, moving others to another node if need be (no recursion: sets can be large)."""
+    came_from: dict[str, tuple[int, str | None]] = {}
+    frontier: list[tuple[int, str | None]] = [(start, None)]
+    while frontier:
+        position, via = frontier.pop()
+        for node_id in candidates[wanted[position]]:
+            if node_id in came_from:
+                continue
+            came_from[node_id] = (position, via)
+            if node_id not in holder:
+                current: str | None = node_id
+                while current is not None:
+                    owner, previous = came_from[current]
+                    holder[current] = owner
+                    current = previous
+                return True
+            frontier.append((holder[node_id], node_id))
+    return False
 
 
 # May this pool serve a kind of request? (rules A-2 to A-6, A-15)
@@ -331,6 +470,35 @@ def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
         parts.append(f"{named(elsewhere, MAX_POOLS)}: of another launcher, whose log says why")
     first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
     return Reason(first.code, "; ".join(parts), first.numbers)
+
+
+def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: Mapping[str, bool]) -> str:
+    """What to do about labels that no pool can serve, as an addition to a sentence; empty if one pool has all of them.
+
+    :param labels: of one request.
+    :param pools: all registered ones.
+    :param configured: label of the configuration -> has any pool of it this label?
+    """
+    wanted, served = set(labels), {label for pool in pools for label in pool.labels}
+    told = []
+    for label in sorted(wanted - served):
+        if configured.get(label):
+            text = f"no pool that runs has {label}; nodepool status says why the provider that has it is not served"
+        elif label in configured:
+            text = f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
+        else:
+            similar = _similar(label, frozenset({*served, *configured}))
+            text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
+        told.append(text)
+    if not told and not any(wanted <= pool.labels for pool in pools):
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+    return "".join(f"; {text}" for text in told)
+
+
+@functools.lru_cache(maxsize=16)
+def _similar(label: str, known: frozenset[str]) -> str:
+    # To search thousands of labels takes milliseconds, and all pools of a launcher ask for the same.
+    return did_you_mean(label, known)
 
 
 # Which of several pools that could serve a request tries first?
@@ -488,10 +656,7 @@ def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
 
 
 # Where a request is in a pool, and which moves between these stages exist. `MOVES` is the whole picture; every other
-# move raises `ImpossibleMove` with the last moves of the request.
-
-#: Moves that a request remembers.
-STORY_MOVES: Final = 16
+# move raises `ImpossibleMove`.
 
 
 class Stage(enum.Enum):
@@ -568,29 +733,18 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
 )
 
 
-class Move(NamedTuple):
-    """One move of a request.
-
-    :param when: seconds since the epoch.
-    """
-
-    when: float
-    origin: Stage
-    target: Stage
-
-
 class ImpossibleMove(RuntimeError):
-    """A move that `MOVES` does not have. The text names the last moves of the request."""
+    """A move that `MOVES` does not have."""
 
 
 class Progress:
-    """The stage of one request in one pool, and its last moves. Owned by the thread of the pool.
+    """The stage of one request in one pool. Owned by the thread of the pool.
 
     :param request_id: for the text of errors.
     :param now: seconds since the epoch.
     """
 
-    __slots__ = ("moves", "on_move", "reason", "request_id", "since", "stage")
+    __slots__ = ("left", "on_move", "reason", "request_id", "since", "stage")
 
     def __init__(self, request_id: str, now: float) -> None:
         self.request_id = request_id
@@ -599,8 +753,8 @@ class Progress:
         self.since = now
         #: Of the last move; None = the stage says it all.
         self.reason: Reason | None = None
-        #: The last ones, oldest first.
-        self.moves: list[Move] = []
+        #: The stage before the last move.
+        self.left = self.stage
         #: Called after each move, by the thread that makes it.
         self.on_move: Callable[[Progress], None] | None = None
 
@@ -612,24 +766,12 @@ class Progress:
         :raises ImpossibleMove: `MOVES` has no such move; nothing is changed.
         """
         if (self.stage, target) not in MOVES:
+            since = f"it is there since {now - self.since:.1f} s"
             raise ImpossibleMove(
-                f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {self.story(now)}"
+                f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {since}"
             )
-        if len(self.moves) >= STORY_MOVES:
-            del self.moves[0]
-        self.moves.append(Move(now, self.stage, target))
-        self.stage = target
+        self.left, self.stage = self.stage, target
         self.since = now
         self.reason = reason
         if self.on_move is not None:
             self.on_move(self)
-
-    def story(self, now: float) -> str:
-        """The last moves, for people.
-
-        :param now: seconds since the epoch.
-        """
-        if not self.moves:
-            return f"{self.stage.value} since {now - self.since:.1f} s, without a move before"
-        told = [f"{move.target.value} {now - move.when:.1f} s ago ({MOVES[move[1:]]})" for move in self.moves]
-        return f"{self.moves[0].origin.value}, then " + ", ".join(told)

@@ -245,7 +245,7 @@ class ServiceSpans:
 
     def moved(self, progress: Progress) -> None:
         """The request went to another stage. Does not block."""
-        now, left = progress.since, progress.moves[-1].origin
+        now, left = progress.since, progress.left
         if left in _STAGES:
             self._record(_STAGES[left], self._since, now, self._id, self._reason)
         self._since, self._reason = now, progress.reason

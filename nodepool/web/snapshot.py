@@ -15,7 +15,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.status import BuilderStatus
-from nodepool.plan.observed import FollowedNodes, Observed
+from nodepool.plan.observed import Observed
 
 if TYPE_CHECKING:
     from nodepool.model.status import LauncherStatus
@@ -87,7 +87,6 @@ class SnapshotMaker:
         self._lock = threading.Lock()
         self._latest: WebSnapshot | None = None
         self._made_at = 0.0
-        self._nodes = FollowedNodes()
         #: What the snapshots since the last `take_changes` have that those before have not.
         self._shown: dict[RecordKind, frozenset[str]] = {}
         cache.nodes.add_listener(partial(self._note, RecordKind.NODES))
@@ -108,7 +107,7 @@ class SnapshotMaker:
             clock, now = self._clock(), self._now()
             old = self._latest
             if old is None or (self._dirty and clock - self._made_at >= lifetime):
-                with OnError(lambda _error: self._start_anew()):
+                with OnError(lambda _error: self._note_status()):
                     new = self._made(old, clock)
             else:
                 new = old if now == old.observed.now else dataclasses.replace(old, observed=old.observed.at(now))
@@ -122,7 +121,6 @@ class SnapshotMaker:
         # What changes from here on may be missing in it: it causes another one.
         self._dirty = False
         self._made_at = clock
-        changed: frozenset[str] = frozenset()
         for kind, noted in self._noted.items():
             ids = set()
             # One by one: what is noted meanwhile is found now or the next time.
@@ -130,9 +128,7 @@ class SnapshotMaker:
                 ids.add(noted.pop())
             if ids:
                 self._show(kind, frozenset(ids))
-            if kind is RecordKind.NODES:
-                changed = frozenset(ids)
-        new = self._make(0 if old is None else old.number + 1, changed)
+        new = self._make(0 if old is None else old.number + 1)
         if old is not None:
             # Of what daemons report only that something has changed is known: it is compared.
             for kind, before, after in (
@@ -143,11 +139,6 @@ class SnapshotMaker:
                 if before != after:
                     self._show(kind, ANY)
         return new
-
-    def _start_anew(self) -> None:
-        """After an error in the middle: nothing of what was followed is relied on."""
-        self._nodes = FollowedNodes()
-        self._dirty = True
 
     def refresh(self) -> None:
         """Ask for the nodes that changed while they were locked: the cache has them soon after.
@@ -177,15 +168,10 @@ class SnapshotMaker:
         # Without viewers they are not taken, for weeks.
         self._shown[kind] = ANY if known & ANY or len(known) > MOST_IDS else known
 
-    def _make(self, number: int, changed: frozenset[str]) -> WebSnapshot:
-        """:param changed: ids of nodes that were noted since the last one."""
+    def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
-        raw = cache.nodes.snapshot()
-        if len(changed) >= MOST_IDS:
-            # There may be more of them than were noted.
-            self._nodes = FollowedNodes()
         # By their ids, as nearly all lists show them.
-        nodes, index = self._nodes.follow(raw, changed)
+        nodes = dict(sorted(cache.nodes.snapshot().items()))
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
@@ -201,5 +187,5 @@ class SnapshotMaker:
             images=images,
             builders=self._builders(),
             builder_providers=builders.providers,
-        ).with_node_index(index)
+        )
         return WebSnapshot(number, observed, launchers, builders, images, self.complete)

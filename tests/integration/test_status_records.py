@@ -119,4 +119,3 @@ def test_pool_that_retires(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
     assert found[-1].reload is not None
     assert found[-1].reload.ok
     assert "started" in [event.what for event in found[-1].events]
-    until(znodes, "one", lambda pool: pool.config == found[-1].config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nodepool.launcher.status import PoolStatusMaker
 from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.explain import explain_request
@@ -43,7 +44,7 @@ class ExplanationCheck:
         """Requests that the pool knows to wait, and for which the command has no answer."""
         cache = pool.context.cache
         requests = {request.key: request for request in cache.requests.values()}
-        told = pool.status.make(self._world.now)
+        told = PoolStatusMaker(pool.context).make(self._world.now)
         seen = Observed(
             now=self._world.now,
             requests=requests,

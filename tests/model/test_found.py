@@ -12,7 +12,7 @@ from tests.model.world import World, replay
 
 
 def test_two_launchers_each_hold_one_node_of_two_that_both_requests_need() -> None:
-    """Both waited for ever. Now the request that comes later is given back (`nodepool.plan.nodes`)."""
+    """Both waited for ever. Now the request that comes later is given back (`nodepool.plan.launch`)."""
     replay(
         Setup(launchers=2, max_servers=2, min_ready=2, order=770012735, sends_after_death=False),
         Move(20, "submit", 7),

@@ -10,19 +10,10 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.plan import backing
-from nodepool.plan.nodes import (
-    Deallocate,
-    Delete,
-    Keep,
-    ReadyNodes,
-    can_match,
-    is_orphan,
-    judge_age,
-    judge_unlocked,
-    reset_lost_request,
-)
+from nodepool.plan.launch import Deallocate, Delete, Keep, is_orphan, judge_age, judge_unlocked, reset_lost_request
 from nodepool.plan.static import HostFacts as Facts
 from nodepool.plan.static import HostId, HostSpec, SlotId, decide, is_free, new_node, slot_of
+from nodepool.plan.triage import ReadyNodes, can_match
 from tests.model.budget import budget
 
 LABELS = st.sampled_from(("a", "b", "c"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import nodes as plan_nodes
+from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
-from nodepool.plan.nodes import stands_before
+from nodepool.plan.launch import stands_before
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
     Consider,

@@ -193,7 +193,9 @@ def test_provider_goes_during_a_launch(
     assert znodes.request_state(request_id) == "pending"
     cloud.set(hang=False)
     fulfilled(znodes, request_id)
-    wait_for("the pool has ended", lambda: not launcher.nodepool.pool_threads.of_provider("two"))
+    wait_for(
+        "the pool has ended", lambda: "two/main" not in {pool.place for pool in launcher.nodepool.pool_threads.all()}
+    )
     assert not znodes.request_lockers(request_id)
     settings["providers"].append(gone)
     launcher.write(settings)

@@ -13,7 +13,7 @@ from nodepool.driver.interface import Provider
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.nodes import is_free
+from nodepool.plan.triage import is_free
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.logconfig import AnnotatedLogger
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.nodes import ReadyNodes
-    from nodepool.plan.triage import PoolInfo
+    from nodepool.plan.triage import PoolInfo, ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
 
 

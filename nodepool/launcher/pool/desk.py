@@ -23,7 +23,6 @@ from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
 from nodepool.model.status import FailedLaunch, LaunchesStatus
-from nodepool.plan.retries import TOLD
 from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
@@ -195,11 +194,6 @@ class Desk:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
 
-    def paused_handlers(self) -> dict[str, NodeRequestHandler]:
-        """Handlers of the requests that wait for room, by request."""
-        cases = ((request_id, self._locked.get(request_id)) for request_id in self._paused)
-        return {request_id: case.handler for request_id, case in cases if case is not None and case.handler is not None}
-
     @property
     def why_paused(self) -> Reason:
         """What the first of the requests that wait for room waits for."""
@@ -322,6 +316,12 @@ def _explained(case: Case) -> Explanation:
 
 # `Explanations`: why requests wait in the queue, one answer for each kind, and why the last ones were declined.
 
+#: Reasons to wait that are logged. With the others a request is for another pool, or looked at again in a moment.
+TOLD: Final = frozenset(
+    code
+    for code in ReasonCode
+    if not code.value.startswith(("turn.", "declined.", "request.", "served.")) and code is not ReasonCode.WAIT_ORDER
+)
 #: Requests that the pool declined and whose reason it remembers.
 MAX_DECLINED: Final = 1000
 
@@ -373,12 +373,6 @@ class Explanations:
             self.fresh = self.fresh or reason.code in TOLD
             same = before is not None and before.reason.code is reason.code
             self._kinds[kind] = WaitingKind(reason, before.since if before is not None and same else wall_time())
-
-    def news(self) -> Iterator[tuple[RequestKind, Reason]]:
-        """Kinds that wait for another reason than in the pass before."""
-        for kind, waiting in self._kinds.items():
-            if self._said.get(kind) is not waiting:
-                yield kind, waiting.reason
 
     def told(self) -> dict[RequestKind, Reason]:
         """Kinds that wait for something that is worth a line in the log, as the last pass judged them."""

@@ -27,7 +27,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTo
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.view import PoolView, RequestView
-from nodepool.launcher.pool_registry import GRACE_SECONDS
+from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason, ReasonCode
@@ -89,8 +89,6 @@ class Intake:
                 self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
         self._take_passed_over()
-        for kind, reason in self._pool.desk.explanations.news():
-            self.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason.text)
         return self._more
 
     def _put_back(self) -> None:
@@ -592,7 +590,8 @@ class Declines:
             triage.decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         if sent and reason.code is ReasonCode.LABEL_UNKNOWN:
-            hint = pool.launcher.label_hint(sent[0][0].node_types)
+            configured = {name: bool(label.pools) for name, label in pool.launcher.config().labels.items()}
+            hint = triage.label_hint(sent[0][0].node_types, pool.registered_pools(), configured)
             reason = dataclasses.replace(reason, text=f"{reason.text}{hint}")
         for request, reply in sent:
             self._finish(request, reply, reason)

@@ -18,15 +18,24 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.pool_registry import Turns
+from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.event import What, grouped
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
-from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free, missing_labels
-from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo, RequestKind, RequestQueue, screen, why_failed
+from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
+from nodepool.plan.triage import (
+    MIN_READY_REQUESTOR,
+    PoolInfo,
+    ReadyNodes,
+    RequestKind,
+    RequestQueue,
+    is_free,
+    screen,
+    why_failed,
+)
 from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:
@@ -37,11 +46,9 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.events import EventRing
-    from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry
+    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache
@@ -504,8 +511,6 @@ class Launcher:
     siblings: Callable[[], Sequence[Pool]]
     #: Also those that retire.
     all_pools: Callable[[], Sequence[Pool]]
-    #: What to do about labels that no pool has, as an addition to a sentence.
-    label_hint: Callable[[Collection[str]], str]
     #: What the nodes of a tenant use, of all providers, without having anything read.
     known_tenant_use: Callable[[str], QuotaInformation]
     #: Called with the id of a pool after each pass of it. Does not block.

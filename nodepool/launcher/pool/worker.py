@@ -21,13 +21,10 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
-from nodepool.launcher.pool.status import PoolStatusMaker
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model import states
+from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
-from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, PoolComponent
-from nodepool.plan.retries import STEPS, Reminders
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
@@ -72,14 +69,13 @@ class PoolWorker(Worker):
             *(launcher, provider_name, pool_name, self.launcher_id, log),
             *(self.wake, self.request_changed, self.node_changed),
         )
-        self.queue, self.desk, self.free_nodes = pool.queue, pool.desk, pool.free
+        self.queue, self.desk = pool.queue, pool.desk
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place
         self.entry = PoolEntry(pool)
         self._intake = Intake(pool)
         self._handlers = self._intake.handlers
         self._waiting_lines = WaitingLines(pool)
-        self.status = PoolStatusMaker(pool)
 
     # -- other threads --
 
@@ -167,7 +163,7 @@ class PoolWorker(Worker):
             return 0.0
         looks = (
             self.desk.next_look(),
-            self.free_nodes.next_look(),
+            self.context.free.next_look(),
             self._waiting_lines.next_look(),
             RESUME_LOOK_SECONDS if self.context.interrupted else None,
             self._handlers.next_look(held=held),
@@ -258,14 +254,8 @@ class PoolWorker(Worker):
 
 
 def _drain(changes: deque[str]) -> set[str]:
-    found = set()
-    start = monotonic()
-    while changes:
-        found.add(changes.popleft())
-        # Someone may add as fast as we take.
-        if len(found) % 1000 == 0 and monotonic() - start > 1:
-            break
-    return found
+    """As many as there are now: others add meanwhile."""
+    return {changes.popleft() for _ in range(len(changes))}
 
 
 # A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
@@ -290,7 +280,7 @@ class PoolEntry:
         self._next_look = 0.0
         #: Passes since the own entry was seen.
         self._unseen = 0
-        self._pool = PoolComponent(socket.gethostname(), release_string())
+        self._pool = component.PoolComponent(socket.gethostname(), release_string())
         self._pool.id = pool.launcher_id
         self._pool.name = pool.pool_name
         self._pool.provider_name = pool.provider_name
@@ -303,7 +293,7 @@ class PoolEntry:
         for section in (self._context.pool_config, self._context.config):
             if section.priority is not None:
                 return int(section.priority)
-        return DEFAULT_PRIORITY
+        return component.DEFAULT_PRIORITY
 
     def update(self, *, paused: bool) -> None:
         """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.
@@ -315,7 +305,7 @@ class PoolEntry:
             self.labels = supported
             self._sorted_labels = sorted(supported)
         entry = {
-            "state": RUNNING,
+            "state": component.RUNNING,
             "supported_labels": self._sorted_labels,
             "priority": self.priority,
             # Others take over what this pool gives back or does not take (A-4).
@@ -367,6 +357,8 @@ class PoolEntry:
 
 #: Requests that wait for a shorter time are not logged, in seconds.
 FIRST_SECONDS: Final = 2.0
+#: From one line about the requests of a kind to the next one, in seconds.
+AGAIN_SECONDS: Final = 600.0
 #: Seconds between two looks at the waiting requests.
 LOOK_SECONDS: Final = 1.0
 #: The most lines that one look logs.
@@ -379,9 +371,10 @@ class WaitingLines:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.log = pool.log
-        self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)
-        # That they wait for room was logged when that began.
-        self._paused: Reminders[str] = Reminders(STEPS[0])
+        #: When the requests of a kind are logged next, if they wait then.
+        self._due: dict[RequestKind, float] = {}
+        #: When the first of those is due that wait now; None = none waits.
+        self._next_due: float | None = None
         self._next_look = 0.0
 
     def tell(self) -> None:
@@ -391,23 +384,19 @@ class WaitingLines:
             return
         self._next_look = now + LOOK_SECONDS
         reasons = self._pool.desk.explanations.told()
-        due = self._kinds.due(reasons, now)
+        # What waits again before its next time was logged not long ago.
+        self._due = {kind: when for kind, when in self._due.items() if kind in reasons or when > now}
+        due = [kind for kind in reasons if self._due.setdefault(kind, now + FIRST_SECONDS) <= now]
+        self._due.update(dict.fromkeys(due, now + AGAIN_SECONDS))
+        self._next_due = min((self._due[kind] for kind in reasons), default=None)
         for kind in due[:MAX_LINES]:
             self._tell_kind(kind, reasons[kind])
         if len(due) > MAX_LINES:
             self.log.info("Waiting: requests of %d more kinds", len(due) - MAX_LINES)
-        paused = self._pool.desk.paused_handlers()
-        for request_id in self._paused.due(paused, now):
-            handler = paused[request_id]
-            reason, since = handler.progress.reason, wall_time() - handler.progress.since
-            text = "" if reason is None else f": {reason.text}"
-            extra = {} if reason is None else {"code": reason.code.value}
-            handler.log.info("Pausing for %.0f s already%s", since, text, extra=extra)
 
     def next_look(self) -> float | None:
         """Seconds until `tell` may have something to log; None = no request waits."""
-        # While a request is paused there is a pass each second.
-        due = self._next_look if self._pool.desk.explanations.fresh else self._kinds.next_due
+        due = self._next_look if self._pool.desk.explanations.fresh else self._next_due
         return None if due is None else max(0.0, max(due, self._next_look) - monotonic())
 
     def _tell_kind(self, kind: RequestKind, reason: Reason) -> None:

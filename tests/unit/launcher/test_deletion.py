@@ -14,7 +14,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
 from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
-from nodepool.plan.nodes import RESUME_SECONDS
+from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
 from tests.support.manual_clock import monotonic_clock
 from tests.support.pool_znodes import PoolZnodes

@@ -176,7 +176,7 @@ def test_nodes_that_the_first_choice_lacks(still: Still, znodes: PoolZnodes, clo
 def test_what_was_put_off(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes) -> None:
     """Q-8, Q-12: as long as a look is of no use room is made; an error of the question is no reason to wait."""
     unused = znodes.add_node("ready", type=["big"])
-    launcher.passes(worker, "the node is known", lambda: unused in worker.free_nodes.ready)
+    launcher.passes(worker, "the node is known", lambda: unused in worker.context.free.ready)
     useless, asked = (znodes.submit(["small"]) for _ in range(2))
     worker.desk.defer(useless, NO_ROOM, 0.0, lambda: True)
     worker.desk.defer(asked, NO_ROOM, 0.0, raising(ZeroDivisionError()))
@@ -232,7 +232,7 @@ def test_ready_node_that_is_of_no_use(
 ) -> None:
     """N-2: one that the driver refuses keeps neither a request waiting nor the worker busy."""
     refused = znodes.add_node("ready")
-    launcher.passes(worker, "the node is known", lambda: refused in worker.free_nodes.ready)
+    launcher.passes(worker, "the node is known", lambda: refused in worker.context.free.ready)
     with monkeypatch.context() as patch:
         patch.setattr(FakeRequestHandler, "checkReusableNode", check)
         (nodes,) = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
@@ -240,7 +240,7 @@ def test_ready_node_that_is_of_no_use(
         launcher.settle()
         worker.run_once()
         assert (worker.run_once() or 0) > 1.0
-        assert refused not in worker.free_nodes.ready
+        assert refused not in worker.context.free.ready
 
 
 def test_node_that_changes_all_the_time(

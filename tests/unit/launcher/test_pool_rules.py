@@ -15,7 +15,7 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.pool.view import TenantCheck
-from nodepool.launcher.pool_registry import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
+from nodepool.launcher.shared import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
 from nodepool.model import states
 from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import tenant_limit

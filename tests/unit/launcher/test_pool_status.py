@@ -11,7 +11,8 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
-from nodepool.launcher.pool.status import (
+from nodepool.launcher.pool.worker import AGAIN_SECONDS, FIRST_SECONDS, PoolWorker, WaitingLines
+from nodepool.launcher.status import (
     HOST_SECONDS,
     MAX_BYTES,
     MAX_ENTRIES,
@@ -19,7 +20,6 @@ from nodepool.launcher.pool.status import (
     PoolStatusMaker,
     bounded,
 )
-from nodepool.launcher.pool.worker import FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.model import status
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -53,7 +53,7 @@ def fill(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, *label
 
 def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
     """W-2, MT-3: each with its cause, and since when. Nothing is another one when nothing changed."""
-    make = worker.status.make
+    make = PoolStatusMaker(worker.context).make
     running = make(1.0)
     assert (running.state, running.code, running.since, make(5.0)) == ("running", None, 1.0, running)
     fill(launcher, worker, znodes, "small")
@@ -78,13 +78,14 @@ def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
     held, down = status.HostStatus("c", True, quarantine="alice: disk"), status.HostStatus("d", False)
     hosts = [well, unknown, held, down, status.HostStatus("of another pool", False, pool="other")]
     monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
-    assert worker.status.make(5.0).hosts == [unknown, held, down, well]
+    make = PoolStatusMaker(worker.context).make
+    assert make(5.0).hosts == [unknown, held, down, well]
     for begin, count, seconds in ((1000.0, 100, 100 * HOST_SECONDS), (2000.0, 1000, MAX_HOST_SECONDS)):
         many = hosts = [status.HostStatus(str(number), True) for number in range(count)]
-        worker.status.make(begin)
+        make(begin)
         hosts = []
-        assert worker.status.make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
-        assert worker.status.make(begin + seconds * 1.01).hosts == []
+        assert make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
+        assert make(begin + seconds * 1.01).hosts == []
 
 
 def stored(number: int, text: str = "") -> status.RequestStatus:
@@ -101,10 +102,10 @@ def test_size() -> None:
     long = [stored(number, "x" * 2000) for number in range(150)]
     labels = {f"label-{number}": status.LabelStatus("label.broken", "x" * 300, 1.0) for number in range(500)}
     declined = status.PoolStatus(declined=long, requests=long[:3])
-    for told in (declined, status.PoolStatus(labels=labels, ready={"a": 1})):
+    for told in (declined, status.PoolStatus(labels=labels, missing={"a": 1})):
         found = bounded(told)
         assert 0 < len(json.dumps(found.to_dict())) <= MAX_BYTES
-        assert (found.requests, found.ready) == (told.requests, told.ready)
+        assert (found.requests, found.missing) == (told.requests, told.missing)
         assert found.omitted == len(told.declined) + len(told.labels) - len(found.declined) - len(found.labels)
         assert found.declined[-1:] == told.declined[-1:]
         assert found.declined or found.labels
@@ -133,7 +134,7 @@ def test_errors_and_usual_times_of_launches() -> None:
 def test_lines(
     launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, caplog: Log
 ) -> None:
-    """J-6: for each kind a line about the oldest, with ids, cause and origin; the next one after a minute."""
+    """J-6: for each kind a line about the oldest, with ids, cause and origin; the next one ten minutes later."""
     clock = monotonic_clock(monkeypatch, home(WaitingLines), now=1e6)
     _, oldest, *_ = fill(launcher, worker, znodes, "small", "small", "small")
     caplog.set_level(logging.INFO)
@@ -144,14 +145,14 @@ def test_lines(
         caplog.clear()
         launcher.settle()
         worker.run_once()
-        return [text for text in caplog.messages if "Waiting" in text or "Pausing" in text]
+        return [text for text in caplog.messages if "Waiting" in text]
 
     assert lines(FIRST_SECONDS) == []
     (first,) = lines(FIRST_SECONDS)
     assert first.startswith(f"[e: e1] [node_request: {oldest}] Waiting for ")
     assert first.endswith(" (small; job job, tenant tenant)")
-    assert lines(50) == []
-    assert ["Pausing for" in text for text in lines(10)].count(True) == 1
+    assert lines(AGAIN_SECONDS - 1) == []
+    assert len(lines(1)) == 1
 
 
 def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
@@ -161,13 +162,14 @@ def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, m
     launcher.passes(worker, "they are declined", lambda: all(map(worker.desk.explain, declined)))
     for name in ("MAX_KINDS", "MAX_DECLINED"):
         monkeypatch.setattr(home(PoolStatusMaker), name, 1)
-    found = worker.status.make(5.0)
+    make = PoolStatusMaker(worker.context).make
+    found = make(5.0)
     ((kind,), (last,)) = found.waiting, found.declined
     assert (kind.labels, kind.count, kind.code, kind.tenant) == (("small",), 1, "wait.pool-paused", "tenant")
     assert last.id == list(worker.desk.snapshot().declined)[-1].request_id
     assert found.omitted == 1
     monkeypatch.setattr(home(PoolStatusMaker), "MAX_REQUESTS", 0)
-    assert (worker.status.make(6.0).requests, worker.status.make(6.0).omitted) == ([], 2)
+    assert (make(6.0).requests, make(6.0).omitted) == ([], 2)
 
 
 def test_launch_log() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from nodepool.config.objects import Label
-from nodepool.launcher.events import EventRing, LabelHints, MaintenanceEvents, ReloadEvents, why_held
-from nodepool.launcher.pool_registry import MaintenanceState
+from nodepool.launcher.shared import (
+    EventRing,
+    MaintenanceEvents,
+    MaintenanceState,
+    ReloadEvents,
+    why_held,
+)
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.status import Maintenance, Mode
-from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows
@@ -88,29 +91,6 @@ def test_records_of_the_launcher(before: str | None, after: str | None, held: bo
         assert state.launcher is not None
         assert (state.launcher.mode, state.ends_when_idle) == (Mode.DRAIN, True)
         assert state.launcher.text == "launcher l1 is drained: SIGTERM", "no record ends that"
-
-
-# -- hints about labels
-
-
-def pool(*labels: str) -> PoolInfo:
-    return PoolInfo("id", "cloud", frozenset(labels), 100, False, "main")
-
-
-@rows(__file__, "hints")
-def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """J-3: of registered pools and of the configuration. Many requests cost one search, until the pools change."""
-    configured = {name: Label(name) for name in ("debian-small", "ubuntu-big", "fedora")}
-    configured["fedora"].pools.append(cast(Any, object()))
-    pools = [pool("debian-small", "debian-large"), pool("centos", "debian-small")]
-    hints = LabelHints(lambda: pools, lambda: configured)
-    assert hints.hint(labels.split()) == hint
-    monkeypatch.setattr(home(LabelHints), "did_you_mean", lambda *_: "another search")
-    assert hints.hint(labels.split()) == hint
-    pools = [pool(*labels.split())]
-    assert hints.hint(labels.split()) == ""
-    monkeypatch.setattr(home(LabelHints), "MAX_HINTS", 2)
-    assert [hints.hint([label]) != "" for label in "bcdb"] == [True] * 4
 
 
 # -- gauges

@@ -13,7 +13,7 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher.deletion import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.intake import START_SECONDS
-from nodepool.plan.nodes import RESUME_SECONDS
+from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock

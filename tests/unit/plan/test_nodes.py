@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.states import DELETABLE_STATES, NODE_STATES
-from nodepool.plan import nodes as plan
-from nodepool.plan.observed import FollowedNodes, NodeIndex, Observed
+from nodepool.plan import launch as plan
+from nodepool.plan.observed import NodeIndex, Observed
 from nodepool.plan.retries import SeenTwice
+from nodepool.plan.triage import ReadyNodes, is_free
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
@@ -28,8 +27,8 @@ def made(id: str, labels: str = "a", az: str | None = None, **fields: Any) -> No
 # -- ready nodes for wanted labels
 
 
-def filled(*nodes: Node) -> plan.ReadyNodes:
-    ready = plan.ReadyNodes()
+def filled(*nodes: Node) -> ReadyNodes:
+    ready = ReadyNodes()
     for one in nodes:
         ready.put(one)
     return ready
@@ -38,7 +37,7 @@ def filled(*nodes: Node) -> plan.ReadyNodes:
 @rows(__file__, "free_node")
 def test_free_node(fields: dict[str, Any], free: bool) -> None:
     """N-2"""
-    assert plan.is_free(made("1", **fields), "cloud-1", "main") is free
+    assert is_free(made("1", **fields), "cloud-1", "main") is free
 
 
 @rows(__file__, "choice")
@@ -126,43 +125,6 @@ def test_what_a_request_lacks() -> None:
 def facts(index: NodeIndex) -> tuple[object, ...]:
     requests = [f"200-{number}" for number in range(6)]
     return dict(index.counts), index.deleting, index.held, dict(index.allocated), index.allocated_to(requests)
-
-
-def check(followed: FollowedNodes, nodes: Mapping[str, Node], noted: frozenset[str] = frozenset()) -> None:
-    found, index = followed.follow(dict(nodes), noted)
-    assert list(found.items()) == sorted(nodes.items())
-    assert facts(index) == facts(NodeIndex.of(found.values()))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_as_a_look_at_all(seed: int) -> None:
-    """Nodes come, go, are replaced and are changed in place, in any order; an earlier moment stays as it was."""
-    chance = random.Random(seed)
-    followed, last = FollowedNodes(), 0
-    nodes: dict[str, Node] = {}
-    for _ in range(60):
-        noted = set()
-        for _ in range(chance.randrange(6)):
-            last += 1
-            # Not always behind the others: the first listing is in no order.
-            number = last if chance.random() < 0.8 else chance.randrange(1000, 2000)
-            nodes[f"{number:010}"] = made(f"{number:010}")
-        for node_id in chance.sample(sorted(nodes), min(len(nodes), chance.randrange(5))):
-            owner = chance.choice([None, "", "200-1", "200-2", "200-3"])
-            state = chance.choice(("ready", "in-use", "hold", "deleting"))
-            match chance.randrange(3):
-                case 0:
-                    del nodes[node_id]
-                case 1:
-                    nodes[node_id] = made(node_id, state=state, allocated_to=owner)
-                case _:
-                    nodes[node_id].state, nodes[node_id].allocated_to = state, owner
-                    noted.add(node_id)
-        check(followed, nodes, frozenset({*noted, "unknown"}))
-    given, index = followed.follow(dict(nodes), ())
-    before = dict(given), facts(index)
-    check(followed, {"0": made("0", state="deleting")})
-    assert (dict(given), facts(index)) == before
 
 
 # -- what counts only when two looks in a row show it

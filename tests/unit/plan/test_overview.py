@@ -8,11 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.status import LauncherStatus, LimitStatus, Maintenance, Mode, ReloadStatus
+from nodepool.model.status import LimitStatus
 from nodepool.plan.attention import Registered, merged, pool_events, problems
-from nodepool.plan.config_diff import ServedConfig, served_configs
 from nodepool.plan.explain import causes, long_waits
-from nodepool.plan.ownerless import end_of, ownerless, subject_is_served
+from nodepool.plan.observed import ownerless
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
 from tests.support.observed import NOW, like, request, status_of, timed, world
 from tests.support.tables import rows
@@ -88,22 +87,9 @@ def test_attention(there: dict[str, Any], registered: list[str], expected: list[
 @rows(__file__, "ownerless")
 def test_ownerless(there: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     """OV-8"""
-    found = ownerless(world({"pools": ["lab arm"], **there}))
+    found = list(ownerless(world({"pools": ["lab arm"], **there})))
     told = [{name: getattr(one, name) for name in ("kind", "name", "left", "text", "remedy")} for one in found]
     assert like(told, expected) == expected
-
-
-@rows(__file__, "maintenance_of_what_is_not_there")
-def test_maintenance_of_what_is_not_there(kind: str, names: list[str], served: bool) -> None:
-    """OV-8"""
-    statuses = [{"provider": "lab", "hosts": [{"name": "u@h1:22", "up": True}]}]
-    for name in names:
-        record = Maintenance(kind, name, Mode.QUARANTINE if kind == "host" else Mode.PAUSE)
-        there = {"kind": kind, "name": name, "mode": record.mode.value}
-        seen = world({"pools": ["lab arm"], "maintenance": [there], "statuses": statuses})
-        assert subject_is_served(record, seen) is served
-        (problem,) = problems([], [LauncherStatus(host="l1")], [], seen)
-        assert problem.text.endswith(f"; no launcher has this {kind}, {end_of(record)} ends it") is not served
 
 
 # -- events (OV-4, OV-5)
@@ -127,27 +113,3 @@ def test_merged_events() -> None:
     flapping = [Event(at, "l1", "provider a", what) for at, what in turns]
     assert merged(flapping[::-1]) == flapping
     assert merged([Event(1, "l1", "x 1"), Event(2, "l1", "x 2")], since=2) == [Event(2, "l1", "x 2")]
-
-
-# -- which launchers serve a file (OV-7)
-
-
-@rows(__file__, "served_configurations")
-def test_served_configuration(
-    reload: dict[str, Any] | None, loaded: float | None, refused: str, refused_at: float | None
-) -> None:
-    """OV-7: by the checksum of what was loaded."""
-    last = None if reload is None else ReloadStatus(**reload)
-    launcher = LauncherStatus(host="l1", pid=42, config="9f3c", config_file="/np.yaml", since=100.0, reload=last)
-    for digest, serves in (("9f3c", True), ("1a2b", False)):
-        (found,) = served_configs(digest, [launcher], [])
-        assert found == ServedConfig("l1", 42, serves, "9f3c", "/np.yaml", loaded, refused, refused_at)
-        assert found.to_dict()["serves"] is serves
-
-
-def test_launchers_without_a_checksum() -> None:
-    """OV-7: launchers of Nodepool 11 have no status record."""
-    launchers = [LauncherStatus(host="l2", pid=2, config="9f3c"), LauncherStatus(host="l2", pid=1)]
-    registered = [Registered("l2", "12.0.0"), Registered("l1", "11.0.0"), Registered("l1", "11.0.0")]
-    found = [(served.launcher, served.pid, served.serves) for served in served_configs("9f3c", launchers, registered)]
-    assert found == [("l1", None, None), ("l2", 1, None), ("l2", 2, True)]

@@ -12,9 +12,15 @@ import pytest
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
-from nodepool.plan.nodes import ReadyNodes
-from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
-from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, STORY_MOVES, ImpossibleMove, Progress, RequestKind, Stage
+from nodepool.plan.triage import (
+    MIN_READY_REQUESTOR,
+    MOVES,
+    ImpossibleMove,
+    Progress,
+    ReadyNodes,
+    RequestKind,
+    Stage,
+)
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
@@ -162,21 +168,6 @@ def test_why_failed_is_bounded() -> None:
     assert len(line) < triage.MAX_REASONS * (triage.MAX_TEXT + 20)
 
 
-@rows(__file__, "schedule_of_reminders")
-def test_schedule_of_reminders(lasted: float, expected: float) -> None:
-    """J-6: after 1, 5 and 15 minutes, then once an hour."""
-    assert next_reminder(lasted) == expected
-
-
-@rows(__file__, "reminders")
-def test_reminders(looks: list[tuple[int, int, str]], expected: list[list[Any]], next_due: float | None) -> None:
-    """J-6: once after the first seconds, then as scheduled; each thing has its own beginning."""
-    reminders: Reminders[str] = Reminders(2.0)
-    steps = [(now, lasting) for first, last, lasting in looks for now in range(first, last)]
-    assert [[now, one] for now, lasting in steps for one in reminders.due(lasting, float(now))] == expected
-    assert (reminders.next_due, GAP_SECONDS) == (next_due, 60.0)
-
-
 # -- its stages
 
 
@@ -196,24 +187,6 @@ def test_only_moves_of_the_table(origin: Stage, target: Stage) -> None:
         assert (progress.stage, heard) == (origin, [])
 
 
-def test_story() -> None:
-    """What led to an impossible move is named; the story is bounded."""
-    progress = Progress("100-1", 0.0)
-    assert progress.story(2.0) == "waiting since 2.0 s, without a move before"
-    progress.move(Stage.LOCKING, 1.0)
-    progress.move(Stage.GATHERING, 2.5)
-    with pytest.raises(
-        ImpossibleMove, match=r"waiting, then locking 3.0 s ago \(there is room to launch its nodes\), "
-    ):
-        progress.move(Stage.CHECKING, 4.0)
-    assert progress.story(4.0).endswith("gathering 1.5 s ago (locked and pending)")
-    turning = Progress("100-1", 0.0)
-    for turn in range(STORY_MOVES):
-        turning.move(Stage.DEFERRED, turn)
-        turning.move(Stage.WAITING, turn)
-    assert len(turning.moves) == STORY_MOVES
-
-
 def test_kinds_and_their_marks() -> None:
     """E-1: a kind holds what a pool judges by; its mark is the same in each process."""
     first = kind("a b")
@@ -226,3 +199,14 @@ def test_kinds_and_their_marks() -> None:
     assert all(kind(**{"labels": "a b", **change}) != first for change in [*changes, *marked])
     marks = [first.mark, *(kind(**fields).mark for fields in marked)]
     assert (len(set(marks)), marks[0]) == (len(marks), "9b9cecbe")
+
+
+@rows(__file__, "hints")
+def test_hint(labels: str, hint: str) -> None:
+    """J-3: of registered pools and of the configuration."""
+    pools = [
+        triage.PoolInfo("id", "cloud", frozenset(served.split()), 100, False, "main")
+        for served in ("debian-small debian-large", "centos debian-small")
+    ]
+    configured = {"debian-small": False, "ubuntu-big": False, "fedora": True}
+    assert triage.label_hint(labels.split(), pools, configured) == hint

@@ -50,7 +50,7 @@ from nodepool.plan.images import (
 )
 from nodepool.plan.images import observe_builds as observe_builds
 from nodepool.plan.images import observe_uploads as observe_uploads
-from nodepool.plan.nodes import judge_age, judge_unlocked, missing, reset_lost_request
+from nodepool.plan.launch import judge_age, judge_unlocked, missing, reset_lost_request
 from nodepool.plan.static import decide
 from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue, screen
 from nodepool.zk.caches import ImageTree, Kind, build, kind, parts, upload
