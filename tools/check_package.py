@@ -23,7 +23,7 @@ NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
 CORE = ("diskimage-builder", "openstacksdk")
 #: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
-    "web/api/openapi.yaml",
+    "web/openapi.yaml",
     "web/templates/base.html",
     "web/static/nodepool.css",
     "web/static/vendor/htmx.min.js",

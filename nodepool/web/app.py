@@ -17,9 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import changes, stream
+from nodepool.web import api, changes, stream
 from nodepool.web.answers import StaticFiles, http_error
-from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
 from nodepool.web.pages import subjects
 from nodepool.web.pages.frame import Frame, MakePage
@@ -116,7 +115,7 @@ def make_app(
         *served,
         stream.route(),
         charts_route(history),
-        *api_routes.routes(snapshots, version, zuul_url, with_changes=access is not None),
+        *api.routes(snapshots, version, zuul_url, with_changes=access is not None),
         files.route(),
         *([] if access is None else LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),

@@ -21,9 +21,8 @@ from starlette.testclient import TestClient
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, to_json
-from nodepool.web.api.resources import ApiResource, all_resources, whole
-from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
-from nodepool.web.api.routes import change_paths as changed_paths
+from nodepool.web.api import ROOT, TAG_SECONDS, ApiResource, all_resources, routes, whole
+from nodepool.web.api import change_paths as changed_paths
 from nodepool.web.changes import routes as write_routes
 from nodepool.web.query import (
     MAX_CURSOR,

@@ -27,7 +27,7 @@ from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState
 from nodepool.web.changes import Access, Actions
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
-from nodepool.web.parts import browser_logins
+from nodepool.web.server import browser_logins
 from nodepool.web.tokens import MOST_REFUSALS, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.tables import rows
