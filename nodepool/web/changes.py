@@ -29,10 +29,8 @@ from nodepool.model import states
 from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import WebProblem, own_address
-from nodepool.web.browser_login import BrowserLogin
-from nodepool.web.logins import user_of
+from nodepool.web.logins import BrowserLogin, Tokens, user_of
 from nodepool.web.snapshot import SnapshotMaker
-from nodepool.web.tokens import Tokens
 from nodepool.zk import zookeeper
 from nodepool.zk.locks import COMMAND, LockOwners
 

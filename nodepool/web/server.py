@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from nodepool.builder.supervisor import ImageBuilder
     from nodepool.config.objects import Config
     from nodepool.launcher.supervisor import NodePool
-    from nodepool.web.browser_login import BrowserLogin
     from nodepool.web.changes import Access
-    from nodepool.web.tokens import Tokens
+    from nodepool.web.logins import BrowserLogin, Tokens
     from nodepool.zk.client import ZooKeeperClient
 
 
@@ -95,12 +94,16 @@ def _part(
 
 def _routes(daemon: ConnectedDaemon, cache: NodepoolCache | None, snapshots: SnapshotMaker | None) -> list[BaseRoute]:
     """What all daemons serve. A builder has no snapshots."""
-    from nodepool.web import metrics, served
+    from nodepool.web import served
 
     version = release_string()
     listings = [] if snapshots is None else served.listings(daemon, snapshots)
     complete = (lambda: True) if snapshots is None else (lambda: snapshots.complete)
-    return [*served.health(daemon, version, complete), *listings, metrics.route(daemon, version, cache, snapshots)]
+    return [
+        *served.health(daemon, version, complete),
+        *listings,
+        served.metrics_route(daemon, version, cache, snapshots),
+    ]
 
 
 def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache) -> SnapshotMaker:
@@ -124,8 +127,7 @@ def _guarded(routes: Sequence[BaseRoute], config: Config, *names: str) -> ASGIAp
 
     app: ASGIApp = make_app(routes)
     if config.webapp_require_login:
-        from nodepool.web.logins import Logins
-        from nodepool.web.tokens import Tokens
+        from nodepool.web.logins import Logins, Tokens
 
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         app = Logins(app, tokens.checked, require_login=True, has_pages=False)
@@ -185,7 +187,7 @@ class WebDaemon(ConnectedDaemon):
             return None
         # Libraries for tokens, which most sites do not need.
         from nodepool.web.changes import Access, Actions
-        from nodepool.web.tokens import Tokens
+        from nodepool.web.logins import Tokens
         from nodepool.zk.maintenance_store import MaintenanceStore
 
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
@@ -221,7 +223,7 @@ class WebDaemon(ConnectedDaemon):
 def browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
     """The providers at which browsers can log in."""
     from nodepool.config.webapp import OPENID_CONNECT
-    from nodepool.web.browser_login import EXTRA, BrowserLogin, is_installed
+    from nodepool.web.logins import EXTRA, BrowserLogin, is_installed
 
     providers = [one for one in config.webapp_authenticators if one.driver == OPENID_CONNECT]
     if providers and not is_installed():

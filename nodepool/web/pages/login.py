@@ -15,10 +15,8 @@ from starlette.routing import BaseRoute, Route
 from nodepool.clock import wall_time
 from nodepool.web import changes
 from nodepool.web.answers import WebProblem, own_address
-from nodepool.web.browser_login import LoginFailed, LoginState
-from nodepool.web.logins import COOKIE, log, user_of
+from nodepool.web.logins import COOKIE, BadTokenError, LoginFailed, LoginState, User, log, user_of
 from nodepool.web.pages.frame import Frame, Page
-from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from nodepool.web.changes import Access

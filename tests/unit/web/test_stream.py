@@ -19,10 +19,10 @@ from nodepool.model.event import Event
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.observed import Observed
 from nodepool.web.changes import Access, Actions
+from nodepool.web.logins import Tokens
 from nodepool.web.server import WebServer
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from nodepool.web.stream import MOST_ENDED, MOST_EVENTS, EventHub, NewEvents
-from nodepool.web.tokens import Tokens
 from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
