@@ -7,6 +7,8 @@ answers, then kinds of resources, last JSON schemas and the properties of items 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import secrets
 import types
@@ -18,7 +20,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import yaml
 from starlette.responses import Response
@@ -30,7 +32,7 @@ from nodepool.listing.overview import as_object, overview
 from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
 from nodepool.listing.records import event_table, is_about
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import Column, Table, UnknownColumn, selected
+from nodepool.listing.table import Column, Table, UnknownColumn, selected, sort_key
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
@@ -41,20 +43,17 @@ from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, Ex
 from nodepool.plan.pool_summary import STATES
 from nodepool.web.answers import WebProblem, to_json, zuul_links
 from nodepool.web.query import (
-    CURSOR,
     FIELDS,
-    IMAGE,
     LABEL,
+    LIMIT,
     NODE_STATE,
-    OF_LISTS,
     OLDER_THAN,
     POOL,
     PROVIDER,
     REQUEST_STATE,
     SINCE,
-    SUBJECT,
+    SORT,
     TENANT,
-    Order,
     Parameter,
     Query,
     all_hosts,
@@ -62,8 +61,8 @@ from nodepool.web.query import (
     all_providers,
     all_tenants,
     parse,
-    part_of,
     state,
+    wrong,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +80,11 @@ TEXT: Final[Schema] = {"type": "string"}
 #: What the file has.
 OPENAPI: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
 
+T = TypeVar("T")
+
 ROOT: Final = "/api/v1"
+#: Longest cursor that is read.
+MAX_CURSOR: Final = 4000
 #: An answer with the same ETag is at most so old: ages grow, and what is waited for becomes late.
 TAG_SECONDS: Final = 10
 
@@ -241,6 +244,16 @@ def _change(
 
 
 # What each path answers.
+
+IMAGE: Final = Parameter("image", "These images: names or patterns, divided by commas.")
+SUBJECT: Final = Parameter(
+    "subject", "About this: a kind, a name or an id, e.g. `cloud-1`, `node` or `200-0000000001`."
+)
+CURSOR: Final = Parameter(
+    "cursor", "`next` of the answer before: the items behind that.", {"type": "string", "maxLength": MAX_CURSOR}
+)
+#: What every list of the API has.
+OF_LISTS: Final = (SORT, LIMIT, CURSOR, FIELDS)
 
 
 def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
@@ -581,6 +594,82 @@ def objects_of(table: Table) -> list[dict[str, Any]]:
     """Each row as an object."""
     keys = [column.key for column in table.columns]
     return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+# Each part of a long list begins behind the last record of the one before, whatever came or went meanwhile.
+
+#: Characters of a text, and of an identity, that count: a cursor has both.
+_MAX_TEXT: Final = 200
+#: Place of a record in the order: is there no value, the value as `sort_key` has it, and the identity.
+_Rank = tuple[tuple[bool, bool, float, str], str]
+
+
+@dataclass(frozen=True)
+class Order(Generic[T]):
+    """In which order records are; those without a value (None) come last.
+
+    :param value: what they are sorted by: a number, a text, a list, or None.
+    :param identity: distinguishes records, and is the order of those with the same value.
+    """
+
+    value: Callable[[T], Any]
+    identity: Callable[[T], str]
+    descending: bool = False
+
+    def rank(self, record: T) -> _Rank:
+        value = self.value(record)
+        kind, number, text = (True, 0.0, "") if value is None else sort_key(value)
+        return (value is None, kind, number, text[:_MAX_TEXT]), self.identity(record)[:_MAX_TEXT]
+
+    def ranked(self, records: Iterable[T]) -> list[tuple[_Rank, T]]:
+        """Records with their places, sorted."""
+        ranked = [(self.rank(record), record) for record in records]
+        ranked.sort(key=itemgetter(0))
+        if self.descending:
+            # Those with the same value stay in the order of their identities, those without one come last.
+            ranked.sort(key=lambda entry: (not entry[0][0][0], entry[0][0]), reverse=True)
+        return ranked
+
+    def is_behind(self, rank: _Rank, begin: _Rank) -> bool:
+        """Does a place come later than another?"""
+        (value, identity), (first, first_identity) = rank, begin
+        if value == first:
+            return identity > first_identity
+        if value[0] != first[0]:
+            return value[0]
+        return (value < first) if self.descending else (value > first)
+
+
+def part_of(records: Iterable[T], order: Order[T], limit: int, cursor: str) -> tuple[list[T], str | None]:
+    """The first records in an order, or those behind a cursor; and the cursor of the next part.
+
+    :param limit: at most so many. ``cursor``: empty = from the beginning.
+    :raises WebProblem: the cursor is none.
+    """
+    ranked = order.ranked(records)
+    if cursor:
+        begin = _read(cursor)
+        ranked = [entry for entry in ranked if order.is_behind(entry[0], begin)]
+    some = ranked[:limit]
+    more = len(ranked) > limit and bool(some)
+    return [record for _, record in some], _cursor(some[-1][0]) if more else None
+
+
+def _cursor(rank: _Rank) -> str:
+    data = json.dumps([*rank[0], rank[1]], separators=(",", ":"))
+    return base64.urlsafe_b64encode(data.encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> _Rank:
+    try:
+        data = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        data = None
+    match data:
+        case [bool(nothing), bool(kind), int() | float() as number, str(text), str(identity)]:
+            return (nothing, kind, number, text), identity
+        case _:
+            raise wrong(CURSOR.name, "it cannot be read")
 
 
 # JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.

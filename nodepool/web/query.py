@@ -6,21 +6,17 @@ First the parameters, then a parsed query, then an order and the parts of a long
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from nodepool.listing import table
 from nodepool.listing.nodes import ALLOCATED, Filter, host_table, names_in, states_in
 from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
 from nodepool.listing.records import launcher_table
-from nodepool.listing.table import Table, sort_key
+from nodepool.listing.table import Table
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.plan.attention import registered_launchers
@@ -30,8 +26,6 @@ from nodepool.web.answers import WebProblem
 if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot
 
-T = TypeVar("T")
-
 #: Rows of an answer, if no other number is asked for, and at most.
 ROWS: Final = 100
 MOST_ROWS: Final = 1000
@@ -39,8 +33,6 @@ MOST_ROWS: Final = 1000
 MAX_QUERY: Final = 8000
 MAX_VALUE: Final = 500
 MAX_NAMES: Final = 50
-#: Longest cursor that is read.
-MAX_CURSOR: Final = 4000
 _NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 
@@ -67,27 +59,18 @@ LABEL: Final = Parameter("label", "With one of these labels: names or patterns s
 PROVIDER: Final = Parameter("provider", "Of one of these providers: names or patterns, divided by commas.")
 POOL: Final = Parameter("pool", "Of one of these pools: `POOL` or `PROVIDER/POOL`, or patterns, divided by commas.")
 TENANT: Final = Parameter("tenant", "Of one of these tenants: names or patterns, divided by commas.")
-IMAGE: Final = Parameter("image", "These images: names or patterns, divided by commas.")
 OLDER_THAN: Final = Parameter(
     "older_than", "Nodes that are in their state, requests that wait for longer, e.g. `90s`, `15m`, `1h30m`."
 )
 SINCE: Final = Parameter(
     "since", "Not older than this moment in seconds since the epoch, or than a duration such as `15m` or `2d`."
 )
-SUBJECT: Final = Parameter(
-    "subject", "About this: a kind, a name or an id, e.g. `cloud-1`, `node` or `200-0000000001`."
-)
 SORT: Final = Parameter("sort", "Key of a field to sort by; with `-` before it in descending order.")
 _LIMITS: Final = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS}
 LIMIT: Final = Parameter("limit", "At most so many items.", _LIMITS)
-CURSOR: Final = Parameter(
-    "cursor", "`next` of the answer before: the items behind that.", {"type": "string", "maxLength": MAX_CURSOR}
-)
 FIELDS: Final = Parameter("fields", "Only these fields of each item, divided by commas.")
 NODE_STATE: Final = state((*states.NODE_STATES, ALLOCATED))
 REQUEST_STATE: Final = state(states.REQUEST_STATES)
-#: What every list of the API has.
-OF_LISTS: Final = (SORT, LIMIT, CURSOR, FIELDS)
 
 
 @dataclass(frozen=True)
@@ -111,9 +94,9 @@ class Query:
         try:
             names = states_in(text, parameter.values) if parameter.values else names_in(text)
         except ValueError as error:
-            raise _wrong(parameter.name, error) from None
+            raise wrong(parameter.name, error) from None
         if len(names) > MAX_NAMES:
-            raise _wrong(parameter.name, f"more than {MAX_NAMES} names")
+            raise wrong(parameter.name, f"more than {MAX_NAMES} names")
         return names
 
     def filter(self, states: Parameter) -> Filter:
@@ -127,7 +110,7 @@ class Query:
         try:
             return table.duration(self.text(name))
         except ValueError as error:
-            raise _wrong(name, error) from None
+            raise wrong(name, error) from None
 
     def since(self, now: float) -> float:
         """The moment of ``since``, in seconds since the epoch; 0 = it is not given."""
@@ -138,7 +121,7 @@ class Query:
         """A number from 1."""
         text = self.given.get(name, str(default))
         if not (text.isascii() and text.isdecimal() and len(text) < 12 and 1 <= int(text) <= most):
-            raise _wrong(name, f"{text!r} is no number from 1 to {most}")
+            raise wrong(name, f"{text!r} is no number from 1 to {most}")
         return int(text)
 
     @property
@@ -180,91 +163,15 @@ def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | 
             there_are = f"there are: {', '.join(longest)}" if longest else "there is none"
             raise WebProblem(400, f"There is no parameter {name[:MAX_VALUE]!r} here; {there_are}.")
         if allowed is not None and name in given:
-            raise _wrong(name, "it is there twice; several values are divided by commas")
+            raise wrong(name, "it is there twice; several values are divided by commas")
         if len(value) > longest.get(name, MAX_VALUE):
-            raise _wrong(name[:MAX_VALUE], f"it is longer than {longest.get(name, MAX_VALUE)} characters")
+            raise wrong(name[:MAX_VALUE], f"it is longer than {longest.get(name, MAX_VALUE)} characters")
         given[name] = value.strip()
     return Query({name: value for name, value in given.items() if value}, path)
 
 
-def _wrong(name: str, why: object) -> WebProblem:
+def wrong(name: str, why: object) -> WebProblem:
     return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
-
-
-# Each part of a long list begins behind the last record of the one before, whatever came or went meanwhile.
-
-#: Characters of a text, and of an identity, that count: a cursor has both.
-_MAX_TEXT: Final = 200
-#: Place of a record in the order: is there no value, the value as `sort_key` has it, and the identity.
-_Rank = tuple[tuple[bool, bool, float, str], str]
-
-
-@dataclass(frozen=True)
-class Order(Generic[T]):
-    """In which order records are; those without a value (None) come last.
-
-    :param value: what they are sorted by: a number, a text, a list, or None.
-    :param identity: distinguishes records, and is the order of those with the same value.
-    """
-
-    value: Callable[[T], Any]
-    identity: Callable[[T], str]
-    descending: bool = False
-
-    def rank(self, record: T) -> _Rank:
-        value = self.value(record)
-        kind, number, text = (True, 0.0, "") if value is None else sort_key(value)
-        return (value is None, kind, number, text[:_MAX_TEXT]), self.identity(record)[:_MAX_TEXT]
-
-    def ranked(self, records: Iterable[T]) -> list[tuple[_Rank, T]]:
-        """Records with their places, sorted."""
-        ranked = [(self.rank(record), record) for record in records]
-        ranked.sort(key=itemgetter(0))
-        if self.descending:
-            # Those with the same value stay in the order of their identities, those without one come last.
-            ranked.sort(key=lambda entry: (not entry[0][0][0], entry[0][0]), reverse=True)
-        return ranked
-
-    def is_behind(self, rank: _Rank, begin: _Rank) -> bool:
-        """Does a place come later than another?"""
-        (value, identity), (first, first_identity) = rank, begin
-        if value == first:
-            return identity > first_identity
-        if value[0] != first[0]:
-            return value[0]
-        return (value < first) if self.descending else (value > first)
-
-
-def part_of(records: Iterable[T], order: Order[T], limit: int, cursor: str) -> tuple[list[T], str | None]:
-    """The first records in an order, or those behind a cursor; and the cursor of the next part.
-
-    :param limit: at most so many. ``cursor``: empty = from the beginning.
-    :raises WebProblem: the cursor is none.
-    """
-    ranked = order.ranked(records)
-    if cursor:
-        begin = _read(cursor)
-        ranked = [entry for entry in ranked if order.is_behind(entry[0], begin)]
-    some = ranked[:limit]
-    more = len(ranked) > limit and bool(some)
-    return [record for _, record in some], _cursor(some[-1][0]) if more else None
-
-
-def _cursor(rank: _Rank) -> str:
-    data = json.dumps([*rank[0], rank[1]], separators=(",", ":"))
-    return base64.urlsafe_b64encode(data.encode()).decode().rstrip("=")
-
-
-def _read(cursor: str) -> _Rank:
-    try:
-        data = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error, RecursionError):
-        data = None
-    match data:
-        case [bool(nothing), bool(kind), int() | float() as number, str(text), str(identity)]:
-            return (nothing, kind, number, text), identity
-        case _:
-            raise _wrong(CURSOR.name, "it cannot be read")
 
 
 # Tables that a page and the API share.

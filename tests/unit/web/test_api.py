@@ -21,20 +21,10 @@ from starlette.testclient import TestClient
 from nodepool.listing.nodes import Filter
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, to_json
-from nodepool.web.api import ROOT, TAG_SECONDS, ApiResource, all_resources, routes, whole
+from nodepool.web.api import MAX_CURSOR, ROOT, TAG_SECONDS, ApiResource, Order, all_resources, part_of, routes, whole
 from nodepool.web.api import change_paths as changed_paths
 from nodepool.web.changes import routes as write_routes
-from nodepool.web.query import (
-    MAX_CURSOR,
-    MAX_QUERY,
-    MAX_VALUE,
-    NODE_STATE,
-    ROWS,
-    Order,
-    Query,
-    parse,
-    part_of,
-)
+from nodepool.web.query import MAX_QUERY, MAX_VALUE, NODE_STATE, ROWS, Query, parse
 from tests.support.tables import rows, table
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
