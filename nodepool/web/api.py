@@ -42,7 +42,7 @@ from nodepool.plan.explain import causes, explain_label, explain_node, explain_p
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
 from nodepool.web.answers import WebProblem, to_json, zuul_links
-from nodepool.web.query import (
+from nodepool.web.frame import (
     FIELDS,
     LABEL,
     LIMIT,

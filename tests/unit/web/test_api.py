@@ -24,7 +24,7 @@ from nodepool.web.answers import MAX_DETAIL, to_json
 from nodepool.web.api import MAX_CURSOR, ROOT, TAG_SECONDS, ApiResource, Order, all_resources, part_of, routes, whole
 from nodepool.web.api import change_paths as changed_paths
 from nodepool.web.changes import routes as write_routes
-from nodepool.web.query import MAX_QUERY, MAX_VALUE, NODE_STATE, ROWS, Query, parse
+from nodepool.web.frame import MAX_QUERY, MAX_VALUE, NODE_STATE, ROWS, Query, parse
 from tests.support.tables import rows, table
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.runtime.daemon import ConnectedDaemon
-from nodepool.web.pages.overview import CHARTS, Sample, charts_of, sample_of
+from nodepool.web.overview import CHARTS, Sample, charts_of, sample_of
 from nodepool.web.served import metrics_route
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, request, seen

@@ -21,7 +21,7 @@ from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
-from nodepool.web.pages.frame import Links, Page, address, first_rows, table_view
+from nodepool.web.frame import Links, Page, address, first_rows, table_view
 from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
