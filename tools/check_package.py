@@ -24,7 +24,7 @@ CORE = ("diskimage-builder", "openstacksdk")
 #: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
     "web/openapi.yaml",
-    "web/templates/base.html",
+    "web/templates/page.html",
     "web/static/nodepool.css",
     "web/static/vendor/htmx.min.js",
     "web/static/vendor/htmx.LICENSE",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels, providers and others.
+"""The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
 
 First the application: what each request passes, and where everything is. Then the pages, then what those about one
 thing have in common: facts, what happened when, and buttons for operators.
@@ -220,38 +220,38 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
     if node is None:
         text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
         raise WebProblem(404, text, (RecordKind.NODES,))
-    told, links = explain_node(node, seen), Links(snapshot)
+    answer, links = explain_node(node, seen), Links(snapshot)
     values = {
         "kind": "Node",
-        "told": told,
+        "explained": answer,
         "facts": [
             fact("State", node_status(node), css="state"),
-            fact("In this state for", age(told.state_seconds)),
-            fact("Age", age(told.age_seconds)),
-            ShownFact("Labels", links.labels_text(told.labels)),
-            fact("Provider", told.provider, links.provider(told.provider)),
-            fact("Pool", told.pool),
-            fact("Request", told.request, links.request(told.request)),
-            fact("Tenant", told.tenant, address("requests", tenant=told.tenant)),
+            fact("In this state for", age(answer.state_seconds)),
+            fact("Age", age(answer.age_seconds)),
+            ShownFact("Labels", links.labels_text(answer.labels)),
+            fact("Provider", answer.provider, links.provider(answer.provider)),
+            fact("Pool", answer.pool),
+            fact("Request", answer.request, links.request(answer.request)),
+            fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
             fact("Project", project_of(node)),
-            fact("Job", told.job),
-            fact("Event", told.event_id),
-            fact("Server", told.external_id),
+            fact("Job", answer.job),
+            fact("Event", answer.event_id),
+            fact("Server", answer.external_id),
             fact("Host name", node.hostname),
             fact("Public IPv4", node.public_ipv4),
             fact("Public IPv6", node.public_ipv6),
             fact("Private IPv4", node.private_ipv4),
             fact("Zone", node.az),
-            fact("Launcher", told.launcher),
-            fact("Locked", "yes" if told.locked else "no"),
-            fact("Held by", told.held_by),
-            fact("Held until", moment_of(told.held_until)),
-            fact("Reason", told.hold_reason),
+            fact("Launcher", answer.launcher),
+            fact("Locked", "yes" if answer.locked else "no"),
+            fact("Held by", answer.held_by),
+            fact("Held until", moment_of(answer.held_until)),
+            fact("Reason", answer.hold_reason),
         ],
-        "history": moments(told.history),
+        "history": moments(answer.history),
         "commands": log_commands(f"node: {node_id}"),
     }
-    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
+    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
 
 
 # ``/requests`` and ``/requests/<id>``.
@@ -287,39 +287,39 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
     if record is None:
         text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
         raise WebProblem(404, text, (RecordKind.REQUESTS,))
-    told, links = explain_request(record, seen), Links(snapshot)
+    answer, links = explain_request(record, seen), Links(snapshot)
     zuul = [CellText(name, target) for name, target in zuul_links(record, zuul_url).items()]
     values = {
         "kind": "Request",
-        "told": told,
-        "facts": [*_request_facts(record, told, links), ShownFact("Zuul", zuul)],
-        "tables": [_pools(told, seen.now, links)],
-        "history": moments(told.history),
+        "explained": answer,
+        "facts": [*_request_facts(record, answer, links), ShownFact("Zuul", zuul)],
+        "tables": [_pools(answer, seen.now, links)],
+        "history": moments(answer.history),
         "commands": log_commands(f"node_request: {request_id}"),
     }
-    return Page("detail.html", f"Request {request_id}", values, _REQUEST_KINDS)
+    return Page(f"Request {request_id}", values, _REQUEST_KINDS)
 
 
-def _request_facts(record: NodeRequest, told: ExplainedRequest, links: Links) -> list[ShownFact]:
+def _request_facts(record: NodeRequest, answer: ExplainedRequest, links: Links) -> list[ShownFact]:
     return [
-        fact("State", told.state, css="state"),
-        fact("Age", age(told.age_seconds)),
-        ShownFact("Labels", links.labels_text(told.labels)),
-        fact("Reason", told.code),
-        fact("Requests that come first", told.ahead or None),
+        fact("State", answer.state, css="state"),
+        fact("Age", age(answer.age_seconds)),
+        ShownFact("Labels", links.labels_text(answer.labels)),
+        fact("Reason", answer.code),
+        fact("Requests that come first", answer.ahead or None),
         fact("Priority", record.relative_priority),
-        fact("Only in", told.provider, links.provider(told.provider)),
-        fact("Tenant", told.tenant, address("requests", tenant=told.tenant)),
+        fact("Only in", answer.provider, links.provider(answer.provider)),
+        fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
         fact("Project", origin_of(record).get("project")),
-        fact("Pipeline", told.pipeline),
-        fact("Job", told.job),
-        fact("Event", told.event_id),
-        fact("Requestor", told.requestor),
-        ShownFact("Nodes", links.nodes_text(told.nodes)),
+        fact("Pipeline", answer.pipeline),
+        fact("Job", answer.job),
+        fact("Event", answer.event_id),
+        fact("Requestor", answer.requestor),
+        ShownFact("Nodes", links.nodes_text(answer.nodes)),
     ]
 
 
-def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
+def _pools(answer: ExplainedRequest, now: float, links: Links) -> TableView:
     """The verdict of each pool."""
     columns = (
         Column("Pool", "pool"),
@@ -330,7 +330,7 @@ def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
         Column("Code", "code", priority=4),
         Column("Launchers", "launchers", priority=5, of=lambda pool: list(pool.launchers)),
     )
-    return table_view("Pools", table_of(columns, told.pools), links)
+    return table_view("Pools", table_of(columns, answer.pools), links)
 
 
 # ``/labels`` and ``/labels/<name>``.
@@ -349,18 +349,18 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
     seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
     if name not in links.labels:
         raise WebProblem(404, f"No pool has a label {name}, and no request wants it.", _LABEL_KINDS)
-    told = explain_label(name, seen)
+    answer = explain_label(name, seen)
     values = {
         "kind": "Label",
-        "told": told,
+        "explained": answer,
         "facts": [
-            fact("State", told.state, css="state"),
-            fact("Open requests", told.requests, address("requests", label=name)),
-            fact("Oldest since", moment_of(told.oldest)),
+            fact("State", answer.state, css="state"),
+            fact("Open requests", answer.requests, address("requests", label=name)),
+            fact("Oldest since", moment_of(answer.oldest)),
         ],
-        "tables": [_label_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
+        "tables": [_label_pools(answer.pools, seen.now, links), waiting_view(answer.waiting, seen.now, links)],
     }
-    return Page("detail.html", f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
+    return Page(f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
 
 
 def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
@@ -403,39 +403,39 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
     absent = [one for launcher in snapshot.launchers for one in launcher.absent if one.name == name]
     if name not in links.providers:
         raise WebProblem(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
-    told = explain_provider(name, seen)
+    answer = explain_provider(name, seen)
     pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
     failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]
     tables = [
         table_view("Pools", provider_table(pools, (), seen.now), links),
         table_view("Limits", first_rows(limit_table(pools, seen.now), MOST_ROWS)),
         _labels(pools, seen.now, links),
-        waiting_view(told.waiting, seen.now, links),
+        waiting_view(answer.waiting, seen.now, links),
         table_view("Hosts", first_rows(host_table(pools, seen.now), MOST_ROWS), links, pool=None),
         table_view("Failures", event_table(failures[: -MOST_FAILURES - 1 : -1], seen.now), links),
     ]
     values = {
         "kind": "Provider",
-        "told": told,
-        "facts": [*_provider_facts(told), *(fact("Not served", one.text) for one in absent)],
+        "explained": answer,
+        "facts": [*_provider_facts(answer), *(fact("Not served", one.text) for one in absent)],
         "tables": tables,
-        "history": moments(told.history),
+        "history": moments(answer.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
     actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
-    return Page("detail.html", f"Provider {name}", values, kinds, actions)
+    return Page(f"Provider {name}", values, kinds, actions)
 
 
-def _provider_facts(told: ExplainedProvider) -> list[ShownFact]:
+def _provider_facts(answer: ExplainedProvider) -> list[ShownFact]:
     nodes = [
-        CellText(f"{count} {state}", address("nodes", provider=told.id, state=state))
-        for state, count in told.nodes.items()
+        CellText(f"{count} {state}", address("nodes", provider=answer.id, state=state))
+        for state, count in answer.nodes.items()
     ]
     return [
-        fact("State", told.state, css="state"),
+        fact("State", answer.state, css="state"),
         ShownFact("Nodes", nodes),
-        fact("Maintenance", "; ".join(told.maintenance)),
-        fact("Launchers that tell no status", ", ".join(told.silent)),
+        fact("Maintenance", "; ".join(answer.maintenance)),
+        fact("Launchers that tell no status", ", ".join(answer.silent)),
     ]
 
 
@@ -539,7 +539,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
-    return Page("image.html", f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
+    return Page(f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
 
 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
@@ -577,9 +577,9 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
     seen, links = snapshot.observed, Links(snapshot)
     page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
     hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
-    grid = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
+    slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
     actions = of_subjects("host", first_texts(page), seen)
-    return replace(page, template="hosts.html", values={**page.values, "grid": grid}, actions=actions)
+    return replace(page, values={**page.values, "slots": slots}, actions=actions)
 
 
 def _slots(host: HostStatus, links: Links) -> dict[str, Any]:

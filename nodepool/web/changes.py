@@ -402,8 +402,8 @@ class LoginPages:
         return self._form(text, request.query_params.get("next", "")[:MOST_TARGET])
 
     def _form(self, text: str, target: str) -> Page:
-        values = {"told": text, "next": target, "providers": list(self._access.browser_logins)}
-        return Page("login.html", "Log in", values, personal=True)
+        values = {"text": text, "next": target, "providers": list(self._access.browser_logins)}
+        return Page("Log in", values, personal=True, template="login.html")
 
     async def _log_in(self, request: Request) -> Response:
         try:

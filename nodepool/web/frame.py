@@ -90,12 +90,12 @@ class Page:
     :param personal: it is not the same for everybody, also in its live part.
     """
 
-    template: str
     title: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any]
     kinds: Sequence[str] = ()
     actions: Sequence[PageAction] = ()
     personal: bool = False
+    template: str = "page.html"
 
 
 _HTML: Final = "text/html; charset=utf-8"
@@ -157,7 +157,7 @@ class Frame:
             page, status = make(request, snapshot), 200
         except WebProblem as problem:
             title = "Not found" if problem.status_code == 404 else "Not understood"
-            page, status = Page("error.html", title, {"text": problem.detail}, problem.kinds), problem.status_code
+            page, status = Page(title, {"error": problem.detail}, problem.kinds), problem.status_code
         content = self._render(page, request, snapshot, part=part)
         if part and status == 200 and not page.personal:
             self._kept.put(key, content)
@@ -172,7 +172,7 @@ class Frame:
         """HTML. Blocks for the file system at the first use of a template."""
         values = {
             **page.values,
-            "frame": "part.html" if part else "base.html",
+            "part": part,
             "title": page.title,
             "root": root_of(request),
             "here": request.url.path.strip("/").partition("/")[0],
@@ -609,12 +609,12 @@ def _list(
         "empty": subject.empty,
         "view": table_view(subject.title, make_table(first, end), links, head, id=id_link),
     }
-    return Page("list.html", subject.title, values, subject.kinds)
+    return Page(subject.title, {"list": values}, subject.kinds)
 
 
 def first_texts(page: Page) -> list[str]:
     """The texts in the first column of the rows that a page with a list shows."""
-    return ["".join(part.text for part in row[0].parts) for row in page.values["view"].rows]
+    return ["".join(part.text for part in row[0].parts) for row in page.values["list"]["view"].rows]
 
 
 #: Rows of an answer, if no other number is asked for, and at most.
