@@ -36,7 +36,6 @@ from nodepool.listing.table import Column, Table, UnknownColumn, selected, sort_
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
-from nodepool.model.maintenance import MODES, Mode
 from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
@@ -154,7 +153,7 @@ def api_description(resources: Iterable[ApiResource], version: str, *, with_chan
     """
     document = OPENAPI["document"]
     paths = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
-    more = change_paths() if with_changes else {}
+    more = OPENAPI["changes"] if with_changes else {}
     schemes = OPENAPI["securitySchemes"] if with_changes else {}
     return {
         **document,
@@ -171,75 +170,18 @@ def _get(resource: ApiResource) -> Mapping[str, Any]:
         {"name": one.name, "in": "query", "description": one.description, "schema": dict(one.schema)}
         for one in resource.parameters
     ]
-    answer: dict[str, Any] = {"headers": {"ETag": {"schema": TEXT}}, "content": _json(whole(resource.schema))}
+    name = {"name": "name", "in": "path", "required": True, "schema": TEXT}
+    content = {"application/json": {"schema": whole(resource.schema)}}
     return {
         "summary": resource.summary,
         "operationId": resource.path.strip("/").replace(":path", "").replace("/", "_").replace("{name}", "one"),
-        "parameters": [*_in_path({"name": TEXT} if resource.has_name else {}), *parameters],
+        "parameters": [*([name] if resource.has_name else []), *parameters],
         "responses": {
-            "200": {"description": "the answer", **answer},
+            "200": {"description": "the answer", "headers": {"ETag": {"schema": TEXT}}, "content": content},
             "304": {"description": "the same as what the client has (If-None-Match)"},
             "400": _IS_PROBLEM,
             **({"404": _IS_PROBLEM} if resource.has_name else {}),
         },
-    }
-
-
-def _json(schema: Schema) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
-
-def _in_path(names: Mapping[str, Schema]) -> list[dict[str, Any]]:
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in names.items()]
-
-
-# How OpenAPI describes the changes of `nodepool.web.changes`, which exist only with ``webapp.auth``.
-
-_MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
-_NODE: Final = {"id": TEXT}
-_SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
-_IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
-
-
-def change_paths() -> dict[str, Any]:
-    """Each path -> its methods."""
-    of_node, reason = item("ChangedNode"), item("Reason")
-    until = {**reason, **item("Until")}
-    begun, ended = item("Maintenance"), item("EndedMaintenance")
-    begin = "Pause, drain or quarantine a subject"
-    return {
-        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
-        "/nodes/{id}/delete": {"post": _change("delete_node", "Delete a node", _NODE, reason, of_node)},
-        "/maintenance/{kind}/{name}": {
-            "put": _change("begin_maintenance", begin, _SUBJECT, {**until, "mode": _MODE}, begun),
-            "delete": _change("end_maintenance", "End that", _SUBJECT, {}, ended),
-        },
-        "/images/{name}/{what}": {
-            "post": _change("change_image", "Build, pause or unpause an image", _IMAGE, reason, _IMAGE)
-        },
-    }
-
-
-def _change(
-    operation: str,
-    summary: str,
-    path: Mapping[str, Schema],
-    body: Mapping[str, Schema],
-    answer: Mapping[str, Schema],
-) -> dict[str, Any]:
-    """How a change is described.
-
-    :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
-    :param answer: fields of the answer.
-    """
-    sent = {"type": "object", "properties": dict(body), "required": ["reason"]}
-    return {
-        "summary": summary,
-        "operationId": operation,
-        "security": [{"bearer": []}],
-        "parameters": _in_path(path),
-        "responses": {"200": {"description": "it is done", "content": _json(thing(answer))}, "default": _IS_PROBLEM},
-        **({"requestBody": {"required": True, "content": _json(sent)}} if body else {}),
     }
 
 
