@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool import log_names, logconfig
 from nodepool.cmd import app
-from nodepool.cmd.app import PROBLEMS, absolute_path, seconds
+from nodepool.cmd.app import HOST, PROBLEMS, absolute_path, seconds
 from nodepool.listing import table
 from nodepool.listing.nodes import ALLOCATED, names_in, states_in
 from nodepool.listing.table import FORMATS
@@ -229,7 +229,6 @@ def ended(what: str) -> Part:
     )
 
 
-HOST: Final = ("host",)
 #: Kinds that hold requests back, and those that can be drained.
 PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
 DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError
-from nodepool.cmd.cli import HOST
+from nodepool.cmd.app import HOST, CommandError
 from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
 from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table

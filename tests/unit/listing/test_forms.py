@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from nodepool.cmd.configuration import as_frame, as_github, as_json, served_line
+from nodepool.cmd.configuration import as_text as problem_text
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing.overview import sentence
-from nodepool.listing.problems import as_frame, as_github, as_json, served_line
-from nodepool.listing.problems import as_text as problem_text
 from nodepool.listing.records import event_line
 from nodepool.listing.table import (
     ONLY_JSON,
