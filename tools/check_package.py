@@ -23,6 +23,7 @@ NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
 CORE = ("diskimage-builder", "openstacksdk")
 #: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
+    "builder/fake-image-create",
     "web/openapi.yaml",
     "web/templates/page.html",
     "web/static/nodepool.css",
