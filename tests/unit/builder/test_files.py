@@ -132,32 +132,14 @@ def test_checksums_of_files(files: ImageFiles, text: str, expected: str | None) 
     assert files.checksums("a", BUILD, "raw") == Checksums(expected or COMPUTED.md5, COMPUTED.sha256)
 
 
-def test_checksums_are_computed_once(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-5: uploads to several clouds begin at once: one reads the image. An error is not kept."""
-    write(files, f"{NAME}.raw", text=DATA.decode())
-    # Private: a read is seen only so.
-    reads, compute = list[Path](), image_files._compute  # noqa: SLF001
-
-    def counted(path: Path) -> Checksums:
-        reads.append(path)
-        if len(reads) == 1:
-            raise OSError("disk")
-        return compute(path)
-
-    monkeypatch.setattr(image_files, "_compute", counted)
-    with pytest.raises(OSError, match="disk"):
-        files.checksums("a", BUILD, "raw")
-    assert [files.checksums("a", BUILD, "raw") for _ in range(3)] == [COMPUTED] * 3
-    assert len(reads) == 2
-    files.path("a", BUILD, "raw").write_bytes(DATA + b"x")
-    assert files.checksums("a", BUILD, "raw") != COMPUTED, "another file under the same name"
-    with pytest.raises(FileNotFoundError):
-        files.checksums("a", OTHER, "raw")
-    reads.clear()
+def test_checksums_of_diskimage_builder(files: ImageFiles) -> None:
+    """U-5: they are taken as they are."""
+    write(files, f"{NAME}.raw")
     write(files, f"{NAME}.raw.md5", text=f"{'a' * 32}  image\n")
     write(files, f"{NAME}.raw.sha256", text="b" * 64)
     assert files.checksums("a", BUILD, "raw") == Checksums("a" * 32, "b" * 64)
-    assert reads == [], "those of diskimage-builder are taken"
+    with pytest.raises(FileNotFoundError):
+        files.checksums("a", OTHER, "raw")
 
 
 def image(**extra: Any) -> ImageView:
