@@ -53,7 +53,7 @@ def do_status(options: argparse.Namespace) -> int:
         return seen[0]
 
     if options.watch:
-        watch(options, lambda zk: as_report(look(zk)), caches=True, reports=True)
+        watch(options, lambda zk: as_report(look(zk)), caches=True)
     else:
         with open_zookeeper(options) as zk:
             look(zk)

@@ -18,13 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError
 from nodepool.listing import terminal
-from nodepool.listing.table import ONLY_JSON, Place, Table, printable
+from nodepool.listing.table import ONLY_JSON, Place, Report, Table, printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -209,19 +209,15 @@ def show_listing(
     return 0
 
 
-def watch(
-    options: argparse.Namespace, look: Callable[[ZooKeeper], Any], *, caches: bool, reports: bool = False
-) -> None:
+def watch(options: argparse.Namespace, look: Callable[[ZooKeeper], Table | Report], *, caches: bool) -> None:
     """Show for a command with ``--watch`` what there is, again and again until Ctrl-C. Blocks.
 
-    :param look: reads what is shown: a `Table`, or a `Report`.
-    :param reports: they are printed again where no terminal is.
+    :param look: reads what is shown.
     :param caches: nodes and requests are read from caches: a change costs one read and ends the wait.
     :raises CommandError: this is no terminal, or ZooKeeper does not answer in time.
     """
     changed, display = threading.Event(), _display_of(options)
-    drawn = terminal.can_follow(display)
-    if not drawn and not reports:
+    if not terminal.can_follow(display):
         raise CommandError("--watch needs a terminal that can be drawn again, and the form table or wide")
 
     def wait(seconds: float) -> None:
@@ -241,9 +237,7 @@ def watch(
             for records in (cache.nodes, cache.requests):
                 records.add_listener(lambda *_: changed.set())
             zk = ZooKeeper(zk.client, cache)
-        if drawn:
-            terminal.follow(lambda: look(zk), wait, display)
-        terminal.print_changes(lambda: look(zk), wait, display.form)
+        terminal.follow(lambda: look(zk), wait, display)
 
 
 def is_as_released(options: argparse.Namespace) -> bool:
