@@ -444,7 +444,6 @@ IMAGES: Final = (
     ),
 )
 
-_FILE: Final = {"metavar": "FILE", "nargs": "?", "type": absolute_path}
 
 CONFIGURATION: Final = (
     command(
@@ -457,16 +456,15 @@ CONFIGURATION: Final = (
     ),
     command(
         "configuration.config-diff",
-        "what a reload of a changed configuration would do, and which launchers have loaded the file",
+        "what a reload of a changed configuration would do",
         "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
-        argument("first", "the file in effect (default: that of -c)", **_FILE),
-        argument("second", "the changed file", **_FILE),
+        argument("first", "the file in effect (default: that of -c)", metavar="FILE", type=absolute_path),
+        argument("second", "the changed file", metavar="FILE", nargs="?", type=absolute_path),
         form("text", "json"),
         description="Compares two configuration files as a daemon does when its file changes: what has another value, "
         "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
-        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
-        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
-        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
+        "contacted. Exit status 1 if the new file, or a section of it, would be refused.",
+        usage="%(prog)s [OPTIONS] [OLD] NEW",
     ),
     command(
         "configuration.check",

@@ -3,7 +3,7 @@
 
 First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
 would do, then ``check``: can this machine serve the configuration? Last how problems look as text and as JSON, what
-``check`` found, and which launchers serve a file.
+``check`` found.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool import log_names
-from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, listed
-from nodepool.cmd.session import connect, open_zookeeper, quiet, say_what_is_waited_for, show
+from nodepool.cmd.session import connect, quiet, say_what_is_waited_for, show
 from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
-from nodepool.config.marks import read
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problem, Severity
 from nodepool.driver.framework.checks import CheckResult, failure
@@ -31,8 +29,7 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable
 from nodepool.listing.terminal import console_of
-from nodepool.plan.attention import Registered
-from nodepool.plan.config_diff import Effect, ServedConfig, reload_effects, served_configs
+from nodepool.plan.config_diff import reload_effects
 from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
 
@@ -70,19 +67,17 @@ def _summary(path: str, errors: int, warnings: int) -> str:
     return f"{path} is valid{also and f', with {also}'}"
 
 
-# ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).
+# ``nodepool config-diff``: what a reload would do (reference/commands 2).
 
 
 def do_config_diff(options: argparse.Namespace) -> int:
-    """``nodepool config-diff``; returns 1 if something of the new file would be refused, or is not served.
+    """``nodepool config-diff``; returns 1 if something of the new file would be refused.
 
     :raises CommandError: a file is refused as a whole.
     """
     from nodepool.runtime.reload import keep_usable
 
     files = [path for path in (options.first, options.second) if path is not None]
-    if not files:
-        return _show_served(options)
     old_path, new_path = [options.config, *files][-2:]
     old = _load(old_path, options.secure, "cannot be compared with")
     new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
@@ -90,7 +85,7 @@ def do_config_diff(options: argparse.Namespace) -> int:
     refused = {**broken, **keep_usable(old, new)}
     effects = reload_effects(old, new, refused)
     if options.format == "json":
-        print(_as_json(effects))
+        print(json.dumps([found.to_dict() for found in effects], indent=2))
     for found in effects if options.format == "text" else ():
         print(found.change.text)
         if found.effect:
@@ -100,25 +95,6 @@ def do_config_diff(options: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
-def _show_served(options: argparse.Namespace) -> int:
-    """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
-    from nodepool.zk import components, status
-
-    with open_zookeeper(options) as zk:
-        digest = read(options.config).digest
-        registered = [Registered(entry.hostname, entry.version) for entry in components.read_launchers(zk.client)]
-        found = served_configs(digest, status.read_launchers(zk.client), registered)
-    if not found:
-        raise CommandError("no launcher is registered: is one running, with the same zookeeper-servers?")
-    if options.format == "json":
-        print(_as_json(found))
-    else:
-        print(f"{options.config} is {digest}")
-        for served in found:
-            print(served_line(served, wall_time()))
-    return 0 if all(served.serves for served in found) else 1
-
-
 def _load(path: str, secure: str | None, what: str) -> Config:
     try:
         # What is wrong with sections of providers stands beside each change.
@@ -126,10 +102,6 @@ def _load(path: str, secure: str | None, what: str) -> Config:
             return load_config(path, secure)
     except ConfigError as error:
         raise CommandError(f"{error}\n{path} {what}") from None
-
-
-def _as_json(answers: Sequence[Effect | ServedConfig]) -> str:
-    return json.dumps([found.to_dict() for found in answers], indent=2)
 
 
 # ``nodepool check``: ZooKeeper, clouds and hosts.
@@ -310,22 +282,3 @@ def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -
             shown = Text("\n".join(map(printable, lines)), overflow="fold")
             grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
         console.print(grid)
-
-
-# Which launchers serve a configuration file, in words (reference/commands 2).
-
-
-def served_line(found: ServedConfig, now: float) -> str:
-    """What one launcher serves, and what to do if that is not the file. ``now``: seconds since the epoch."""
-    who = f"launcher {found.launcher}" + (f" ({found.pid})" if found.pid is not None else "")
-    if found.serves is None:
-        return printable(f"{who} does not report what it serves, like all launchers of Nodepool 11")
-    loaded = "" if found.loaded is None else f", loaded {table.since(now)(found.loaded)}"
-    why = ""
-    if found.refused:
-        at = "" if found.refused_at is None else f" {table.since(now)(found.refused_at)}"
-        why = f"; its last reload{at} failed: {found.refused}"
-    elif not found.serves:
-        why = f"; it loads {found.file or 'its file'} by itself when that changes there"
-    what = "serves this file" if found.serves else f"serves another file ({found.digest})"
-    return printable(f"{who} {what}{loaded}{why}")

@@ -2,22 +2,18 @@
 """What does a new configuration change? No value that may be a secret is shown.
 
 First the changes for a reader (rule J-1), then what a reload does with providers (rules G-4 to G-6), then what a daemon
-does with a changed file, then which launchers serve a file as it stands.
+does with a changed file.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.model.config_keys import Sections, keys_of, names_a_secret
 from nodepool.model.event import cut, named
-
-if TYPE_CHECKING:
-    from nodepool.model.status import LauncherStatus
-    from nodepool.plan.attention import Registered
 
 #: Differences of one provider or label that `Change.text` tells; `Change.details` has all.
 MAX_DETAILS: Final = 10
@@ -377,64 +373,3 @@ def _effect(change: Change, providers: Mapping[str, str], old: Any, new: Any) ->
             return "another chroot takes effect after a restart"
         return "used from the next connection on, without a restart"
     return ""
-
-
-# Which launchers serve a configuration file as it stands? They publish the checksum of what they have loaded.
-
-
-@dataclass(frozen=True)
-class ServedConfig:
-    """What one launcher serves.
-
-    :param serves: the file; None = it does not report it, as those of Nodepool 11.
-    :param digest: of the file that it has loaded. ``file``: its path there.
-    :param loaded: when it was loaded, in seconds since the epoch; None = not known.
-    :param refused: why its last reload failed, perhaps in part, at ``refused_at``; empty = it did not.
-    """
-
-    launcher: str
-    pid: int | None = None
-    serves: bool | None = None
-    digest: str = ""
-    file: str = ""
-    loaded: float | None = None
-    refused: str = ""
-    refused_at: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
-
-def served_configs(
-    digest: str, launchers: Sequence[LauncherStatus], registered: Iterable[Registered]
-) -> list[ServedConfig]:
-    """What each launcher serves, by host.
-
-    :param digest: of the file, made as theirs.
-    :param launchers: their status records.
-    :param registered: all launchers.
-    """
-    known = {launcher.host for launcher in launchers}
-    silent = {entry.host for entry in registered} - known
-    found = [_served(digest, launcher) for launcher in launchers] + [ServedConfig(host) for host in silent]
-    return sorted(found, key=lambda served: (served.launcher, served.pid or 0))
-
-
-def _served(digest: str, launcher: LauncherStatus) -> ServedConfig:
-    if not launcher.config:
-        return ServedConfig(launcher.host, launcher.pid)
-    last = launcher.reload
-    refused = last if last is not None and not last.ok else None
-    # Of one that failed, perhaps only in part, it is not known whether anything was loaded then.
-    loaded = launcher.since if last is None else last.at if refused is None else None
-    return ServedConfig(
-        launcher.host,
-        launcher.pid,
-        launcher.config == digest,
-        launcher.config,
-        launcher.config_file,
-        loaded,
-        refused="" if refused is None else refused.text,
-        refused_at=None if refused is None else refused.at,
-    )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import socket
@@ -159,17 +158,6 @@ def test_events(start: Callable[..., Waiting], znodes: PoolZnodes) -> None:
     tell(znodes, "launcher", pid=42, events=[seen, {**seen, "at": 2.0, "what": "up", "text": ""}])
     assert waiting.line().endswith("l1: host zuul@b:22 up\n")
     assert waiting.ends(signal.SIGINT) == (0, "", "")
-
-
-def test_file_that_is_served(nodepool: CommandLine, znodes: PoolZnodes) -> None:
-    """OV-7: ``config-diff`` knows it by its checksum."""
-    digest = hashlib.sha256(nodepool.config.read_bytes()).hexdigest()[:12]
-    tell(znodes, "launcher", pid=42, config=digest, since=1.0)
-    result = nodepool("config-diff")
-    assert (result.status, result.err) == (0, "")
-    head, line = result.out.splitlines()
-    assert head == f"{nodepool.config} is {digest}"
-    assert line.startswith("launcher l1 (42) serves this file, loaded ")
 
 
 def test_zookeeper_that_does_not_answer(

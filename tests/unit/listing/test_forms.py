@@ -8,12 +8,11 @@ import io
 import json
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from nodepool.cmd.configuration import as_json, served_line
+from nodepool.cmd.configuration import as_json
 from nodepool.cmd.configuration import as_text as problem_text
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing.overview import sentence
@@ -37,7 +36,6 @@ from nodepool.listing.table import state as state_style
 from nodepool.listing.terminal import Display, cut, fit, follow, show
 from nodepool.model.event import Event
 from nodepool.plan.attention import StatusProblem
-from nodepool.plan.config_diff import ServedConfig
 from nodepool.plan.explain import LongWait, WaitCause
 from tests.support.tables import rows
 from tests.support.terminal import TerminalStream
@@ -241,13 +239,6 @@ def test_problems_of_a_configuration() -> None:
         ["n.yaml", None, None, "", "warning", "odd: 100%, really"],
     ]
     assert list(json.loads(as_json([ERROR]))[0]) == ["file", "line", "column", "key", "severity", "message"]
-
-
-@rows(__file__, "test_which_launchers_serve_a_file")
-def test_which_launchers_serve_a_file(found: dict[str, Any], line: str) -> None:
-    """reference/commands 2: and what happens if it is another one. Times are seconds after noon."""
-    times = {name: NOON + found[name] for name in ("loaded", "refused_at") if name in found}
-    assert served_line(ServedConfig("l1", **(found | times)), NOON) == line
 
 
 def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 from nodepool.model.event import Event
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.status import LauncherStatus, LimitStatus, ReloadStatus
+from nodepool.model.status import LauncherStatus, LimitStatus
 from nodepool.plan.attention import Registered, merged, pool_events, problems
-from nodepool.plan.config_diff import ServedConfig, served_configs
 from nodepool.plan.explain import causes, long_waits
 from nodepool.plan.ownerless import end_of, ownerless, subject_is_served
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
@@ -128,27 +127,3 @@ def test_merged_events() -> None:
     flapping = [Event(at, "l1", "provider a", what) for at, what in turns]
     assert merged(flapping[::-1]) == flapping
     assert merged([Event(1, "l1", "x 1"), Event(2, "l1", "x 2")], since=2) == [Event(2, "l1", "x 2")]
-
-
-# -- which launchers serve a file (OV-7)
-
-
-@rows(__file__, "served_configurations")
-def test_served_configuration(
-    reload: dict[str, Any] | None, loaded: float | None, refused: str, refused_at: float | None
-) -> None:
-    """OV-7: by the checksum of what was loaded."""
-    last = None if reload is None else ReloadStatus(**reload)
-    launcher = LauncherStatus(host="l1", pid=42, config="9f3c", config_file="/np.yaml", since=100.0, reload=last)
-    for digest, serves in (("9f3c", True), ("1a2b", False)):
-        (found,) = served_configs(digest, [launcher], [])
-        assert found == ServedConfig("l1", 42, serves, "9f3c", "/np.yaml", loaded, refused, refused_at)
-        assert found.to_dict()["serves"] is serves
-
-
-def test_launchers_without_a_checksum() -> None:
-    """OV-7: launchers of Nodepool 11 have no status record."""
-    launchers = [LauncherStatus(host="l2", pid=2, config="9f3c"), LauncherStatus(host="l2", pid=1)]
-    registered = [Registered("l2", "12.0.0"), Registered("l1", "11.0.0"), Registered("l1", "11.0.0")]
-    found = [(served.launcher, served.pid, served.serves) for served in served_configs("9f3c", launchers, registered)]
-    assert found == [("l1", None, None), ("l2", 1, None), ("l2", 2, True)]
