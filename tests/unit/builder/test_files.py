@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool.builder import dib, image_files
-from nodepool.builder.build import estimate, lacking_space
+from nodepool.builder.build import estimate
 from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
 from nodepool.builder.image_files import (
     Checksums,
@@ -150,25 +150,6 @@ def image(**extra: Any) -> ImageView:
         for number, (state, more) in enumerate(keys, 1)
     ]
     return ImageView("a", builds={record.key: BuildView(record.key, record) for record in records})
-
-
-GIB: Final = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("known", "free", "enough"),
-    [
-        *((image(size=3 * GIB), 6 * GIB, True), (image(size=3 * GIB), 6 * GIB - 1, False)),
-        # Of builds of released builders that on the disk counts.
-        *((image(), 100_000, False), (ImageView("a"), 0, True)),
-    ],
-)
-def test_room(files: ImageFiles, monkeypatch: pytest.MonkeyPatch, known: ImageView, free: int, enough: bool) -> None:
-    """Twice the size of the last build."""
-    write(files)
-    files.path("a", "0000000002", "raw").write_bytes(b"x" * 100_000)
-    monkeypatch.setattr(files, "free_bytes", lambda: free)
-    assert (lacking_space(known, files) == "") == enough
 
 
 def write_logs(directory: Path, image: str, count: int) -> list[str]:

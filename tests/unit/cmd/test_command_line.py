@@ -284,20 +284,3 @@ def test_the_tab_key(shell: str, script: Path) -> None:
     }
     with shell_on_terminal(shell, script, "nodepool") as terminal:
         assert {line: " ".join(terminal.arguments(line)) for line in typed} == typed
-
-
-@pytest.mark.parametrize("shell", ["fish"])
-@pytest.mark.parametrize(
-    ("line", "answers"),
-    [
-        *(("req", "request-list requests"), ("a", "alien-image-list"), ("-c a-file lis", "list"), ("--deb", "--debug")),
-        *(("-c list lis", "list"), ("-c a-f", "a-file"), ("hold --rea", "--reason"), ("list -o wi", "wide")),
-        *(("list --older-than 1h --lab", "--label"), ("list --format=wi", "--format=wide"), ("completion z", "zsh")),
-        ("import-image-data a-f", "a-file"),
-    ],
-)
-def test_fish_completes(line: str, answers: str, script: Path, shell: str) -> None:
-    command = [shell, "--no-config", "-c", f"source {script}; complete -C 'nodepool {line}'"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=script.parent)
-    found = [answer.partition("\t")[0] for answer in done.stdout.splitlines()]
-    assert (sorted(found), done.stderr) == (answers.split(), "")
