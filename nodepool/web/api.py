@@ -409,7 +409,7 @@ def _renamed(table: Table) -> list[dict[str, Any]]:
     return [{_KEYS.get(key, key): value for key, value in row.items()} for row in objects_of(table)]
 
 
-# ``/events``: the rows of ``nodepool events``. New ones are sent by ``/events/stream`` (`nodepool.web.stream`).
+# ``/events``: the rows of ``nodepool events``.
 
 
 def _events(snapshot: WebSnapshot, query: Query) -> Records:

@@ -191,6 +191,9 @@ def make_app(
     return app
 
 
+# ``/nodes`` and ``/nodes/<id>``.
+
+
 def _node_table(nodes: Sequence[Node], seen: Observed) -> Table:
     locked = {node.key for node in nodes if node.key in seen.locked}
     return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)

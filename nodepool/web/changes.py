@@ -366,6 +366,8 @@ async def _read(request: Request) -> bytes:
     return body
 
 
+# ``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read.
+
 #: Browsers keep no longer cookie.
 MOST_COOKIE: Final = 4000
 #: Of a login that has begun, until the provider sends the browser back.

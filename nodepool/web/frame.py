@@ -617,6 +617,8 @@ def first_texts(page: Page) -> list[str]:
     return ["".join(part.text for part in row[0].parts) for row in page.values["list"]["view"].rows]
 
 
+# `Query`: what the address of a list asks for.
+
 #: Rows of an answer, if no other number is asked for, and at most.
 ROWS: Final = 100
 MOST_ROWS: Final = 1000
