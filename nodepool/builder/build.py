@@ -280,8 +280,8 @@ def lacking_space(view: ImageView, files: ImageFiles) -> str:
     last = next(iter(view.ready_builds()), None)
     if last is None:
         return ""
-    told = None if last.record is None else last.record.size
-    size = told or sum(files.sizes(view.name, last.id).values())
+    known = None if last.record is None else last.record.size
+    size = known or sum(files.sizes(view.name, last.id).values())
     free = files.free_bytes()
     if free >= SPACE_FACTOR * size:
         return ""

@@ -356,8 +356,8 @@ def run_as_root(*command: str, timeout: float = COMMAND_SECONDS) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     else:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-        problem = "" if done.returncode == 0 else said or f"exit code {done.returncode}"
+        output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        problem = "" if done.returncode == 0 else output or f"exit code {done.returncode}"
     if problem:
         log.debug("%s: %s", " ".join(full), problem)
     return problem

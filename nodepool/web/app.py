@@ -133,7 +133,7 @@ def make_app(
     :param served: routes that other daemons have, too.
     :param zuul_url: where Zuul's pages are, for links; None = there are none.
     :param builder_url: where the logs of a builder are, with ``{}`` for its host; None = builders have none.
-    :param access: None = everybody may look, and nobody can change anything.
+    :param access: None = everybody may look, and nothing can be changed.
     """
     history: deque[Sample] = deque(maxlen=MOST_SAMPLES)
 

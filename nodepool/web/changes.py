@@ -175,7 +175,7 @@ def known_names(kind: str, seen: Observed) -> set[str]:
 class Access:
     """Of a site with ``webapp.auth.authenticators``.
 
-    :param require_login: nobody sees anything who has not logged in.
+    :param require_login: who has not logged in sees nothing.
     :param origins: addresses of the pages as browsers see them, beside that of the request.
     :param browser_logins: providers at which a browser can log in, by the names of their authenticators.
     """

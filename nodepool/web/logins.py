@@ -47,7 +47,7 @@ log = logging.getLogger("nodepool.web.auth")
 
 #: Of the session in a browser. It holds the token.
 COOKIE: Final = "nodepool_session"
-#: Key of the ASGI scope with the `User`; None = nobody has logged in.
+#: Key of the ASGI scope with the `User`; None = there is no login.
 USER: Final = "nodepool.user"
 #: Methods that change nothing.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -62,7 +62,7 @@ class Logins:
     """Middleware. It puts the user into the scope, and answers requests itself that are not allowed.
 
     :param verify: finds who a token is of; raises BadTokenError.
-    :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
+    :param require_login: who has not logged in sees nothing but `OPEN_PATHS`.
     :param has_pages: False = there is no page to log in, only tokens in a header.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
     """
@@ -165,7 +165,7 @@ def path_of(request: Request) -> str:
 
 
 def user_of(request: Request) -> User | None:
-    """Who has logged in; None = nobody, or logins are not configured."""
+    """Who has logged in; None = there is no login, or logins are not configured."""
     user: User | None = request.scope.get(USER)
     return user
 
@@ -205,7 +205,7 @@ class BadTokenError(Exception):
     """A token that is not accepted. The text names the reason, and nothing of the token but its claims."""
 
     def __init__(self, reason: str) -> None:
-        # Libraries name what somebody has sent, and this goes into a log.
+        # Libraries name what a client has sent, and this goes into a log.
         super().__init__("".join(filter(str.isprintable, reason))[:REASON_LENGTH])
 
 
@@ -331,10 +331,10 @@ class Tokens:
 
     def user(self, token: str) -> User:
         """Who a token is of. Raises BadTokenError."""
-        said = _unverified(token)
-        known = [one for one in self._issuers if one.settings.issuer_id == said.get("iss")]
+        claimed = _unverified(token)
+        known = [one for one in self._issuers if one.settings.issuer_id == claimed.get("iss")]
         if not known:
-            raise BadTokenError(f"its issuer is {str(said.get('iss'))[:NAME_LENGTH]!r}, which is not configured")
+            raise BadTokenError(f"its issuer is {str(claimed.get('iss'))[:NAME_LENGTH]!r}, which is not configured")
         error = BadTokenError("refused")
         for issuer in known:
             try:
@@ -365,7 +365,7 @@ class Tokens:
 
 
 def _unverified(token: str) -> Mapping[str, Any]:
-    """What a token claims, whoever made it. Raises BadTokenError: it is none."""
+    """What a token claims, unverified. Raises BadTokenError: it is none."""
     if len(token) > MOST_BYTES or not token.isascii():
         raise BadTokenError("no JSON Web Token, or a very long one")
     try:
