@@ -449,8 +449,8 @@ CONFIGURATION: Final = (
     command(
         "configuration.config-validate",
         "check the configuration file",
-        "nodepool -c nodepool.yaml config-validate --format json",
-        form("text", "json", more="; text: lines on stderr; json: on stdout"),
+        "nodepool -c nodepool.yaml config-validate --format github",
+        form("text", "json", "github", more="; text: lines on stderr; json, github: on stdout"),
         description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
         "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
     ),

@@ -2,8 +2,8 @@
 """Commands about the configuration (reference/commands 2).
 
 First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
-would do, then ``check``: can this machine serve the configuration? Last how problems look as text and as JSON, what
-``check`` found.
+would do, then ``check``: can this machine serve the configuration? Last how problems look as text, as JSON and as
+GitHub's checks want them, and what ``check`` found.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import linecache
 import logging
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool import log_names
@@ -29,6 +31,7 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable
 from nodepool.listing.terminal import console_of
+from nodepool.model.config_keys import names_a_secret
 from nodepool.plan.config_diff import reload_effects
 from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
@@ -49,13 +52,20 @@ def do_config_validate(options: argparse.Namespace) -> int:
     last = _summary(options.config, errors, len(problems) - errors)
     if options.format == "json":
         print(as_json(problems))
+    elif options.format == "github":
+        for problem in problems:
+            print(as_github(problem))
     elif options.logconfig or options.debug:
         # The options say where lines go, and how they look.
         for problem in problems:
             log.log(logging.ERROR if is_error(problem) else logging.WARNING, "%s", problem)
         log.log(logging.ERROR if errors else logging.INFO, "%s", last)
     else:
-        print(*map(as_text, problems), last, sep="\n", file=sys.stderr)
+        terminal, colour = sys.stderr.isatty(), not os.environ.get("NO_COLOR")
+        for problem in problems:
+            text = as_frame(problem, linecache.getline, colour=colour) if terminal else as_text(problem)
+            print(text, file=sys.stderr)
+        print(last, file=sys.stderr)
     return 1 if errors else 0
 
 
@@ -212,6 +222,14 @@ def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
     }
 
 
+_RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+#: Longest line of a file that is shown.
+_MAX_LINE: Final = 160
+
+#: Reads one line of a file: path and number, from 1 -> its text; None = there is none.
+ReadLine = Callable[[str, int], str | None]
+
+
 def is_error(problem: Problem) -> bool:
     """Is the file refused for it?"""
     return problem.severity is not Severity.WARNING
@@ -229,6 +247,29 @@ def as_text(problem: Problem) -> str:
     return f"{text.removesuffix(problem.message)}warning: {problem.message}"
 
 
+def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
+    """As `as_text`, with the line of the file and a caret below the place. What may be a secret is not shown."""
+    paint = (_YELLOW if _kind(problem) == "warning" else _RED) if colour else ""
+    plain = _PLAIN if paint else ""
+    head = as_text(problem)
+    if paint:
+        place = head[: len(head) - len(problem.message)]
+        head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
+    line = "" if problem.line is None else (read_line(problem.file, problem.line) or "").rstrip("\r\n")
+    if not line.strip() or names_a_secret((problem.key, line)):
+        return head
+    shown = printable(line)[:_MAX_LINE]
+    number = str(problem.line)
+    column = (problem.column or len(shown) - len(shown.lstrip()) + 1) - 1
+    if column >= len(shown):
+        return head
+    # The key that the text begins with.
+    text = shown[column:]
+    width = max(1, len(text.partition(":")[0] if ":" in text else text.strip()))
+    caret = f"{paint}{'^' * width}{plain}"
+    return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
+
+
 def as_json(problems: Sequence[Problem]) -> str:
     """A list of objects."""
     keys = ("file", "line", "column", "key")
@@ -237,6 +278,21 @@ def as_json(problems: Sequence[Problem]) -> str:
         for problem in problems
     ]
     return json.dumps(records, indent=2)
+
+
+def as_github(problem: Problem) -> str:
+    """A workflow command, which GitHub shows beside the line."""
+    place = [("file", problem.file), ("line", problem.line), ("col", problem.column), ("title", problem.key)]
+    given = ",".join(f"{name}={_property(str(value))}" for name, value in place if value)
+    return f"::{_kind(problem)} {given}::{_data(problem.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 # What ``nodepool check`` found: a table, and on a terminal lines that are not cut (reference/commands 2).

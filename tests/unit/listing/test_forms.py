@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import strategies as st
 
-from nodepool.cmd.configuration import as_json
+from nodepool.cmd.configuration import as_frame, as_github, as_json
 from nodepool.cmd.configuration import as_text as problem_text
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing.overview import sentence
@@ -231,7 +231,7 @@ WARNING = Problem("n.yaml", None, "", "odd: 100%, really", Severity.WARNING)
 
 
 def test_problems_of_a_configuration() -> None:
-    """As lines and as JSON."""
+    """As lines, JSON, and for GitHub, whose own characters are written as it wants them."""
     assert problem_text(ERROR) == "n.yaml:3:5: labels[0].min-redy: unknown key"
     assert problem_text(WARNING) == "n.yaml: warning: odd: 100%, really"
     assert [list(one.values()) for one in json.loads(as_json([ERROR, WARNING]))] == [
@@ -239,6 +239,28 @@ def test_problems_of_a_configuration() -> None:
         ["n.yaml", None, None, "", "warning", "odd: 100%, really"],
     ]
     assert list(json.loads(as_json([ERROR]))[0]) == ["file", "line", "column", "key", "severity", "message"]
+    assert as_github(ERROR) == "::error file=n.yaml,line=3,col=5,title=labels[0].min-redy::unknown key"
+    odd = Problem("a,b:c.yaml", 1, "", "100%\nx", Severity.ERROR)
+    assert as_github(odd) == "::error file=a%2Cb%3Ac.yaml,line=1::100%25%0Ax"
+
+
+@pytest.mark.parametrize(
+    ("problem", "line", "lines"),
+    [
+        (ERROR, "    min-redy: 1", ["  3 |     min-redy: 1", "    |     ^^^^^^^^"]),
+        *((ERROR, line, []) for line in (None, "", "   ", "    min-redy: 1 # password", "    token: abc")),
+        (WARNING, "no line is known", []),
+        (Problem("n.yaml", 3, "k", "text", column=500), "y" * 1000, []),
+    ],
+)
+def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
+    """The line, and a caret for each letter of the key. No secrets; nothing but what can be printed; not too long."""
+    assert as_frame(problem, lambda path, number: line, colour=False).splitlines() == [problem_text(problem), *lines]
+    frame = as_frame(ERROR, lambda path, number: "    \x1b]0;x" + "y" * 1000, colour=False).splitlines()[1]
+    assert "\x1b" not in frame
+    assert len(frame) < 200
+    for one, code in ((ERROR, "\x1b[31m"), (WARNING, "\x1b[33m")):
+        assert code in as_frame(one, lambda path, number: "    min-redy: 1", colour=True)
 
 
 def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
