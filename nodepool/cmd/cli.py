@@ -436,6 +436,13 @@ IMAGES: Final = (
         argument("id", "<image>-<build id>, as dib-image-list shows it"),
     ),
     command(
+        "images.image-log",
+        "print the log of a build, on the host of its builder",
+        "nodepool image-log debian-12 --follow",
+        argument("name", "image name, for its newest build, or <image>-<build id>", metavar="NAME"),
+        flag("-f --follow", "go on until the build has ended"),
+    ),
+    command(
         "images.alien-image-list",
         "list images in clouds that ZooKeeper does not know",
         "nodepool alien-image-list cloud-1",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about images (reference/commands 2).
 
-First those that show: ``nodepool image-list``, ``dib-image-list``, ``image-status`` and ``alien-image-list``. Then
-those that change: ``image-build`` with the wait for it, ``image-pause``, ``image-unpause``,
+First those that show: ``nodepool image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list`` and
+``image-log``. Then those that change: ``image-build`` with the wait for it, ``image-pause``, ``image-unpause``,
 ``image-delete``, ``dib-image-delete`` and ``image-rollback``, and how images that an operator names are found. Those of
 released Nodepool print nothing when they succeed. Last the backup of what ZooKeeper knows of images.
 """
@@ -10,6 +10,7 @@ released Nodepool print nothing when they succeed. Last the backup of what ZooKe
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nodepool.clock import wall_time
+from nodepool.clock import sleep, wall_time
 from nodepool.cmd import app, session
 from nodepool.cmd.app import CommandError, listed
 from nodepool.cmd.session import Item, connect, open_zookeeper, show_listing
@@ -29,7 +30,7 @@ from nodepool.config.loader import load_config, load_images
 from nodepool.exceptions import ZKConflict
 from nodepool.listing import images as tables
 from nodepool.listing.images import build_name, split_build_name
-from nodepool.listing.table import Table
+from nodepool.listing.table import Table, printable_log
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
@@ -145,6 +146,86 @@ def _has_images(provider: ProviderConfig) -> bool:
         # It cannot be asked, and the command must say so: its images are not in the list.
         return bool(provider.provider.get("diskimages"))
     return provider.manage_images
+
+
+# ``nodepool image-log``: the log of a build, on the host of its builder (reference/commands 2).
+
+#: Between two looks at a log that grows, in seconds.
+_LOG_LOOK_SECONDS: Final = 0.25
+_CHUNK: Final = 1 << 16
+
+
+def do_image_log(options: argparse.Namespace) -> int:
+    """``nodepool image-log``"""
+    config = load_images(options.config, options.secure)
+    path = _find_log(config.build_log_dir, options.name)
+    if path is None:
+        with connect(config) as zk:
+            where = _hosts(zk, options.name)
+        raise CommandError(f"no log of {options.name} in {config.build_log_dir}; {where}")
+    if not options.follow:
+        _print_log(_chunks(path, lambda: False))
+        return 0
+    image, build_id = split_build_name(path.stem)
+    with connect(config) as zk:
+
+        def runs() -> bool:
+            build = zk.images.build(image, build_id)
+            return build is not None and build.state == states.BUILDING
+
+        _print_log(_chunks(path, runs))
+    return 0
+
+
+def _find_log(directory: str, name: str) -> Path | None:
+    """The log of a build, or the newest one of an image."""
+    # With drivers, which a list of images does without.
+    from nodepool.builder.image_files import log_path, logs_of
+
+    found = next(iter(logs_of(directory, name)), None)
+    if found is not None:
+        return found
+    image, build_id = split_build_name(name)
+    path = log_path(directory, image, build_id)
+    return path if path in logs_of(directory, image) else None
+
+
+def _hosts(zk: ZooKeeper, name: str) -> str:
+    """Which builders have the builds that a name means, or what there is instead."""
+    images = read_images(zk.client).images
+    image = images.get(name) or images.get(split_build_name(name)[0])
+    if image is None:
+        return listed("images", images)
+    builds = [build.record for build in image.builds.values() if build.record is not None]
+    meant = [build for build in builds if name in (image.name, build_name(image.name, build.key))]
+    if not meant:
+        return listed(f"builds of {image.name}", (build_name(image.name, build.key) for build in builds))
+    return listed("the builds were made on", sorted({build.builder or "an unknown host" for build in meant}))
+
+
+def _chunks(path: Path, runs: Callable[[], bool]) -> Iterator[bytes]:
+    """What is in a log, and what is added to it while its build runs.
+
+    :param runs: asked when all has been read.
+    :raises OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        while True:
+            # Asked first: what was written before the build ended is read below.
+            going = runs()
+            while chunk := file.read(_CHUNK):
+                yield chunk
+            if not going:
+                return
+            sleep(_LOG_LOOK_SECONDS)
+
+
+def _print_log(chunks: Iterator[bytes]) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        text = decoder.decode(chunk)
+        # Packages write what they like: no escape sequence of theirs may reach the terminal.
+        print(printable_log(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 # Commands that change images.

@@ -395,3 +395,8 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """A text of several lines, in which no other character can do anything but be printed."""
     return "\n".join(map(printable, text.splitlines()))
+
+
+def printable_log(text: str) -> str:
+    """The same of a log, with its tabs. Packages write what they like into one."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)

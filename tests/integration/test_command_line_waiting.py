@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +87,21 @@ def test_build_that_fails(start: Callable[..., Waiting], images: ImageZnodes) ->
     images.add_build("debian", A, state="failed")
     status, _, err = waiting.ends()
     assert (status, err) == (1, f"Build debian-{A} has failed; its log is on b.example\n")
+
+
+def test_log_of_a_build(start: Callable[..., Waiting], images: ImageZnodes, nodepool: CommandLine) -> None:
+    """--follow: ends when the build has ended, with all that was written."""
+    path: Path = nodepool.config.parent / f"debian-{B}.log"
+    path.write_text("begin\n", encoding="utf-8")
+    images.add_build("debian", B, state="building")
+    waiting = start("image-log", "debian", "--follow")
+    assert waiting.line() == "begin\n"
+    with path.open("a", encoding="utf-8", buffering=1) as log:
+        log.write("more\n")
+        assert waiting.line() == "more\n"
+        log.write("the end\n")
+    images.add_build("debian", B)
+    assert waiting.ends() == (0, "the end\n", "")
 
 
 def test_deletion(start: Callable[..., Waiting], add_node: Callable[..., str], znodes: PoolZnodes) -> None:

@@ -110,9 +110,11 @@ def test_deletions(site: Site) -> None:
 
 
 def test_bars_on_a_terminal(site: Site) -> None:
-    """The build that runs is drawn with its step, and the last line stays."""
+    """The build that runs is drawn with its step, and the last line stays; the log is here."""
     site.builder.configure({IMAGE: {"formats": ["raw"], "env-vars": {"FAKE_BUILD_SECONDS": "4"}}})
     Site(site.builder)
+    (build, *_) = site.builder.builds()
+    assert site.nodepool("image-log", f"{IMAGE}-{build}").out == site.builder.log_of(build)
     result = site.nodepool.on_terminal("image-build", IMAGE, "--wait")
     lines = [line for line in result.out.splitlines() if f"{IMAGE}-" in line]
     assert (result.status, len(lines) > 1, result.out.rstrip().endswith(" is ready")) == (0, True, True)
