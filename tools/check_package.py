@@ -23,8 +23,9 @@ NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
 CORE = ("diskimage-builder", "openstacksdk")
 #: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
-    "web/api/openapi.yaml",
-    "web/templates/base.html",
+    "builder/fake-image-create",
+    "web/openapi.yaml",
+    "web/templates/page.html",
     "web/static/nodepool.css",
     "web/static/vendor/htmx.min.js",
     "web/static/vendor/htmx.LICENSE",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import nodepool
 from nodepool import log_names
-from nodepool.builder import fake_build, image_files
+from nodepool.builder import image_files
 from nodepool.builder.dib import DibRun, RunResult, WorkDir
 from nodepool.builder.image_files import BuildLog, ImageFiles
 from nodepool.builder.progress import BuildKey, BuildProgress, Shared
@@ -279,8 +279,8 @@ def lacking_space(view: ImageView, files: ImageFiles) -> str:
     last = next(iter(view.ready_builds()), None)
     if last is None:
         return ""
-    told = None if last.record is None else last.record.size
-    size = told or sum(files.sizes(view.name, last.id).values())
+    known = None if last.record is None else last.record.size
+    size = known or sum(files.sizes(view.name, last.id).values())
     free = files.free_bytes()
     if free >= SPACE_FACTOR * size:
         return ""
@@ -540,6 +540,8 @@ class BuildAttempt:
 # Command line and environment of a build (rules B-5, B-6, B-15). Pure functions, but for the search for the command.
 
 COMMAND: Final = "disk-image-create"
+#: What ``--fake`` runs in its place.
+FAKE_BUILD: Final = os.path.join(os.path.dirname(__file__), "fake-image-create")
 #: Makes an image of another one.
 CONVERTER: Final = "qemu-img"
 #: Stands in ``dib-cmd`` for the directory of this package.
@@ -590,7 +592,7 @@ def command_line(job: BuildJob) -> list[str]:
 
     :raises ValueError: ``dib-cmd`` or an element has a quote that is not closed.
     """
-    words = [sys.executable, "-I", fake_build.__file__] if job.fake else _program(job.image.dib_cmd)
+    words = ["sh", FAKE_BUILD] if job.fake else _program(job.image.dib_cmd)
     words += ["-x", "-t", ",".join(job.formats), "--checksum", "--no-tmpfs"]
     if "qcow2" in job.formats:
         words += ["--qemu-img-options", "compat=0.10"]

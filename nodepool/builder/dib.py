@@ -168,13 +168,13 @@ class DibRun:
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> None:
         """SIGTERM, time for traps, whose output is read; then SIGKILL."""
         session = process.pid
-        told = terminate(session)
+        notified = terminate(session)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
             if not members_going_on(session) and events.ended:
                 process.wait()
                 return
-            terminate_again(told)
+            terminate_again(notified)
             events.wait(min(LOOK_SECONDS, deadline - monotonic()))
         self._kill(process)
 
@@ -312,7 +312,7 @@ def members(session: int) -> list[Process]:
 
 
 def send(number: signal.Signals, processes: Iterable[Process]) -> None:
-    """Send a signal to processes, to root's with sudo. Who cannot be told is logged. Blocks for sudo."""
+    """Send a signal to processes, to root's with sudo. Who cannot get it is logged. Blocks for sudo."""
     foreign = []
     for one in processes:
         try:
@@ -340,10 +340,10 @@ def _send_to(one: Process, number: signal.Signals) -> None:
 
 
 #: Processes with the command line that each had when it got SIGTERM.
-Told = dict[Process, bytes]
+Notified = dict[Process, bytes]
 
 
-def terminate(session: int) -> Told:
+def terminate(session: int) -> Notified:
     """Send SIGTERM once to each process of a session but its output filter. Does not wait for ends; blocks for sudo.
 
     They are stopped for that moment. Else one that is being made just then would miss it, and a shell waits for its
@@ -358,10 +358,10 @@ def terminate(session: int) -> Told:
             break
         send(signal.SIGSTOP, new)
         stopped.update((one.pid, one) for one in new)
-    told = {one: line for one in stopped.values() if not _filters_output(line := one.command_line())}
-    send(signal.SIGTERM, told)
+    notified = {one: line for one in stopped.values() if not _filters_output(line := one.command_line())}
+    send(signal.SIGTERM, notified)
     send(signal.SIGCONT, stopped.values())
-    return told
+    return notified
 
 
 def _filters_output(line: bytes) -> bool:
@@ -369,23 +369,25 @@ def _filters_output(line: bytes) -> bool:
     return b"outfilter.py" in map(os.path.basename, line.split(b"\0"))
 
 
-def terminate_again(told: Told) -> None:
+def terminate_again(notified: Notified) -> None:
     """Send SIGTERM once more to those that have begun another program since they got it. Blocks for sudo.
 
     A shell's child takes a signal as the shell does until it begins its own program, which knows nothing of the signal.
     The shell would wait for it.
     """
     changed = {
-        one: line for one in told if (line := one.command_line()) and line != told[one] and process_of(one.pid) == one
+        one: line
+        for one in notified
+        if (line := one.command_line()) and line != notified[one] and process_of(one.pid) == one
     }
     send(signal.SIGTERM, changed)
-    told.update(changed)
+    notified.update(changed)
 
 
 def members_going_on(session: int) -> list[Process]:
     """All processes of a session; those that are stopped go on. Blocks for sudo.
 
-    sudo stops itself when it hears that its command was stopped, which may be after both were told to go on.
+    sudo stops itself when it hears that its command was stopped, which may be after both got the signal to go on.
     """
     found = members(session)
     send(signal.SIGCONT, [one for one in found if one.stopped])
@@ -397,10 +399,10 @@ def end(session: int, patience_seconds: float) -> list[Process]:
 
     :param patience_seconds: between the two; a build unmounts what it mounted meanwhile.
     """
-    told = terminate(session)
+    notified = terminate(session)
     deadline = monotonic() + patience_seconds
     while members_going_on(session):
-        terminate_again(told)
+        terminate_again(notified)
         if monotonic() >= deadline:
             return kill(session)
         sleep(LOOK_SECONDS)
@@ -411,7 +413,7 @@ def kill(session: int, seconds: float = 5.0) -> list[Process]:
     """SIGKILL to all of a session; blocks at most so many seconds. Returns who is left."""
     deadline = monotonic() + seconds
     while left := members(session):
-        # Those that were being made while others were told are told the next time.
+        # Those that were being made while others got it get it the next time.
         send(signal.SIGKILL, left)
         if monotonic() >= deadline:
             break

@@ -99,7 +99,7 @@ class ImageCleanupWorker(Worker):
         verdicts = judge_images(wanted, view, wall_time(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
         self.deletions.keep(_upload_keys(view))
-        # Only of what is to be deleted now: what somebody else has locked, or was kept after all, must not wake us.
+        # Only of what is to be deleted now: what another builder has locked, or was kept after all, must not wake us.
         later = [self.deletions.begin(upload) for upload in uploads]
         # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self.shared.files.directory):
@@ -224,7 +224,7 @@ def _upload_keys(view: ImagesView) -> set[UploadKey]:
 
 
 def _changed(file: BuildFile) -> float:
-    """When it was changed, in seconds since the epoch; one that is gone is old."""
+    """When it was changed, in seconds since the epoch; one that does not exist any more is old."""
     try:
         return file.path.lstat().st_mtime
     except FileNotFoundError:
@@ -278,9 +278,9 @@ class CloudDeletions:
         return None
 
     def keep(self, uploads: Collection[UploadKey]) -> None:
-        """Forget what was to come of uploads that are gone.
+        """Forget what was to come of uploads that do not exist any more.
 
-        One that somebody else has locked for a moment stays: builders would otherwise take turns without a pause.
+        One that another builder has locked for a moment stays: builders would otherwise take turns without a pause.
 
         :param uploads: all that are there.
         """
@@ -317,9 +317,9 @@ class CloudDeletions:
             return 0.0
 
     def _delete(self, verdict: DeleteUpload) -> float:
-        """The lock is held all the time: nobody else deletes the same. Blocks; raises what the driver raises.
+        """The lock is held all the time: no other builder deletes the same. Blocks; raises what the driver raises.
 
-        :return: seconds for which the record stays; 0 = it is gone.
+        :return: seconds for which the record stays; 0 = it is removed.
         """
         place = _key(verdict)
         with self._shared.store.upload_id_lock(*place) as lock:
@@ -345,7 +345,7 @@ class CloudDeletions:
             return verdict.stays_seconds
 
     def _delete_found(self, provider: Provider, verdict: DeleteUpload) -> None:
-        """Delete what an upload left of which nobody knows the id (R-4, D-3)."""
+        """Delete what an upload left whose id is not known (R-4, D-3)."""
         try:
             images = gateway.list_images(provider)
         except NotImplementedError:
@@ -380,7 +380,7 @@ class _LooksAt:
 
     def __init__(self) -> None:
         self.seen: SeenTwice[str] = SeenTwice()
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
         #: Monotonic time of the next look.
         self.due = 0.0
         self.running = False
@@ -452,13 +452,13 @@ class UnknownImages:
                 self.log.warning("Provider %s: deleting image %s, which has no record", provider.name, shown)
                 gateway.delete_image(provider, ours[shown].name, ours[shown].id)
                 reports.report_leaks(provider.name, "images")
-            elif shown not in looks.told:
+            elif shown not in looks.logged:
                 self.log.warning(
                     "Provider %s: image %s (%s) is marked as ours and has no record. It stays unless the provider says "
                     "clean-leaked-images: true; nodepool alien-image-list lists all",
                     *(provider.name, shown, ours[shown].name),
                 )
-        looks.told = certain
+        looks.logged = certain
 
 
 def _upload(image: ListedImage, provider: Provider) -> tuple[str, str] | None:

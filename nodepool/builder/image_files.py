@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of builds below ``images-dir`` (rules B-10, R-9, R-15).
 
-``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it. In the directory
-``<image>-<build id>.d`` diskimage-builder describes what it built. Only the name of a file says which image and build
-it belongs to. Then come the logs of builds, and commands that only root may run.
+``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it, and with ``.<provider>.upload``
+for each upload that can be taken up again; in the directory ``<image>-<build id>.d`` diskimage-builder describes what
+it built. Only the name of a file says which image and build it belongs to. Then come the logs of builds, and commands
+that only root may run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import re
 import shutil
 import stat
 import subprocess
-import threading
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.images import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 
@@ -37,10 +36,6 @@ _NAME: Final = re.compile(r"(?P<image>.+)-(?P<build_id>[0-9a-f]{32}|[0-9]{10})\.
 #: A block in the answer of stat(2), whatever the file system's are.
 _BLOCK_BYTES: Final = 512
 _CHUNK_BYTES: Final = 1024 * 1024
-#: Files of which computed checksums are remembered.
-_MAX_KNOWN: Final = 200
-#: A file as it was: path, size, time of its last change.
-_File = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -60,13 +55,16 @@ class BuildFile:
     def format(self) -> str | None:
         """Of an image; None: it is not one."""
         tail = self.extension.rpartition(".")[2]
-        return None if self.extension == MANIFEST or tail in CHECKSUMS else self.extension
+        return None if self.extension == MANIFEST or tail in CHECKSUMS or tail == UPLOAD_STATE else self.extension
 
     @property
     def format_it_belongs_to(self) -> str | None:
-        """Of an image or of a checksum; None: it belongs to the whole build."""
+        """Of an image, of a checksum or of the state of an upload; None: it belongs to the whole build."""
         head, _, tail = self.extension.rpartition(".")
-        return head if tail in CHECKSUMS and head else self.format
+        if tail == UPLOAD_STATE:
+            # In between it says of which provider.
+            head = head.rpartition(".")[0]
+        return head if tail in (*CHECKSUMS, UPLOAD_STATE) and head else self.format
 
 
 @dataclass(frozen=True)
@@ -80,15 +78,11 @@ class Checksums:
 class ImageFiles:
     """The files in ``images-dir``. Everything blocks for the file system; any thread.
 
-    ``_lock`` guards ``_computed``; it is not held while a file is read.
-
     :param directory: ``images-dir``.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
-        self._lock = threading.Lock()
-        self._computed: dict[_File, Fact[Checksums]] = {}
 
     def base(self, image: str, build_id: str) -> Path:
         """Path of all files of a build, without what follows the id."""
@@ -169,30 +163,16 @@ class ImageFiles:
         partial.replace(path)
         return made
 
-    # -- checksums: those that diskimage-builder wrote, or computed once for each file (rule U-5) --
+    # -- checksums: those that diskimage-builder wrote, or computed (rule U-5) --
 
     def checksums(self, image: str, build_id: str, image_format: str) -> Checksums:
-        """Both checksums of an image file. Blocks as long as the file is read, if it has to be. Raises OSError.
-
-        If one file is uploaded to several clouds at once, it is read once for them.
-        """
+        """Both checksums of an image file. Blocks as long as the file is read, if it has to be. Raises OSError."""
         path = self.path(image, build_id, image_format)
         md5, sha256 = (_read_checksum(path, kind) for kind in CHECKSUMS)
         if md5 and sha256:
             return Checksums(md5, sha256)
-        computed = self._compute_once(path)
+        computed = _compute(path)
         return Checksums(md5 or computed.md5, sha256 or computed.sha256)
-
-    def _compute_once(self, path: Path) -> Checksums:
-        found = path.stat()
-        file = (os.fspath(path), found.st_size, found.st_mtime_ns)
-        with self._lock:
-            fact = self._computed.get(file)
-            if fact is None:
-                if len(self._computed) >= _MAX_KNOWN:
-                    del self._computed[next(iter(self._computed))]
-                fact = self._computed[file] = Fact(lambda: _compute(path))
-        return fact.get(math.inf)
 
 
 def allocated_bytes(path: Path) -> int:
@@ -376,8 +356,8 @@ def run_as_root(*command: str, timeout: float = COMMAND_SECONDS) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     else:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-        problem = "" if done.returncode == 0 else said or f"exit code {done.returncode}"
+        output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        problem = "" if done.returncode == 0 else output or f"exit code {done.returncode}"
     if problem:
         log.debug("%s: %s", " ".join(full), problem)
     return problem

@@ -29,6 +29,8 @@ PROBLEMS: Final = 3
 #: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
 INTERRUPTED: Final = 130
 
+#: Kinds of what is quarantined.
+HOST: Final = ("host",)
 #: Names that an error lists at most.
 _MANY: Final = 20
 

@@ -65,7 +65,7 @@ def serve(options: argparse.Namespace) -> int:
     from nodepool.builder.progress import BuilderOptions
     from nodepool.builder.supervisor import ImageBuilder
     from nodepool.cmd.daemon import run_service
-    from nodepool.web.parts import builder_part
+    from nodepool.web.server import builder_part
 
     settings = BuilderOptions(
         options.build_workers, options.upload_workers, options.fake, options.stop_timeout, options.clean_orphans

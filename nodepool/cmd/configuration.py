@@ -2,7 +2,8 @@
 """Commands about the configuration (reference/commands 2).
 
 First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
-would do, then ``check``: can this machine serve the configuration?
+would do, then ``check``: can this machine serve the configuration? Last how problems look as text, as JSON and as
+GitHub's checks want them, and what ``check`` found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import linecache
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError, listed
@@ -22,16 +24,21 @@ from nodepool.cmd.session import connect, quiet, say_what_is_waited_for, show
 from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
+from nodepool.config.problems import Problem, Severity
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.listing import problems as forms
+from nodepool.listing import table
+from nodepool.listing.table import Column, Table, printable
+from nodepool.listing.terminal import console_of
+from nodepool.model.config_keys import names_a_secret
 from nodepool.plan.config_diff import reload_effects
-from nodepool.plan.observed import OTHERS, end_of_other, of_other
+from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
+
 
 Results = dict[str, list[CheckResult]]
 
@@ -41,22 +48,22 @@ log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 def do_config_validate(options: argparse.Namespace) -> int:
     """``nodepool config-validate``: one line a problem; returns 1 if there is an error among them."""
     problems = validate_here(options.config, options.secure)
-    errors = sum(map(forms.is_error, problems))
+    errors = sum(map(is_error, problems))
     last = _summary(options.config, errors, len(problems) - errors)
     if options.format == "json":
-        print(forms.as_json(problems))
+        print(as_json(problems))
     elif options.format == "github":
         for problem in problems:
-            print(forms.as_github(problem))
+            print(as_github(problem))
     elif options.logconfig or options.debug:
         # The options say where lines go, and how they look.
         for problem in problems:
-            log.log(logging.ERROR if forms.is_error(problem) else logging.WARNING, "%s", problem)
+            log.log(logging.ERROR if is_error(problem) else logging.WARNING, "%s", problem)
         log.log(logging.ERROR if errors else logging.INFO, "%s", last)
     else:
         terminal, colour = sys.stderr.isatty(), not os.environ.get("NO_COLOR")
         for problem in problems:
-            text = forms.as_frame(problem, linecache.getline, colour=colour) if terminal else forms.as_text(problem)
+            text = as_frame(problem, linecache.getline, colour=colour) if terminal else as_text(problem)
             print(text, file=sys.stderr)
         print(last, file=sys.stderr)
     return 1 if errors else 0
@@ -136,9 +143,9 @@ def do_check(options: argparse.Namespace) -> int:
                 results["zookeeper"] += _min_ready_labels(config, zk)
             results |= _providers(config, options, zk)
     if sys.stdout.isatty() and options.format == "table" and not options.columns and not options.sort:
-        forms.print_checks(results, sys.stdout)
+        print_checks(results, sys.stdout)
     else:
-        show(forms.check_table(results), options)
+        show(check_table(results), options)
     found = [result for each in results.values() for result in each]
     failed = sum(not result.ok for result in found)
     if failed:
@@ -155,9 +162,9 @@ def _configuration(options: argparse.Namespace) -> list[CheckResult]:
     found = [
         CheckResult(
             f"{problem.file}:{problem.line}" if problem.line else problem.file,
-            not forms.is_error(problem),
+            not is_error(problem),
             f"{problem.key}: {problem.message}" if problem.key else problem.message,
-            "" if forms.is_error(problem) else "see config-validate",
+            "" if is_error(problem) else "see config-validate",
         )
         for problem in problems
     ]
@@ -213,3 +220,121 @@ def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
         ]
         for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
     }
+
+
+_RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+#: Longest line of a file that is shown.
+_MAX_LINE: Final = 160
+
+#: Reads one line of a file: path and number, from 1 -> its text; None = there is none.
+ReadLine = Callable[[str, int], str | None]
+
+
+def is_error(problem: Problem) -> bool:
+    """Is the file refused for it?"""
+    return problem.severity is not Severity.WARNING
+
+
+def _kind(problem: Problem) -> str:
+    return "error" if is_error(problem) else "warning"
+
+
+def as_text(problem: Problem) -> str:
+    """``file:line:column: key: text``; a warning says that it is one."""
+    text = str(problem)
+    if is_error(problem):
+        return text
+    return f"{text.removesuffix(problem.message)}warning: {problem.message}"
+
+
+def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
+    """As `as_text`, with the line of the file and a caret below the place. What may be a secret is not shown."""
+    paint = (_YELLOW if _kind(problem) == "warning" else _RED) if colour else ""
+    plain = _PLAIN if paint else ""
+    head = as_text(problem)
+    if paint:
+        place = head[: len(head) - len(problem.message)]
+        head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
+    line = "" if problem.line is None else (read_line(problem.file, problem.line) or "").rstrip("\r\n")
+    if not line.strip() or names_a_secret((problem.key, line)):
+        return head
+    shown = printable(line)[:_MAX_LINE]
+    number = str(problem.line)
+    column = (problem.column or len(shown) - len(shown.lstrip()) + 1) - 1
+    if column >= len(shown):
+        return head
+    # The key that the text begins with.
+    text = shown[column:]
+    width = max(1, len(text.partition(":")[0] if ":" in text else text.strip()))
+    caret = f"{paint}{'^' * width}{plain}"
+    return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
+
+
+def as_json(problems: Sequence[Problem]) -> str:
+    """A list of objects."""
+    keys = ("file", "line", "column", "key")
+    records = [
+        {**{key: getattr(problem, key) for key in keys}, "severity": _kind(problem), "message": problem.message}
+        for problem in problems
+    ]
+    return json.dumps(records, indent=2)
+
+
+def as_github(problem: Problem) -> str:
+    """A workflow command, which GitHub shows beside the line."""
+    place = [("file", problem.file), ("line", problem.line), ("col", problem.column), ("title", problem.key)]
+    given = ",".join(f"{name}={_property(str(value))}" for name, value in place if value)
+    return f"::{_kind(problem)} {given}::{_data(problem.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# What ``nodepool check`` found: a table, and on a terminal lines that are not cut (reference/commands 2).
+
+_COLOURS: Final = {"ok": table.GOOD, "warning": table.WAITING, "failed": table.BAD}
+
+
+def check_table(results: Mapping[str, Sequence[CheckResult]]) -> Table:
+    """A row for each result.
+
+    :param results: where it was looked at, such as ``cloud-1`` -> what was found.
+    """
+    columns = (
+        Column("Result", "result", style=lambda value: _COLOURS.get(value, "")),
+        Column("Where", "where"),
+        Column("What", "subject"),
+        Column("Found", "text", least=40),
+        Column("Remedy", "remedy", least=30),
+    )
+    rows: list[list[Any]] = [
+        [result.status, where, result.subject, result.text, result.remedy or None]
+        for where, found in results.items()
+        for result in found
+    ]
+    return Table(columns, rows)
+
+
+def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -> None:
+    """Print results for people: texts are wrapped, never cut, because each says what to do.
+
+    :param results: as for `check_table`.
+    :param stream: a terminal.
+    """
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = console_of(stream)
+    for where, found in results.items():
+        console.print(Text(printable(where), "bold"))
+        grid = Grid.grid(padding=(0, 2))
+        for result in found:
+            lines = [f"{result.subject}: {result.text}", *([f"-> {result.remedy}"] if result.remedy else [])]
+            shown = Text("\n".join(map(printable, lines)), overflow="fold")
+            grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
+        console.print(grid)

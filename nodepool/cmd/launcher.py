@@ -40,7 +40,7 @@ def serve(options: argparse.Namespace) -> int:
     """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.cmd.daemon import run_service
     from nodepool.launcher.supervisor import NodePool
-    from nodepool.web.parts import launcher_part
+    from nodepool.web.server import launcher_part
 
     nodepool = NodePool(options.config, options.secure, () if options.no_webapp else [launcher_part])
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError
-from nodepool.cmd.cli import HOST
-from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
+from nodepool.cmd.app import HOST, CommandError
+from nodepool.cmd.session import open_zookeeper, operator, seconds_of, show_listing
 from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table
 from nodepool.model.status import Maintenance, Mode
@@ -33,7 +32,8 @@ _WHAT_NOW: Final = {
 def do_pause(options: argparse.Namespace) -> int:
     """``nodepool pause``, ``drain`` and ``quarantine``"""
     mode, kinds, now = options.mode, options.kinds, wall_time()
-    until = end_of(options, now)
+    seconds = seconds_of(options)
+    until = None if seconds is None else now + seconds
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
         alias = mode is Mode.DRAIN and subject.kind != "launcher"

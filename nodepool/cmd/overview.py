@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,16 +23,13 @@ from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
 from nodepool.listing.records import event_line, event_table, is_about, launcher_table
 from nodepool.listing.table import Table
-from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
-from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
-from nodepool.model.status import PoolComponent
 from nodepool.zk import components
-from nodepool.zk.images import read_images
-from nodepool.zk.status import builder_status, read_launchers, read_pools
-from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+from nodepool.zk.images import builder_status, read_images
+from nodepool.zk.maintenance_store import MaintenanceStore
+from nodepool.zk.status import read_launchers, read_pools
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.plan.attention import Registered
@@ -57,7 +53,7 @@ def do_status(options: argparse.Namespace) -> int:
         return seen[0]
 
     if options.watch:
-        watch(options, lambda zk: as_report(look(zk)), caches=True, reports=True)
+        watch(options, lambda zk: as_report(look(zk)), caches=True)
     else:
         with open_zookeeper(options) as zk:
             look(zk)
@@ -220,10 +216,7 @@ def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:
         pause.wait(LOOK_SECONDS)
 
 
-# What `nodepool.plan.explain` needs to know of a subject: read directly, and no more than that.
-
-#: Nodes in use that are looked at, those first that have not changed for the longest time.
-OLDEST: Final = 10
+# What `nodepool.plan.explain` needs to know of a subject: read directly.
 
 
 def observe(zk: ZooKeeper, name: str | None) -> Observed:
@@ -236,7 +229,8 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
 
     registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
-    nodes = _nodes(zk, name, requests, registered)
+    node = zk.getNode(name) if name is not None and name.isdecimal() else None
+    nodes = {found.key: found for found in (zk.nodeIterator() if node is None else [node])}
     launchers = read_launchers(zk.client)
     images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
     return Observed(
@@ -253,52 +247,3 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         builder_providers=builder_status(zk.client).providers,
         locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
     )
-
-
-def _nodes(
-    zk: ZooKeeper, name: str | None, requests: Mapping[str, NodeRequest], registered: Iterable[PoolComponent]
-) -> dict[str, Node]:
-    """The nodes that have to do with a subject. Others may be among them; those are of no account."""
-    if name is None:
-        return {node.key: node for node in zk.nodeIterator()}
-    request = requests.get(name)
-    if name.isdecimal():
-        node = zk.getNode(name)
-        if node is not None:
-            return {node.key: node}
-    if request is None:
-        # A provider, a pool of one, or a label stands in the records of its nodes.
-        mark = _mark(name.partition("/")[0])
-        found = zk.nodes.iterate(lambda _node_id, data, _stat: mark in data)
-        return {node.key: node for node in found}
-    own = _mark(request.key)
-    providers = {
-        _mark(pool.provider_name) for pool in registered if set(request.node_types) <= set(pool.supported_labels)
-    }
-    kept = {node_id for other in requests.values() if other.state == states.FULFILLED for node_id in other.nodes}
-    in_use: list[tuple[int, str, bytes]] = []
-
-    def is_able(data: bytes) -> bool:
-        return any(provider in data for provider in providers)
-
-    def says_why(node_id: str, data: bytes, stat: Any) -> bool:
-        """Is it a node of the request, or does it say why there is no room for it?"""
-        # Decided without decoding it: a mark may stand elsewhere in a record, too.
-        if own in data:
-            return True
-        if _IN_USE in data:
-            in_use.append((stat.mzxid, node_id, data))
-            return False
-        return (node_id in kept or _HOLD in data or _DELETING in data) and is_able(data)
-
-    nodes = {node.key: node for node in zk.nodes.iterate(says_why)}
-    oldest = itertools.islice((node_id for _, node_id, data in sorted(in_use) if is_able(data)), OLDEST)
-    return nodes | {node.key: node for node in zk.nodes.read_some(list(oldest))}
-
-
-def _mark(text: str) -> bytes:
-    """A text as it stands in a record."""
-    return json.dumps(text).encode()
-
-
-_IN_USE, _HOLD, _DELETING = map(_mark, (states.IN_USE, states.HOLD, states.DELETING))

@@ -18,13 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError
 from nodepool.listing import terminal
-from nodepool.listing.table import ONLY_JSON, Place, Table, printable
+from nodepool.listing.table import ONLY_JSON, Place, Report, Table, printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -209,19 +209,15 @@ def show_listing(
     return 0
 
 
-def watch(
-    options: argparse.Namespace, look: Callable[[ZooKeeper], Any], *, caches: bool, reports: bool = False
-) -> None:
+def watch(options: argparse.Namespace, look: Callable[[ZooKeeper], Table | Report], *, caches: bool) -> None:
     """Show for a command with ``--watch`` what there is, again and again until Ctrl-C. Blocks.
 
-    :param look: reads what is shown: a `Table`, or a `Report`.
-    :param reports: they are printed again where no terminal is.
+    :param look: reads what is shown.
     :param caches: nodes and requests are read from caches: a change costs one read and ends the wait.
     :raises CommandError: this is no terminal, or ZooKeeper does not answer in time.
     """
     changed, display = threading.Event(), _display_of(options)
-    drawn = terminal.can_follow(display)
-    if not drawn and not reports:
+    if not terminal.can_follow(display):
         raise CommandError("--watch needs a terminal that can be drawn again, and the form table or wide")
 
     def wait(seconds: float) -> None:
@@ -241,9 +237,7 @@ def watch(
             for records in (cache.nodes, cache.requests):
                 records.add_listener(lambda *_: changed.set())
             zk = ZooKeeper(zk.client, cache)
-        if drawn:
-            terminal.follow(lambda: look(zk), wait, display)
-        terminal.print_changes(lambda: look(zk), wait, display.form)
+        terminal.follow(lambda: look(zk), wait, display)
 
 
 def is_as_released(options: argparse.Namespace) -> bool:
@@ -350,16 +344,12 @@ def operator() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def end_of(options: argparse.Namespace, now: float) -> float | None:
-    """The end that ``--for`` or ``--until`` name, in seconds since the epoch; None = they want none.
-
-    :param now: seconds since the epoch.
-    :raises CommandError: it is over.
-    """
-    until: float | None = options.until if options.lasts is None else now + options.lasts
-    if until is not None and until <= now:
-        raise CommandError("--until is in the past" if options.lasts is None else "--for is no time at all")
-    return until
+def seconds_of(options: argparse.Namespace) -> float | None:
+    """How long something is to last, as ``--for`` says; None = without an end. Raises CommandError: no time at all."""
+    seconds: float | None = options.lasts
+    if seconds == 0:
+        raise CommandError("--for is no time at all")
+    return seconds
 
 
 # A provider of the configuration, started for one command.

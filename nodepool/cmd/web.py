@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
 def serve(options: argparse.Namespace) -> int:
     """Run the daemon until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.cmd.daemon import run_service
-    from nodepool.web.parts import WebDaemon
+    from nodepool.web.server import WebDaemon
 
     return run_service(WebDaemon(options.config, options.secure), None)
 

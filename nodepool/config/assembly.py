@@ -8,14 +8,13 @@ schemas. Last ``nodepool config-validate``, which finds everything that is wrong
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import logging
 import re
 from collections.abc import Callable, Hashable, Iterator
-from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import voluptuous as v
-import yaml
 
 from nodepool.config.loader import read_documents
 from nodepool.config.marks import Document
@@ -394,8 +393,8 @@ def validate_here(path: str, secure_path: str | None = None) -> list[Problem]:
         main.problems.change(Severity.INCOMPLETE, Severity.WARNING)
     _check_machine(main, config)
     found = main.problems.all()
-    positions = {name: Positions(name) for name in {problem.file for problem in found}}
-    return [dataclasses.replace(problem, column=positions[problem.file].column(problem)) for problem in found]
+    linecache.checkcache()
+    return [dataclasses.replace(problem, column=_column(problem)) for problem in found]
 
 
 def _read(path: str, secure_path: str | None) -> tuple[Document, Config]:
@@ -427,48 +426,18 @@ def _problem_of(line: str, files: list[str]) -> Problem:
     return Problem(files[0], None, "", line)
 
 
-# In which column of a file a problem is. Daemons do without: it costs another reading of the file.
-
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Positions:
-    """Of one file, which is read when the first column is wanted.
-
-    :param path: of a file that was parsed before without an objection.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    @cached_property
-    def _root(self) -> Any:
-        """None: it cannot be read any more."""
-        try:
-            with open(self._path, encoding="utf-8-sig") as file:
-                return yaml.compose(file, Loader=_LOADER)
-        except (OSError, ValueError, yaml.YAMLError):
-            return None
-
-    def column(self, problem: Problem) -> int | None:
-        """Where the key or the list entry begins, from 1; None = it is not known."""
-        if problem.column is not None or problem.line is None:
-            return problem.column
-        mark = self._mark(problem.path)
-        # A value behind an alias, or one with a variable before it, may be somewhere else.
-        return mark.column + 1 if mark is not None and mark.line + 1 == problem.line else None
-
-    def _mark(self, path: tuple[Any, ...]) -> Any:
-        node, mark = self._root, None
-        for part in path:
-            if isinstance(node, yaml.MappingNode):
-                found = [pair for pair in node.value if pair[0].value == str(part)]
-                if not found:
-                    break
-                mark, node = found[-1][0].start_mark, found[-1][1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-                node = node.value[part]
-                mark = node.start_mark
-            else:
-                break
-        return mark
+def _column(problem: Problem) -> int | None:
+    """Where the key or the list entry begins in its line, from 1; None = it is not known. Daemons do without."""
+    if problem.column is not None or problem.line is None:
+        return problem.column
+    text = linecache.getline(problem.file, problem.line)
+    for part in reversed(problem.path):
+        entry = isinstance(part, int)
+        found = (
+            re.match(r"\s*(?:-\s+)+()", text)
+            if entry
+            else re.search(rf"()(?<![\w.-]){re.escape(str(part))}\W*?:", text)
+        )
+        if found is not None:
+            return found.start(1) + 1
+    return None

@@ -326,16 +326,14 @@ class _Builder:
         if "nesting depth" in (error.problem or ""):
             # libyaml of PyYAML 6.0.4 has a limit of its own, and reads ahead: our limit has had no event yet.
             return self._too_deep(number)
-        begun = None if error.context_mark is None else (error.context_mark.line, error.context_mark.column)
         reasons = [error.context, error.problem]
-        if error.context and begun is not None and begun[0] != number:
-            reasons[0] = f"{error.context} that starts in line {self._source.line(begun[0])}"
+        if error.context and error.context_mark is not None and error.context_mark.line != number:
+            reasons[0] = f"{error.context} that starts in line {self._source.line(error.context_mark.line)}"
         message = ": ".join(reason for reason in reasons if reason)
-        lines = self._source.text.split("\n")
-        unset = PLACEHOLDER.search(lines[number]) if number < len(lines) else None
-        if unset:
+        text = "".join(self._source.text.split("\n")[number : number + 1])
+        if unset := PLACEHOLDER.search(text):
             message = f"{message} (the environment variable {unset[1]} is not set)"
-        elif meant := explain(error.problem or "", lines, number, column, begun):
+        elif meant := explain(error.problem or "", text, column):
             message = f"{meant} ({message})"
         return ConfigError(f"{self._source.path}:{self._source.line(number)}:{column + 1}: not YAML: {message}")
 
@@ -436,78 +434,35 @@ def substitute(path: str, text: str, environ: Mapping[str, str]) -> SourceText:
     return SourceText(path, "\n".join(result), numbers)
 
 
-# What is usually wrong where YAML cannot be parsed, in plain words. Pure functions.
+# What is usually wrong where YAML cannot be parsed, in plain words.
 
 #: What YAML reserves: a text cannot begin with one of these.
 _RESERVED: Final = "@`%"
-_INDENTATION: Final = ("did not find expected '-' indicator", "did not find expected key", "expected <block end>")
+_INDENTATION: Final = (
+    "wrong indentation: what belongs together must be equally far in; or a quote inside a text in quotes is not doubled"
+)
+_NOT_CLOSED: Final = "a quote or a bracket is not closed"
+#: Words of the parser -> a hint.
+_HINTS: Final = {
+    **dict.fromkeys(("expected '-' indicator", "did not find expected key", "expected <block end>"), _INDENTATION),
+    "mapping values are not allowed": "a second ': ' in one line, which must be in quotes, or a line above without "
+    "':' after its key, or this line is further in than one with a value",
+    "find expected ':'": "a key without a ':' after it, or a line of a text that is indented too little",
+    **dict.fromkeys(("unexpected end of stream", "document indicator"), _NOT_CLOSED),
+    **dict.fromkeys(("',' or ']'", "',' or '}'"), "a ',' between two entries is missing, or a bracket is not closed"),
+}
 
 
-def explain(problem: str, lines: list[str], line: int, column: int, begun: tuple[int, int] | None) -> str:
+def explain(problem: str, text: str, column: int) -> str:
     """A hint for an error of the parser; empty = none.
 
     :param problem: what the parser says.
-    :param lines: of the file.
-    :param line: where the error is, from 0, as ``column``.
-    :param begun: line and column in which the list, mapping or text begins that the parser was reading.
+    :param text: the line with the error.
+    :param column: where in it, from 0.
     """
-    text = lines[line] if line < len(lines) else ""
     char = text[column : column + 1]
     if char == "\t" or "\t" in text[: len(text) - len(text.lstrip())]:
         return "a tab character is used for indentation; YAML takes only spaces there"
     if "cannot start any token" in problem and char and char in _RESERVED:
         return f"a text that begins with {char!r} must be in quotes"
-    if any(words in problem for words in _INDENTATION):
-        return _indentation(lines, line, column, begun, "'-'" in problem)
-    if "mapping values are not allowed" in problem:
-        return _surplus_colon(lines, line, text)
-    if "could not find expected ':'" in problem:
-        return "a key without a ':' after it, or a line of a text that is indented too little"
-    if "unexpected end of stream" in problem or "document indicator" in problem:
-        if begun is not None:
-            return f"a quote or a bracket that is opened in line {begun[0] + 1} is not closed"
-        return "a quote or a bracket is not closed"
-    if "',' or ']'" in problem or "',' or '}'" in problem:
-        return "a ',' between two entries is missing, or a bracket is not closed"
-    return ""
-
-
-def _indentation(lines: list[str], line: int, column: int, begun: tuple[int, int] | None, in_list: bool) -> str:
-    text = lines[line] if line < len(lines) else ""
-    spaces = _spaces(text)
-    if any(quote in text[spaces:column] for quote in "'\""):
-        return "a text in quotes ends here, and something follows; a quote inside such a text must be doubled"
-    if begun is None or begun[0] == line:
-        return ""
-    if in_list and spaces == begun[1]:
-        return (
-            f"the list that begins in line {begun[0] + 1} goes on with something else than '- '; "
-            "what belongs to an entry must be further in"
-        )
-    return (
-        f"wrong indentation: {_count(spaces)} before this line, {_count(_spaces(_above(lines, line)))} before the one "
-        f"above, {_count(begun[1])} before what begins in line {begun[0] + 1}"
-    )
-
-
-def _surplus_colon(lines: list[str], line: int, text: str) -> str:
-    before = _above(lines, line)
-    key, colon, value = before.strip().partition(":")
-    if key and not colon:
-        return f"line {lines.index(before) + 1} has no ':' after its key"
-    if key and value.strip() and _spaces(text) > _spaces(before):
-        return "wrong indentation: this line is further in than the one above, which has a value already"
-    return "a second ': ' in one line; a value with ': ' in it must be in quotes"
-
-
-def _above(lines: list[str], line: int) -> str:
-    """The nearest line above that has something in it."""
-    return next((lines[number] for number in reversed(range(min(line, len(lines)))) if lines[number].strip()), "")
-
-
-def _spaces(text: str) -> int:
-    return len(text) - len(text.lstrip())
-
-
-def _count(spaces: int) -> str:
-    return "1 space" if spaces == 1 else f"{spaces} spaces"
+    return next((hint for words, hint in _HINTS.items() if words in problem), "")

@@ -35,7 +35,7 @@ class Severity(enum.Enum):
     #: Daemons go on, without what they leave out or with another value than is written: an error for
     #: ``config-validate``, a warning for a daemon.
     TOLERATED = "tolerated"
-    #: A key that nobody knows: an error for ``config-validate``, a warning for a daemon.
+    #: A key that is not known: an error for ``config-validate``, a warning for a daemon.
     UNKNOWN_KEY = "unknown key"
     #: Legal, but probably not meant; or something that could not be checked.
     WARNING = "warning"
@@ -52,7 +52,7 @@ class Problem:
     :param line: counted from 1; None = the file as a whole.
     :param key: path of the offending key, e.g. ``providers[0].pools[1].max-servers``; may be empty.
     :param path: the same, part by part.
-    :param column: counted from 1; None = nobody has looked for it.
+    :param column: counted from 1; None = it was not looked for.
     """
 
     file: str

@@ -262,13 +262,9 @@ BLANK = Paragraph()
 
 @dataclass(frozen=True)
 class Report:
-    """One picture.
-
-    :param data: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it.
-    """
+    """One picture."""
 
     parts: Sequence[Paragraph | Table]
-    data: Any
 
 
 def as_text(report: Report) -> str:

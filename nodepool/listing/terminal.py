@@ -7,7 +7,6 @@ After the display comes the width of columns.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,21 +85,6 @@ def follow(
             # Live ends the last line by itself.
             live.update(Segments([part for line in lines for part in line][:-1]), refresh=True)
             wait(REDRAW_SECONDS)
-
-
-def print_changes(look: Callable[[], Report], wait: Callable[[float], Any], form: str) -> None:
-    """Print a report for ever where no terminal is: again, after an empty line, when its data have changed.
-
-    :param form: ``table``, or ``json``, which is one object a line. The others: as for `follow`.
-    """
-    last = ""
-    while True:
-        report = look()
-        data = json.dumps(report.data)
-        if data != last:
-            print(data if form == "json" else ("\n" if last else "") + forms.as_text(report), flush=True)
-        last = data
-        wait(REDRAW_SECONDS)
 
 
 def hint(text: str) -> None:

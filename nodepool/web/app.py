@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ASGI application of ``nodepool-web`` (`make_app`): pages, API, live events and logins."""
+"""The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
+
+First the application: what each request passes, and where everything is. Then the pages, then what those about one
+thing have in common: facts, what happened when, and buttons for operators.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,21 +24,72 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import changes, stream
-from nodepool.web.answers import StaticFiles, http_error
-from nodepool.web.api import routes as api_routes
+from nodepool.listing import table as listing_table
+from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
+from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
+from nodepool.listing.pools import label_overview, limit_table, provider_table
+from nodepool.listing.records import event_table
+from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
+from nodepool.model import states
+from nodepool.model.event import short
+from nodepool.model.image import ImagesView, ImageView
+from nodepool.model.maintenance import MODES, Mode
+from nodepool.model.request import origin_of
+from nodepool.plan.attention import merged
+from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
+from nodepool.plan.pool_summary import PoolSummary, summarize
+from nodepool.web import api, changes, stream
+from nodepool.web.answers import StaticFiles, WebProblem, http_error, quoted, zuul_links
+from nodepool.web.frame import (
+    CSS_CLASSES,
+    LABEL,
+    NODE_STATE,
+    POOL,
+    PROVIDER,
+    REQUEST_STATE,
+    TENANT,
+    CellText,
+    FilterField,
+    Frame,
+    Link,
+    Links,
+    ListSubject,
+    MakePage,
+    Page,
+    PageAction,
+    RecordList,
+    TableView,
+    address,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    first_rows,
+    first_texts,
+    list_of_records,
+    list_of_table,
+    query_of,
+    table_view,
+)
 from nodepool.web.logins import Logins
-from nodepool.web.pages import subjects
-from nodepool.web.pages.frame import Frame, MakePage
-from nodepool.web.pages.login import LoginPages
-from nodepool.web.pages.overview import MOST_SAMPLES, Sample, charts_route, overview_page, take_samples
+from nodepool.web.overview import MOST_SAMPLES, Sample, charts_route, overview_page, take_samples
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
+from nodepool.web.snapshot import RecordKind
 from nodepool.web.stream import HUB, EventHub
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.model.status import HostStatus
+    from nodepool.plan.explained import ExplainedProvider, ExplainedRequest, LabelInPool, Moment, WaitingGroup
+    from nodepool.plan.observed import Observed
     from nodepool.web.changes import Access
-    from nodepool.web.snapshot import SnapshotMaker
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+
 
 #: Nothing is loaded from elsewhere, and no script stands within a page.
 SECURITY_HEADERS: Final = {
@@ -75,7 +133,7 @@ def make_app(
     :param served: routes that other daemons have, too.
     :param zuul_url: where Zuul's pages are, for links; None = there are none.
     :param builder_url: where the logs of a builder are, with ``{}`` for its host; None = builders have none.
-    :param access: None = everybody may look, and nobody can change anything.
+    :param access: None = everybody may look, and nothing can be changed.
     """
     history: deque[Sample] = deque(maxlen=MOST_SAMPLES)
 
@@ -92,21 +150,21 @@ def make_app(
 
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
-        ("/requests", subjects.requests_page),
-        ("/nodes", subjects.nodes_page),
-        ("/providers", subjects.providers_page),
-        ("/hosts", subjects.hosts_page),
-        ("/labels", subjects.labels_page),
-        ("/launchers", subjects.launchers_page),
-        ("/images", subjects.images_page),
-        ("/tenants", subjects.tenants_page),
-        ("/events", subjects.events_page),
+        ("/requests", requests_page),
+        ("/nodes", nodes_page),
+        ("/providers", providers_page),
+        ("/hosts", hosts_page),
+        ("/labels", labels_page),
+        ("/launchers", launchers_page),
+        ("/images", images_page),
+        ("/tenants", tenants_page),
+        ("/events", events_page),
         # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(subjects.request_page, zuul_url=zuul_url)),
-        ("/nodes/{name:path}", subjects.node_page),
-        ("/providers/{name:path}", subjects.provider_page),
-        ("/labels/{name:path}", subjects.label_page),
-        ("/images/{name:path}", partial(subjects.image_page, builder_url=builder_url)),
+        ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
+        ("/nodes/{name:path}", node_page),
+        ("/providers/{name:path}", provider_page),
+        ("/labels/{name:path}", label_page),
+        ("/images/{name:path}", partial(image_page, builder_url=builder_url)),
     ]
     files = StaticFiles()
     frame = Frame(snapshots, version, files, logins=access is not None)
@@ -116,9 +174,9 @@ def make_app(
         *served,
         stream.route(),
         charts_route(history),
-        *api_routes.routes(snapshots, version, zuul_url, with_changes=access is not None),
+        *api.routes(snapshots, version, zuul_url, with_changes=access is not None),
         files.route(),
-        *([] if access is None else LoginPages(frame, access).routes()),
+        *([] if access is None else changes.LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error})
@@ -131,3 +189,551 @@ def make_app(
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)
     return app
+
+
+# ``/nodes`` and ``/nodes/<id>``.
+
+
+def _node_table(nodes: Sequence[Node], seen: Observed) -> Table:
+    locked = {node.key for node in nodes if node.key in seen.locked}
+    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)
+
+
+_NODE_KEYS: Final = "id status age_seconds label provider pool tenant project public_ipv4 allocated_to"
+#: The list of nodes. A snapshot has them in the order of their ids: what people look at most looks at no other node.
+nodes_page = partial(
+    list_of_records,
+    RecordList(
+        ListSubject("Nodes", (RecordKind.NODES,), "No node is there."),
+        NODE_STATE,
+        (LABEL, PROVIDER, POOL, TENANT),
+        {key: NODE_ORDERS[key] for key in _NODE_KEYS.split()},
+        lambda seen: seen.nodes.values(),
+        Filter.node,
+        _node_table,
+        Links.node,
+    ),
+)
+
+
+def node_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """One node: its lifecycle, who uses it, what went wrong."""
+    seen, node_id = snapshot.observed, request.path_params["name"]
+    node = seen.nodes.get(node_id)
+    if node is None:
+        text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
+        raise WebProblem(404, text, (RecordKind.NODES,))
+    answer, links = explain_node(node, seen), Links(snapshot)
+    values = {
+        "kind": "Node",
+        "explained": answer,
+        "facts": [
+            fact("State", node_status(node), css="state"),
+            fact("In this state for", age(answer.state_seconds)),
+            fact("Age", age(answer.age_seconds)),
+            ShownFact("Labels", links.labels_text(answer.labels)),
+            fact("Provider", answer.provider, links.provider(answer.provider)),
+            fact("Pool", answer.pool),
+            fact("Request", answer.request, links.request(answer.request)),
+            fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
+            fact("Project", project_of(node)),
+            fact("Job", answer.job),
+            fact("Event", answer.event_id),
+            fact("Server", answer.external_id),
+            fact("Host name", node.hostname),
+            fact("Public IPv4", node.public_ipv4),
+            fact("Public IPv6", node.public_ipv6),
+            fact("Private IPv4", node.private_ipv4),
+            fact("Zone", node.az),
+            fact("Launcher", answer.launcher),
+            fact("Locked", "yes" if answer.locked else "no"),
+            fact("Held by", answer.held_by),
+            fact("Held until", moment_of(answer.held_until)),
+            fact("Reason", answer.hold_reason),
+        ],
+        "history": moments(answer.history),
+        "commands": log_commands(f"node: {node_id}"),
+    }
+    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
+
+
+# ``/requests`` and ``/requests/<id>``.
+
+#: Verdict of a pool -> colour.
+_VERDICTS: Final = {"serves": GOOD, "waits": WAITING, "absent": BAD, "leaves": QUIET, "declined": BAD}
+_REQUEST_KEYS: Final = "id state age_seconds node_types tenant project pipeline job"
+# What requests wait for is known from pools.
+_REQUEST_KINDS: Final = (RecordKind.REQUESTS, RecordKind.PROVIDERS)
+#: The list of requests, in the order in which pools serve them.
+requests_page = partial(
+    list_of_records,
+    RecordList(
+        ListSubject("Requests", _REQUEST_KINDS, "No request is there."),
+        REQUEST_STATE,
+        (LABEL, PROVIDER, TENANT),
+        {key: REQUEST_ORDERS[key] for key in _REQUEST_KEYS.split()},
+        lambda seen: sorted(seen.requests.values(), key=lambda request: request.order_key),
+        Filter.request,
+        lambda requests, seen: request_table(requests, seen.now, causes(requests, seen)),
+        Links.request,
+    ),
+)
+
+
+def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None = None) -> Page:
+    """One request: what becomes of it, and what each pool says.
+
+    :param zuul_url: where Zuul's pages are, for links.
+    """
+    seen, request_id = snapshot.observed, request.path_params["name"]
+    record = seen.requests.get(request_id)
+    if record is None:
+        text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
+        raise WebProblem(404, text, (RecordKind.REQUESTS,))
+    answer, links = explain_request(record, seen), Links(snapshot)
+    zuul = [CellText(name, target) for name, target in zuul_links(record, zuul_url).items()]
+    values = {
+        "kind": "Request",
+        "explained": answer,
+        "facts": [*_request_facts(record, answer, links), ShownFact("Zuul", zuul)],
+        "tables": [_pools(answer, seen.now, links)],
+        "history": moments(answer.history),
+        "commands": log_commands(f"node_request: {request_id}"),
+    }
+    return Page(f"Request {request_id}", values, _REQUEST_KINDS)
+
+
+def _request_facts(record: NodeRequest, answer: ExplainedRequest, links: Links) -> list[ShownFact]:
+    return [
+        fact("State", answer.state, css="state"),
+        fact("Age", age(answer.age_seconds)),
+        ShownFact("Labels", links.labels_text(answer.labels)),
+        fact("Reason", answer.code),
+        fact("Requests that come first", answer.ahead or None),
+        fact("Priority", record.relative_priority),
+        fact("Only in", answer.provider, links.provider(answer.provider)),
+        fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
+        fact("Project", origin_of(record).get("project")),
+        fact("Pipeline", answer.pipeline),
+        fact("Job", answer.job),
+        fact("Event", answer.event_id),
+        fact("Requestor", answer.requestor),
+        ShownFact("Nodes", links.nodes_text(answer.nodes)),
+    ]
+
+
+def _pools(answer: ExplainedRequest, now: float, links: Links) -> TableView:
+    """The verdict of each pool."""
+    columns = (
+        Column("Pool", "pool"),
+        Column("Verdict", "verdict", style=lambda value: _VERDICTS.get(value, "")),
+        Column("Why", "text"),
+        Column("Ahead", "ahead", priority=2, of=lambda pool: pool.ahead or None),
+        Column("Since", "since", since(now), priority=2),
+        Column("Code", "code", priority=4),
+        Column("Launchers", "launchers", priority=5, of=lambda pool: list(pool.launchers)),
+    )
+    return table_view("Pools", table_of(columns, answer.pools), links)
+
+
+# ``/labels`` and ``/labels/<name>``.
+
+_LABEL_KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
+_LABELS: Final = ListSubject("Labels", _LABEL_KINDS, "No registered pool has a label.")
+
+
+def labels_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of labels: who serves them, and who wants them."""
+    return list_of_table(request, _LABELS, label_overview(snapshot.observed), Links(snapshot))
+
+
+def label_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """One label: its pools, and what waits for it."""
+    seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
+    if name not in links.labels:
+        raise WebProblem(404, f"No pool has a label {name}, and no request wants it.", _LABEL_KINDS)
+    answer = explain_label(name, seen)
+    values = {
+        "kind": "Label",
+        "explained": answer,
+        "facts": [
+            fact("State", answer.state, css="state"),
+            fact("Open requests", answer.requests, address("requests", label=name)),
+            fact("Oldest since", moment_of(answer.oldest)),
+        ],
+        "tables": [_label_pools(answer.pools, seen.now, links), waiting_view(answer.waiting, seen.now, links)],
+    }
+    return Page(f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
+
+
+def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
+    def nodes(pool: LabelInPool) -> str | None:
+        return ", ".join(f"{count} {state}" for state, count in pool.nodes.items()) or None
+
+    columns = (
+        Column("Pool", "pool"),
+        Column("Free nodes", "free"),
+        Column("Nodes", "nodes", of=nodes),
+        Column("Why not served", "text"),
+        Column("Since", "since", since(now), priority=2),
+        Column("Code", "code", priority=3),
+        Column("Launchers", "launchers", priority=4, of=lambda pool: list(pool.launchers)),
+    )
+    return table_view("Pools", table_of(columns, pools), links)
+
+
+# ``/providers`` and ``/providers/<name>``.
+
+_PROVIDERS: Final = ListSubject(
+    "Providers",
+    (RecordKind.PROVIDERS, RecordKind.LAUNCHERS),
+    "No launcher reports a provider: is one running, with the same zookeeper-servers?",
+)
+#: Rows of each table of one provider.
+MOST_ROWS: Final = 200
+#: Failures that are shown.
+MOST_FAILURES: Final = 50
+
+
+def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of providers with their pools."""
+    return list_of_table(request, _PROVIDERS, all_providers(snapshot), Links(snapshot))
+
+
+def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """One provider: its pools with limits, labels, hosts, and what went wrong."""
+    seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
+    absent = [one for launcher in snapshot.launchers for one in launcher.absent if one.name == name]
+    if name not in links.providers:
+        raise WebProblem(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
+    answer = explain_provider(name, seen)
+    pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
+    failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]
+    tables = [
+        table_view("Pools", provider_table(pools, (), seen.now), links),
+        table_view("Limits", first_rows(limit_table(pools, seen.now), MOST_ROWS)),
+        _labels(pools, seen.now, links),
+        waiting_view(answer.waiting, seen.now, links),
+        table_view("Hosts", first_rows(host_table(pools, seen.now), MOST_ROWS), links, pool=None),
+        table_view("Failures", event_table(failures[: -MOST_FAILURES - 1 : -1], seen.now), links),
+    ]
+    values = {
+        "kind": "Provider",
+        "explained": answer,
+        "facts": [*_provider_facts(answer), *(fact("Not served", one.text) for one in absent)],
+        "tables": tables,
+        "history": moments(answer.history),
+    }
+    kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
+    actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
+    return Page(f"Provider {name}", values, kinds, actions)
+
+
+def _provider_facts(answer: ExplainedProvider) -> list[ShownFact]:
+    nodes = [
+        CellText(f"{count} {state}", address("nodes", provider=answer.id, state=state))
+        for state, count in answer.nodes.items()
+    ]
+    return [
+        fact("State", answer.state, css="state"),
+        ShownFact("Nodes", nodes),
+        fact("Maintenance", "; ".join(answer.maintenance)),
+        fact("Launchers that tell no status", ", ".join(answer.silent)),
+    ]
+
+
+def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView:
+    """Labels that cannot be served."""
+    columns = (
+        Column("Label", "label"),
+        Column("Pool", "pool"),
+        Column("Why", "text", style=lambda _value: BAD),
+        Column("Since", "since", since(now), priority=2),
+        Column("Code", "code", priority=3),
+    )
+    rows = [
+        [name, pool.name, label.text, label.since or None, label.code]
+        for pool in pools
+        for name, label in pool.labels.items()
+    ]
+    return table_view("Labels that cannot be served", Table(columns, rows[:MOST_ROWS]), links, pool=None)
+
+
+def waiting_view(groups: Sequence[WaitingGroup], now: float, links: Links) -> TableView:
+    """Requests that wait in pools."""
+    columns = (
+        Column("Pool", "pool"),
+        Column("Requests", "count"),
+        Column("Labels", "labels", of=lambda group: list(group.labels)),
+        Column("Tenant", "tenant", priority=2),
+        Column("Why", "text"),
+        Column("Oldest", "oldest", since(now), priority=1),
+        Column("Code", "code", priority=3),
+    )
+    return table_view("Waiting", table_of(columns, groups[:MOST_ROWS]), links)
+
+
+def _is_of(subject: str, actor: str, provider: str) -> bool:
+    """Is an event about a provider, a pool of it, or seen in one?"""
+    names = {*subject.split(), *actor.split()}
+    return provider in names or any(name.startswith(f"{provider}/") for name in names)
+
+
+# ``/images`` and ``/images/<name>``: builds and uploads, and how far they are.
+
+_IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "No image is there.")
+
+
+def images_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of images."""
+
+    def state(image: ImageView) -> str | None:
+        if image.paused:
+            return "paused"
+        return states.BUILDING if image.builds_in(states.BUILDING) else states.READY if image.ready_builds() else None
+
+    def newest(image: ImageView) -> float | None:
+        ready = image.ready_builds()
+        return ready[0].time or None if ready else None
+
+    def uploads(image: ImageView, state: str) -> int:
+        return sum(upload.state == state for build in image.builds.values() for upload in build.all_uploads())
+
+    columns = (
+        Column("Image", "image", of="name"),
+        Column("State", "state", style=listing_table.state, of=state),
+        Column("Newest build", "newest", since(snapshot.observed.now), of=newest),
+        Column("Ready builds", "ready", of=lambda image: len(image.ready_builds())),
+        Column("Building", "building", of=lambda image: len(image.builds_in(states.BUILDING))),
+        Column("Uploading", "uploading", of=lambda image: uploads(image, states.UPLOADING)),
+        Column("Failed uploads", "failed", priority=2, of=lambda image: uploads(image, states.FAILED)),
+        Column("Build request", "request", priority=1, of=build_request_state),
+    )
+    images = sorted(snapshot.images.images.values(), key=lambda image: image.name)
+    return list_of_table(request, _IMAGES, table_of(columns, images), Links(snapshot))
+
+
+def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
+    """One image: its builds with what they do just now, and its uploads with their progress.
+
+    :param builder_url: see `nodepool.web.app.make_app`; builds lead to their logs there.
+    """
+    name, now = request.path_params["name"], snapshot.observed.now
+    image = snapshot.images.images.get(name)
+    if image is None:
+        raise WebProblem(404, f"There is no image {name}.", (RecordKind.IMAGES,))
+    links, only = Links(snapshot), ImagesView({name: image})
+    builds = build_table(only, now, snapshot.builders, nodes_by_build(snapshot.observed.nodes.values()))
+    keys = [column.key for column in builds.columns]
+    hosts = {row[keys.index("id")]: row[keys.index("builder")] for row in builds.rows}
+
+    def log(build: Any) -> str | None:
+        if builder_url is None or not hosts[build]:
+            return None
+        return f"{builder_url.format(quoted(hosts[build]))}/{address('logs', build)}"
+
+    values = {
+        "facts": [
+            fact("Paused", "yes" if image.paused else "no"),
+            fact("Build request", build_request_state(image)),
+        ],
+        "tables": [
+            _view("Builds", builds, links, log),
+            _view("Uploads", upload_table(only, now, snapshot.builders), links),
+        ],
+    }
+    return Page(f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
+
+
+def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
+    """The newest first; states have their colours."""
+    kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
+    columns = [
+        replace(column, style=listing_table.state) if column.key == "state" else column
+        for column in (table.columns[number] for number in kept)
+    ]
+    rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
+    return table_view(caption, Table(columns, rows), links, id=log)
+
+
+# ``/hosts``, ``/launchers``, ``/tenants`` and ``/events``: the tables of the commands of these names.
+
+_HOSTS: Final = ListSubject("Hosts", (RecordKind.PROVIDERS,), "No static host is served.")
+_LAUNCHERS: Final = ListSubject("Launchers", (RecordKind.LAUNCHERS,), "No launcher reports its state.")
+_TENANTS: Final = ListSubject(
+    "Tenants", (RecordKind.NODES, RecordKind.REQUESTS), "No tenant has a limit, a node or a request."
+)
+_EVENTS: Final = ListSubject(
+    "Events",
+    (RecordKind.LAUNCHERS,),
+    "No launcher reports an event. A launcher forgets its events when it ends; the logs have all of them.",
+)
+#: Hosts whose slots are shown, and slots of each.
+MOST_HOSTS: Final = 200
+MOST_SLOTS: Final = 64
+#: Kinds of subjects that events have.
+_SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "request")
+
+
+def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """Static hosts, those that are not up first, and the slots of each."""
+    seen, links = snapshot.observed, Links(snapshot)
+    page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
+    hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
+    slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
+    actions = of_subjects("host", first_texts(page), seen)
+    return replace(page, values={**page.values, "slots": slots}, actions=actions)
+
+
+def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
+    """The nodes in the slots of a host; ``free`` for the others."""
+    nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
+    free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
+    css = CSS_CLASSES.get(listing_table.state(host_state(host)), "")
+    return {"name": host.name, "css": css, "slots": [*nodes, *free]}
+
+
+def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """Launchers with version, configuration and pools."""
+    page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
+    return replace(page, actions=of_subjects("launcher", first_texts(page), snapshot.observed))
+
+
+def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """What tenants use of their limits."""
+    return list_of_table(request, _TENANTS, all_tenants(snapshot), Links(snapshot))
+
+
+def events_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """What happened, the newest first. ``kind`` chooses by the subject, ``since`` by the age."""
+    seen, query = snapshot.observed, query_of(request)
+    kind, within = query.text("kind"), query.text("since")
+    begin = seen.now - query.duration("since") if within else 0.0
+    found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
+    fields = [
+        FilterField("kind", "About", kind, options=sorted({*_SUBJECTS, *([kind] if kind else [])})),
+        FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
+    ]
+    return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)
+
+
+# What pages about one thing have in common.
+
+
+@dataclass(frozen=True)
+class ShownFact:
+    """A name and its value; without a value it is not shown.
+
+    :param css: classes of the value.
+    """
+
+    name: str
+    parts: Sequence[CellText]
+    css: str = ""
+
+
+def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> ShownFact:
+    """A fact with one value.
+
+    :param css: ``state`` = the colour of the value is that of a state.
+    """
+    if value is None or value == "":
+        return ShownFact(name, [])
+    colour = CSS_CLASSES.get(listing_table.state(value), "") if css == "state" else ""
+    return ShownFact(name, [CellText(str(value), href)], f"{css} {colour}".strip())
+
+
+def age(seconds: float | None) -> str | None:
+    return None if seconds is None else short(seconds)
+
+
+def moment_of(at: float | None) -> str | None:
+    return None if at is None else date_and_time(at)
+
+
+def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
+    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
+    return [
+        {
+            "at": date_and_time(one.at),
+            "after": "" if before is None else f"{short(one.at - before.at)} later",
+            "what": one.what,
+            "code": one.code or "",
+            "text": one.text,
+            "css": CSS_CLASSES.get(listing_table.state(one.what), ""),
+        }
+        for before, one in zip([None, *history], history, strict=False)
+    ]
+
+
+def log_commands(mark: str) -> list[str]:
+    """What finds the lines about something in the logs of launchers.
+
+    :param mark: what these lines have, e.g. ``node: 0000000001``.
+    """
+    # Ids come from other programs, and these lines are for a shell.
+    plain = mark if re.fullmatch(r"[\w: -]+", mark) else re.escape(mark)
+    return [
+        f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
+        f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
+    ]
+
+
+# Which buttons a page has for operators; what they do is in `nodepool.web.changes`.
+
+_API: Final = "api/v1"
+#: Subjects of one page that have buttons. A filter of the page chooses others.
+MOST_SUBJECTS: Final = 50
+
+
+def of_node(node: Node) -> list[PageAction]:
+    """Hold and delete, unless it goes already."""
+    if node.state in (states.DELETING, states.DELETED):
+        return []
+    delete = f"{_API}/{address('nodes', node.key, 'delete')}"
+    return [
+        PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True),
+        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
+    ]
+
+
+def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
+    """What `MODES` allows for a provider, pool, label, host or launcher; or the end of what was begun."""
+    if not name.isprintable() or name in ("", ".", ".."):
+        # No address can name it.
+        return []
+    subject = f"{kind.capitalize()} {name}"
+    begun = seen.maintenance_of((kind, one) for one in _names(kind, name))
+    if begun:
+        word = "Release" if begun[0].mode is Mode.QUARANTINE else "Resume"
+        target = f"{_API}/{address('maintenance', kind, begun[0].name)}/end"
+        return [PageAction(word, target, needs_reason=False, subject=subject)]
+    target = f"{_API}/{address('maintenance', kind, name)}"
+    return [
+        PageAction(
+            mode.value.capitalize(),
+            target,
+            mode=mode.value,
+            may_end=True,
+            subject=subject,
+            sure="" if mode is Mode.PAUSE else f"{mode.value.capitalize()} {kind} {name}",
+        )
+        for mode in MODES[kind]
+    ]
+
+
+def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
+    """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
+    chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
+    return [action for name in chosen for action in of_subject(kind, name, seen)]
+
+
+def _names(kind: str, name: str) -> list[str]:
+    """Names by which a maintenance record may name the subject."""
+    return [name, name.rpartition(":")[0].rpartition("@")[2]] if kind == "host" else [name]
+
+
+def of_image(name: str, *, paused: bool) -> list[PageAction]:
+    """Build, and pause or unpause."""
+    other = "unpause" if paused else "pause"
+    return [PageAction(what.capitalize(), f"{_API}/{address('images', name, what)}") for what in ("build", other)]

@@ -2,7 +2,8 @@
 """What operators change by pages and API, as the commands do it (rules WP-91 to WP-98). Only with ``webapp.auth``.
 
 First the changes (`Actions`), and who may change something: `nodepool.web.logins.Logins` decides. Then the addresses:
-forms of our pages and the API use the same. Last what clients send.
+forms of our pages and the API use the same. Then what clients send. Last ``/login`` and ``/logout``: a token goes into
+a cookie that scripts cannot read (WP-85, WP-86).
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
-from nodepool.model.status import MODES, Maintenance, Mode
+from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import WebProblem, own_address
-from nodepool.web.browser_login import BrowserLogin
-from nodepool.web.logins import user_of
+from nodepool.web.frame import Frame, Page
+from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
+from nodepool.web.logins import log as auth_log
 from nodepool.web.snapshot import SnapshotMaker
-from nodepool.web.tokens import Tokens
 from nodepool.zk import zookeeper
 from nodepool.zk.locks import COMMAND, LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
-    from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.zk.maintenance_store import MaintenanceStore
+    from nodepool.zk.zookeeper import ZooKeeper
+
 
 log = logging.getLogger("nodepool.web.changes")
 
@@ -171,7 +175,7 @@ def known_names(kind: str, seen: Observed) -> set[str]:
 class Access:
     """Of a site with ``webapp.auth.authenticators``.
 
-    :param require_login: nobody sees anything who has not logged in.
+    :param require_login: who has not logged in sees nothing.
     :param origins: addresses of the pages as browsers see them, beside that of the request.
     :param browser_logins: providers at which a browser can log in, by the names of their authenticators.
     """
@@ -360,3 +364,130 @@ async def _read(request: Request) -> bytes:
     except ClientDisconnect:
         raise WebProblem(HTTPStatus.BAD_REQUEST, "The body is not complete.") from None
     return body
+
+
+# ``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read.
+
+#: Browsers keep no longer cookie.
+MOST_COOKIE: Final = 4000
+#: Of a login that has begun, until the provider sends the browser back.
+BEGUN_COOKIE: Final = "nodepool_login"
+BEGUN_SECONDS: Final = 600
+#: Longest address of a page that a login leads to, and longest part of the answer of a provider.
+MOST_TARGET: Final = 1000
+MOST_ANSWER: Final = 4000
+
+
+class LoginPages:
+    """The page with the form, and what its buttons do."""
+
+    def __init__(self, frame: Frame, access: Access) -> None:
+        self._frame = frame
+        self._access = access
+
+    def routes(self) -> list[BaseRoute]:
+        """Where they are."""
+        # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
+        links = (
+            [Route("/login/at", self._begin), Route("/login/done", self._done)] if self._access.browser_logins else []
+        )
+        return [
+            self._frame.route("/login", self._login_page),
+            Route("/login", self._log_in, methods=["POST"]),
+            *links,
+            Route("/logout", self._log_out, methods=["POST"]),
+        ]
+
+    def _login_page(self, request: Request, _snapshot: WebSnapshot) -> Page:
+        user = user_of(request)
+        text = "" if user is None else f"You are logged in as {user.name}."
+        return self._form(text, request.query_params.get("next", "")[:MOST_TARGET])
+
+    def _form(self, text: str, target: str) -> Page:
+        values = {"text": text, "next": target, "providers": list(self._access.browser_logins)}
+        return Page("Log in", values, personal=True, template="login.html")
+
+    async def _log_in(self, request: Request) -> Response:
+        try:
+            form = await read_body(request)
+        except WebProblem as problem:
+            return self._frame.page(request, self._form(problem.detail, ""), problem.status_code)
+        token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
+        try:
+            user = await self._access.tokens.checked(token)
+            if len(token) > MOST_COOKIE:
+                raise BadTokenError("it is too long for a cookie; use it with the API")
+        except BadTokenError as error:
+            text = f"The token is not accepted: {error}"
+            return self._frame.page(request, self._form(text, target), HTTPStatus.FORBIDDEN)
+        return self._logged_in(request, token, user, target)
+
+    async def _log_out(self, request: Request) -> Response:
+        answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(COOKIE, path=_root(request) or "/", httponly=True, samesite="lax")
+        return answer
+
+    async def _begin(self, request: Request) -> Response:
+        provider = self._access.browser_logins.get(request.query_params.get("name", ""))
+        target = request.query_params.get("next", "")[:MOST_TARGET]
+        if provider is None:
+            text = LoginFailed("There is no such provider of logins")
+            return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
+        redirect = f"{_origin(request, self._access.origins)}{_root(request)}/login/done"
+        try:
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.tokens.login_threads)
+        except LoginFailed as error:
+            return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
+        answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
+        self._set_cookie(request, answer, BEGUN_COOKIE, begun.to_cookie(), BEGUN_SECONDS, f"{_root(request)}/login")
+        return answer
+
+    async def _done(self, request: Request) -> Response:
+        begun = LoginState.of_cookie(request.cookies.get(BEGUN_COOKIE, ""))
+        provider = None if begun is None else self._access.browser_logins.get(begun.name)
+        if begun is None or provider is None:
+            text = LoginFailed("This browser has begun no login, or too long ago; try again")
+            return self._refused(request, text, "", HTTPStatus.BAD_REQUEST)
+        given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
+        try:
+            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.tokens.login_threads)
+            if len(token) > MOST_COOKIE:
+                raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
+        except LoginFailed as error:
+            answer = self._refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
+        else:
+            answer = self._logged_in(request, token, user, begun.target)
+        answer.delete_cookie(BEGUN_COOKIE, path=f"{_root(request)}/login", httponly=True, samesite="lax")
+        return answer
+
+    def _logged_in(self, request: Request, token: str, user: User, target: str) -> Response:
+        auth_log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
+        answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
+        seconds = max(1, int(user.expires - wall_time()))
+        self._set_cookie(request, answer, COOKIE, token, seconds, _root(request) or "/")
+        return answer
+
+    def _set_cookie(self, request: Request, answer: Response, name: str, value: str, seconds: int, path: str) -> None:
+        # Does the browser use HTTPS? A link sends no ``Origin``.
+        origin = request.headers.get("origin") or _origin(request, self._access.origins)
+        secure = request.url.scheme == "https" or origin.startswith("https:")
+        answer.set_cookie(name, value, seconds, path=path, secure=secure, httponly=True, samesite="lax")
+
+    def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
+        self._access.tokens.log_refusal("login", error)
+        return self._frame.page(request, self._form(f"{error}.", target), status)
+
+
+def _root(request: Request) -> str:
+    """The path below which a proxy has put these pages; empty = none."""
+    path: str = request.scope.get("root_path", "")
+    return path
+
+
+def _origin(request: Request, origins: Sequence[str]) -> str:
+    """The address of these pages as the browser sees them: of ``webapp.origins`` the one that it asks for."""
+    host = request.headers.get("host", "")
+    for origin in origins:
+        if origin.partition("://")[2].rstrip("/").lower() == host.lower():
+            return origin.rstrip("/")
+    return origins[0].rstrip("/") if origins else f"{request.url.scheme}://{host}"

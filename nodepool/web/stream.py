@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,6 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard, OnError
-from nodepool.model.status import MAX_EVENTS
 from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
 from nodepool.web.snapshot import ANY
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from nodepool.model.event import Event
-    from nodepool.model.status import LauncherStatus
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 #: The name of the hub in the state of the application's lifespan.
@@ -163,7 +160,6 @@ class EventHub:
         self._looking = asyncio.Lock()
         # Not one of the threads in which answers are made: those may be busy.
         self._thread = CapacityLimiter(1)
-        self._new_events: NewEvents | None = None
         self._changes_at = -CHANGES_SECONDS
         #: Number of the snapshot of the last look.
         self._snapshot_number = 0
@@ -238,7 +234,6 @@ class EventHub:
                 self._changes_at = self._clock()
                 known = ids != ANY
                 self._add(kind, {"count": len(ids) if known else None, "ids": sorted(ids)[:MOST_IDS] if known else []})
-            self._add_events(snapshot)
         for viewer in list(self._viewers):
             if len(viewer.waiting) > MOST_BEHIND:
                 log.info("A viewer of events is dropped: it is %d messages behind", len(viewer.waiting))
@@ -248,15 +243,6 @@ class EventHub:
         """The latest snapshot and what it has that those before had not."""
         snapshot = self._snapshots.latest(FRESH_SECONDS)
         return snapshot, self._snapshots.take_changes() if with_changes else {}
-
-    def _add_events(self, snapshot: WebSnapshot) -> None:
-        if self._new_events is None:
-            self._new_events = NewEvents(snapshot.observed.now)
-        events = self._new_events.take(snapshot.launchers)
-        if events is None:
-            self._add(RESET, {})
-        for event in events or ():
-            self._add(EVENT, event.to_dict())
 
     def _add(self, name: str, data: Mapping[str, Any]) -> None:
         self._seq += 1
@@ -270,13 +256,8 @@ class EventHub:
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
 MOST_IDS: Final = 50
-#: Events that are sent one by one; more of them at a time cause a `RESET`.
-MOST_EVENTS: Final = 200
-#: Launchers that ended whose last events are remembered, so that nothing is sent again when they come back.
-MOST_ENDED: Final = 200
 
 HELLO: Final = "hello"
-EVENT: Final = "event"
 RESET: Final = "reset"
 
 
@@ -300,42 +281,3 @@ class Message:
     def encoded(self, boot: str) -> bytes:
         """A Server-Sent Event. ``boot``: of the hub."""
         return b"id: %s-%d\r\n%s" % (boot.encode(), self.seq, self._text)
-
-
-class NewEvents:
-    """Finds the events that launchers report and had not reported before; each one once. For one thread.
-
-    :param since: of a launcher that is seen for the first time, earlier events are not new; in seconds since the epoch.
-    """
-
-    def __init__(self, since: float) -> None:
-        self._since = since
-        #: Host and process of each launcher -> the events that it reported last.
-        self._known: dict[tuple[str, int], frozenset[Event]] = {}
-
-    def take(self, launchers: Sequence[LauncherStatus]) -> Sequence[Event] | None:
-        """The new events of all launchers, the oldest first; None = some were lost, or there are too many to send."""
-        found: list[Event] = []
-        complete = True
-        for launcher in launchers:
-            key = launcher.host, launcher.pid
-            before = self._known.pop(key, None)
-            now = frozenset(launcher.events)
-            self._known[key] = now
-            if before is None:
-                found += [event for event in launcher.events if event.at >= self._since]
-            elif now != before:
-                found += [event for event in launcher.events if event not in before]
-                complete = complete and not _overrun(before, now, launcher)
-        # Those seen last are at the end.
-        for key in list(self._known)[: max(0, len(self._known) - len(launchers) - MOST_ENDED)]:
-            del self._known[key]
-        if not complete or len(found) > MOST_EVENTS:
-            return None
-        return sorted(found, key=lambda event: event.at)
-
-
-def _overrun(before: Set[Event], now: Set[Event], launcher: LauncherStatus) -> bool:
-    """May there have been events between two lists that neither has? Lists are bounded."""
-    full = launcher.omitted > 0 or len(launcher.events) >= MAX_EVENTS
-    return full and bool(before) and not before & now

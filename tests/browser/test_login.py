@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from nodepool.model.status import Maintenance, Mode
 from nodepool.web.changes import Access
-from nodepool.web.tokens import Tokens
+from nodepool.web.logins import Tokens
 from tests.support import web_records
 from tests.support.axe import load_axe, violations
 from tests.support.chromium import WatchedPage, watched_page

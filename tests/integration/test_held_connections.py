@@ -15,7 +15,7 @@ from typing import Any, Final
 import httpx2 as httpx
 import pytest
 
-from nodepool.web.parts import MOST_OF_DAEMON
+from nodepool.web.server import MOST_OF_DAEMON
 from tests.support.certificates import make_certificates
 from tests.support.cloud_site import CloudSite
 from tests.support.launcher_config import write_config

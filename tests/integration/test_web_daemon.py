@@ -168,9 +168,9 @@ def test_maintenance(guarded: tuple[str, httpx.Client], znodes: PoolZnodes) -> N
 
 
 def test_stream_of_events(start: StartServing) -> None:
-    """WP-60: a launcher comes, with its pool, its host's node, and the event of its start."""
+    """WP-60: a launcher comes, with its pool and its host's node."""
     url = start(MODULES[1]).wait_ready()
-    missing = {"hello", "launchers", "providers", "nodes", "event"}
+    missing = {"hello", "launchers", "providers", "nodes"}
     with httpx.Client(timeout=45) as client, client.stream("GET", f"{url}/api/v1/events/stream") as answer:
         for line in answer.iter_lines():
             name = line.removeprefix("event: ")

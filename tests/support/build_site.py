@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from nodepool.builder import fake_build
-from nodepool.builder.build import BuildQueue, BuildWorker
+from nodepool.builder.build import FAKE_BUILD, BuildQueue, BuildWorker
 from nodepool.builder.dib import NOTES
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import IMAGE, ImageSite
 
-FAKE = f"{shlex.quote(sys.executable)} -I {shlex.quote(fake_build.__file__)}"
+FAKE = f"sh {shlex.quote(FAKE_BUILD)}"
 
 
 class BuildSite:

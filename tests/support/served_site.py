@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.web.parts import MOST_OF_PAGES
-from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.server import MOST_OF_PAGES, ListenAddress, WebServer
 from tests.support.ports import free_ports
 from tests.support.web_site import WebSite
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from nodepool.clock import monotonic
 from nodepool.plan.observed import Observed
 from nodepool.runtime.daemon import ConnectedDaemon
-from nodepool.web import metrics, served
+from nodepool.web import served
 from nodepool.web.app import make_app
 from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
@@ -76,7 +76,7 @@ class WebSite:
         return [
             *served.health(daemon, "1.2.3", lambda: self.snapshots.complete),
             *served.listings(daemon, self.snapshots),
-            metrics.route(daemon, "1.2.3", None, self.snapshots),
+            served.metrics_route(daemon, "1.2.3", None, self.snapshots),
         ]
 
     def make_app(self) -> Starlette:

@@ -21,12 +21,12 @@
   const show = async () => {
     const answer = await fetch(box.dataset.from).catch(() => null);
     if (!answer || !answer.ok) return;
-    const told = await answer.json();
-    told.charts.forEach((chart, n) => {
-      const data = [told.times, ...chart.curves.map((curve) => curve.values)];
+    const found = await answer.json();
+    found.charts.forEach((chart, n) => {
+      const data = [found.times, ...chart.curves.map((curve) => curve.values)];
       if (drawn[n]) drawn[n].setData(data);
       else drawn[n] = draw(box.children[n], chart, data);
-      const [first, last] = [told.times[0], told.times.at(-1)];
+      const [first, last] = [found.times[0], found.times.at(-1)];
       if (last - first < SHORTEST) drawn[n].setScale("x", { min: last - SHORTEST, max: last });
     });
     box.hidden = false;

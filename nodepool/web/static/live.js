@@ -27,14 +27,14 @@
       // The browser tries again by itself unless the server refused.
       if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, AGAIN_MS);
     };
-    // What changed after this page was made and before the stream began is told by nobody.
+    // No message reports what changed after this page was made and before the stream began.
     stream.addEventListener("hello", (event) => String(JSON.parse(event.data).snapshot) === shown || ask());
     stream.addEventListener("reset", ask);
     KINDS.forEach((kind) => stream.addEventListener(kind, () => shows(kind) && askSoon()));
   };
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", (event) => event.persisted && (connect(), ask()));
-  // A browser has six connections to a server for all its tabs: one that nobody sees keeps none.
+  // A browser has six connections to a server for all its tabs: one that is not seen keeps none.
   document.addEventListener("visibilitychange", () => document.hidden ? disconnect() : connect());
   document.hidden || connect();
 })();

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool.builder import dib, image_files
-from nodepool.builder.build import estimate, lacking_space
+from nodepool.builder.build import estimate
 from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
 from nodepool.builder.image_files import (
     Checksums,
@@ -132,32 +132,14 @@ def test_checksums_of_files(files: ImageFiles, text: str, expected: str | None) 
     assert files.checksums("a", BUILD, "raw") == Checksums(expected or COMPUTED.md5, COMPUTED.sha256)
 
 
-def test_checksums_are_computed_once(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-5: uploads to several clouds begin at once: one reads the image. An error is not kept."""
-    write(files, f"{NAME}.raw", text=DATA.decode())
-    # Private: a read is seen only so.
-    reads, compute = list[Path](), image_files._compute  # noqa: SLF001
-
-    def counted(path: Path) -> Checksums:
-        reads.append(path)
-        if len(reads) == 1:
-            raise OSError("disk")
-        return compute(path)
-
-    monkeypatch.setattr(image_files, "_compute", counted)
-    with pytest.raises(OSError, match="disk"):
-        files.checksums("a", BUILD, "raw")
-    assert [files.checksums("a", BUILD, "raw") for _ in range(3)] == [COMPUTED] * 3
-    assert len(reads) == 2
-    files.path("a", BUILD, "raw").write_bytes(DATA + b"x")
-    assert files.checksums("a", BUILD, "raw") != COMPUTED, "another file under the same name"
-    with pytest.raises(FileNotFoundError):
-        files.checksums("a", OTHER, "raw")
-    reads.clear()
+def test_checksums_of_diskimage_builder(files: ImageFiles) -> None:
+    """U-5: they are taken as they are."""
+    write(files, f"{NAME}.raw")
     write(files, f"{NAME}.raw.md5", text=f"{'a' * 32}  image\n")
     write(files, f"{NAME}.raw.sha256", text="b" * 64)
     assert files.checksums("a", BUILD, "raw") == Checksums("a" * 32, "b" * 64)
-    assert reads == [], "those of diskimage-builder are taken"
+    with pytest.raises(FileNotFoundError):
+        files.checksums("a", OTHER, "raw")
 
 
 def image(**extra: Any) -> ImageView:
@@ -168,25 +150,6 @@ def image(**extra: Any) -> ImageView:
         for number, (state, more) in enumerate(keys, 1)
     ]
     return ImageView("a", builds={record.key: BuildView(record.key, record) for record in records})
-
-
-GIB: Final = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("known", "free", "enough"),
-    [
-        *((image(size=3 * GIB), 6 * GIB, True), (image(size=3 * GIB), 6 * GIB - 1, False)),
-        # Of builds of released builders that on the disk counts.
-        *((image(), 100_000, False), (ImageView("a"), 0, True)),
-    ],
-)
-def test_room(files: ImageFiles, monkeypatch: pytest.MonkeyPatch, known: ImageView, free: int, enough: bool) -> None:
-    """Twice the size of the last build."""
-    write(files)
-    files.path("a", "0000000002", "raw").write_bytes(b"x" * 100_000)
-    monkeypatch.setattr(files, "free_bytes", lambda: free)
-    assert (lacking_space(known, files) == "") == enough
 
 
 def write_logs(directory: Path, image: str, count: int) -> list[str]:

@@ -10,9 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -22,9 +20,7 @@ import pytest
 from nodepool.builder.progress import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 from nodepool.cmd.app import CommandError, run
-from nodepool.cmd.cli import duration, moment
-from nodepool.cmd.cli import ended as end_options
-from nodepool.cmd.session import end_of
+from nodepool.cmd.cli import duration
 from nodepool.driver.registry import PATH_VARIABLE
 from nodepool.exceptions import ConfigError, ZKLockException
 from nodepool.logconfig import LogConfigError
@@ -179,36 +175,6 @@ def test_durations(text: str, seconds: float | str) -> None:
         duration(text)
 
 
-@rows(__file__, "test_moments")
-def test_moments(text: str, when: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In local time, here five hours behind UTC, unless an offset says otherwise; without a date it is the next one."""
-    with monkeypatch.context() as zone:
-        zone.setenv("TZ", "XXX5")
-        time.tzset()
-        if when is None:
-            with pytest.raises(argparse.ArgumentTypeError, match="is no moment; write"):
-                moment(text)
-        elif when == "next":
-            now = time.time()
-            found = moment(text)
-            assert now < found <= now + 86400 + 3600
-            assert datetime.fromtimestamp(found, UTC).astimezone().strftime("%H:%M") == text.zfill(5)
-        else:
-            assert moment(text) == datetime.fromisoformat(f"{when}+00:00").timestamp()
-    time.tzset()
-
-
-@rows(__file__, "test_ends")
-def test_ends(line: str, end: Any) -> None:
-    parser = argparse.ArgumentParser()
-    end_options("it ends")(parser)
-    if isinstance(end, str):
-        with pytest.raises(CommandError if end == "error" else SystemExit):
-            end_of(parser.parse_args(line.split()), 1e9)
-    else:
-        assert end_of(parser.parse_args(line.split()), 1e9) == end
-
-
 #: By driver. Its library is imported when the provider is made.
 PROVIDERS: Final = {
     "static": "- {name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small], host-key: k}]}]}",
@@ -318,20 +284,3 @@ def test_the_tab_key(shell: str, script: Path) -> None:
     }
     with shell_on_terminal(shell, script, "nodepool") as terminal:
         assert {line: " ".join(terminal.arguments(line)) for line in typed} == typed
-
-
-@pytest.mark.parametrize("shell", ["fish"])
-@pytest.mark.parametrize(
-    ("line", "answers"),
-    [
-        *(("req", "request-list requests"), ("a", "alien-image-list"), ("-c a-file lis", "list"), ("--deb", "--debug")),
-        *(("-c list lis", "list"), ("-c a-f", "a-file"), ("hold --rea", "--reason"), ("list -o wi", "wide")),
-        *(("list --older-than 1h --lab", "--label"), ("list --format=wi", "--format=wide"), ("completion z", "zsh")),
-        ("import-image-data a-f", "a-file"),
-    ],
-)
-def test_fish_completes(line: str, answers: str, script: Path, shell: str) -> None:
-    command = [shell, "--no-config", "-c", f"source {script}; complete -C 'nodepool {line}'"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=script.parent)
-    found = [answer.partition("\t")[0] for answer in done.stdout.splitlines()]
-    assert (sorted(found), done.stderr) == (answers.split(), "")

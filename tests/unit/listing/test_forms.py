@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import strategies as st
 
+from nodepool.cmd.configuration import as_frame, as_github, as_json
+from nodepool.cmd.configuration import as_text as problem_text
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing.overview import sentence
-from nodepool.listing.problems import as_frame, as_github, as_json
-from nodepool.listing.problems import as_text as problem_text
 from nodepool.listing.records import event_line
 from nodepool.listing.table import (
     ONLY_JSON,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.cmd.configuration import check_table
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.listing.images import (
     alien_image_table,
@@ -32,7 +33,6 @@ from nodepool.listing.pools import (
     provider_table,
     tenant_table,
 )
-from nodepool.listing.problems import check_table
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
 from nodepool.listing.requests import label_table
 from nodepool.listing.table import Place, Table, shown

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from nodepool.metrics.catalog import ALL, BUILD_DURATION, LAUNCH, LEAKED, NODES, NODES_BY_LABEL
 from nodepool.metrics.registry import MAX_SERIES, Metric, Registry, Series, Value
-from nodepool.web.metrics import families
+from nodepool.web.served import families
 from tests.support.tables import rows, table
 
 ROOT = Path(__file__).parents[3]

@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 import pytest
 
 from nodepool.web.changes import Access, Actions
+from nodepool.web.logins import Tokens
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.snapshot import WebSnapshot
-from nodepool.web.tokens import Tokens
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import authenticator, operator_rule
 

@@ -19,23 +19,22 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
-from nodepool.model.status import Maintenance, Mode
+from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, to_json
-from nodepool.web.api.resources import ApiResource, all_resources, whole
-from nodepool.web.api.routes import ROOT, TAG_SECONDS, routes
-from nodepool.web.api.routes import change_paths as changed_paths
-from nodepool.web.changes import routes as write_routes
-from nodepool.web.query import (
+from nodepool.web.api import (
     MAX_CURSOR,
-    MAX_QUERY,
-    MAX_VALUE,
-    NODE_STATE,
-    ROWS,
+    OPENAPI,
+    ROOT,
+    TAG_SECONDS,
+    ApiResource,
     Order,
-    Query,
-    parse,
+    all_resources,
     part_of,
+    routes,
+    whole,
 )
+from nodepool.web.changes import routes as write_routes
+from nodepool.web.frame import MAX_QUERY, MAX_VALUE, NODE_STATE, ROWS, Query, parse
 from tests.support.tables import rows, table
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
@@ -216,7 +215,7 @@ def test_description() -> None:
 def test_description_of_changes() -> None:
     """WP-27: where there are some; but the addresses and methods that are there for forms of our pages."""
     site = GuardedSite()
-    described = {path: set(methods) for path, methods in changed_paths().items()}
+    described = {path: set(methods) for path, methods in OPENAPI["changes"].items()}
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
     there = served(list(write_routes(site.snapshots, site.access.actions)))
@@ -224,12 +223,14 @@ def test_description_of_changes() -> None:
     for path, methods in described.items():
         assert methods <= there[path]
         assert there[path] - methods <= {"post"}
+    begin = OPENAPI["changes"]["/maintenance/{kind}/{name}"]["put"]
+    assert begin["parameters"][0]["schema"]["enum"] == list(MODES)
 
 
 @rows(__file__, "test_answers_to_changes")
 def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, Any], status: int) -> None:
     """WP-27"""
-    described = changed_paths()[path][method]
+    described = OPENAPI["changes"][path][method]
     if body:
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite(full())

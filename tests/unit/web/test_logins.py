@@ -10,9 +10,9 @@ from urllib.parse import urljoin
 
 import pytest
 
+from nodepool.web.app import MOST_SUBJECTS, of_subject, of_subjects
+from nodepool.web.frame import NAVIGATION
 from nodepool.web.logins import COOKIE
-from nodepool.web.pages.frame import NAVIGATION
-from nodepool.web.pages.subjects import MOST_SUBJECTS, of_subject, of_subjects
 from tests.support.tables import rows
 from tests.support.web_records import full
 from tests.support.web_site import WebSite

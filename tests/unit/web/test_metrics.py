@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.runtime.daemon import ConnectedDaemon
-from nodepool.web.metrics import route
-from nodepool.web.pages.overview import CHARTS, Sample, charts_of, sample_of
+from nodepool.web.overview import CHARTS, Sample, charts_of, sample_of
+from nodepool.web.served import metrics_route
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, request, seen
 from tests.support.tables import rows, table
@@ -29,7 +29,7 @@ def exposition() -> list[str]:
     """What the snapshot alone causes, without states in which nothing is."""
     site = WebSite(full())
     daemon = cast("ConnectedDaemon", site.daemon)
-    app = Starlette(routes=[route(daemon, "1.2.3", None, site.snapshots, Registry())])
+    app = Starlette(routes=[metrics_route(daemon, "1.2.3", None, site.snapshots, Registry())])
     text = TestClient(app).get("/metrics").text
     lines = re.findall(r"^nodepool_(?!build_info|threads|zookeeper|web)(\w+\{.*)$", text, re.MULTILINE)
     return [line for line in lines if not re.match(r"(nodes|image_|limit_|pool_).* 0\.0$", line)]
@@ -83,14 +83,14 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     registry.replace("system", {NODES.series("ready"): 99.0, NODES.series("stale"): 99.0})
     registry.count(LEAKED.series("p1", "ports"))
     daemon = cast("ConnectedDaemon", site.daemon)
-    found = values(route(daemon, "1.2.3", None, site.snapshots, registry))
+    found = values(metrics_route(daemon, "1.2.3", None, site.snapshots, registry))
     assert [found[name] for name in ("nodepool_nodes", "nodepool_provider_leaked_total")] == [0, 1]
 
     def broken(lifetime: float = 0.0) -> WebSnapshot:
         raise ValueError("broken snapshot")
 
     site.snapshots.latest = broken  # type: ignore[method-assign]
-    found = values(route(daemon, "1.2.3", None, site.snapshots, registry))
+    found = values(metrics_route(daemon, "1.2.3", None, site.snapshots, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
 

@@ -18,10 +18,9 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
-from nodepool.web.app import SECURITY_HEADERS
-from nodepool.web.pages.frame import MAX_TEXT, NAVIGATION, shown_text
-from nodepool.web.pages.overview import MOST_ROWS
-from nodepool.web.pages.subjects import MOST_SLOTS, log_commands
+from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS, log_commands
+from nodepool.web.frame import MAX_TEXT, NAVIGATION, shown_text
+from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
 from tests.support.manual_clock import ManualClock

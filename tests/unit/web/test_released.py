@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them), health, files, build logs."""
+"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them), health, files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import nodepool.web
 from nodepool.clock import monotonic
 from nodepool.model import states
-from nodepool.web import served
 from nodepool.web.answers import StaticFiles
 from nodepool.web.served import STUCK_SECONDS
 from nodepool.web.snapshot import WebSnapshot
@@ -113,27 +111,3 @@ def test_vendored_files_are_those_of_their_releases() -> None:
         digest = hashlib.sha512((STATIC / "vendor" / name).read_bytes()).digest()
         assert integrity == "sha512-" + base64.b64encode(digest).decode(), name
     assert {path.name for path in (STATIC / "vendor").iterdir()} == {*files, "vendor.toml"}
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """Of a build."""
-    return tmp_path / f"debian-{'0' * 32}.log"
-
-
-def served_logs(directory: Path, running: set[str]) -> Starlette:
-    return served.make_app(served.build_logs(str(directory), lambda: running))
-
-
-def test_build_logs(log: Path) -> None:
-    """WP-49: the list, and all of a log as it is; nothing else of the directory, or of another one."""
-    log.write_bytes(b"<b>\x1b[31m\xff" + b"x" * 100_000)
-    log.with_name("passwd").write_text("secret")
-    with TestClient(served_logs(log.parent, set())) as client:
-        assert client.get("/").text == f"{log.stem}\n"
-        answer = client.get(f"/logs/{log.stem}")
-        assert answer.content == log.read_bytes()
-        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        for name in ("nothing", "passwd", f"none-{'0' * 32}", "%2e%2e%2fpasswd", f"..%2Fdebian-{'0' * 32}", "%00", "."):
-            assert client.get(f"/logs/{name}").status_code == 404

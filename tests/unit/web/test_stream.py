@@ -7,7 +7,6 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import httpx2 as httpx
@@ -15,15 +14,11 @@ import pytest
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.fast_json import loads
-from nodepool.model.event import Event
-from nodepool.model.status import MAX_EVENTS, LauncherStatus
-from nodepool.plan.observed import Observed
 from nodepool.web.changes import Access, Actions
+from nodepool.web.logins import Tokens
 from nodepool.web.server import WebServer
-from nodepool.web.snapshot import RecordKind, WebSnapshot
-from nodepool.web.stream import MOST_ENDED, MOST_EVENTS, EventHub, NewEvents
-from nodepool.web.tokens import Tokens
-from tests.support.tables import rows
+from nodepool.web.snapshot import RecordKind
+from nodepool.web.stream import EventHub
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import authenticator, operator_rule, token
@@ -31,48 +26,6 @@ from tests.unit.web.rig import SECONDS, GuardedSite, bearer, serving, set_consta
 
 PATH = "/api/v1/events/stream"
 HELLO = ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
-
-
-def event(number: int, at: float | None = None) -> Event:
-    return Event(1_000.0 + number if at is None else at, "l1", f"node {number}", "held")
-
-
-def launcher(*events: Event, host: str = "l1") -> LauncherStatus:
-    return LauncherStatus(host=host, pid=7, events=events)
-
-
-def launchers_with(*numbers: int) -> list[LauncherStatus]:
-    return [launcher(*map(event, numbers))]
-
-
-@rows(__file__, "test_each_event_is_new_once")
-def test_each_event_is_new_once(since: float, looks: list[str]) -> None:
-    """WP-62: numbers of the events of launchers at each look, and those that are new, in the order of time."""
-    new = NewEvents(since)
-    for look in looks:
-        there, _, expected = look.partition(">")
-        hosts = [launcher(*map(event, map(int, one.split())), host=f"l{n}") for n, one in enumerate(there.split("|"))]
-        assert new.take(hosts if there else []) == list(map(event, map(int, expected.split())))
-
-
-def test_events_with_odd_times_and_lost_ones() -> None:
-    """WP-62: a late cause, a repetition. When some may have been lost between two looks nothing is known."""
-    full, later = range(MAX_EVENTS), range(MAX_EVENTS, 2 * MAX_EVENTS)
-    for first, second, found in (
-        (launchers_with(5), [launcher(event(5), event(6, at=900.0))], [event(6, at=900.0)]),
-        (launchers_with(1), [launcher(event(2).joined_to(event(1)))], [event(2).joined_to(event(1))]),
-        (launchers_with(*full), launchers_with(*later), None),
-        (launchers_with(*full), launchers_with(*full[1:], MAX_EVENTS), [event(MAX_EVENTS)]),
-        (launchers_with(1), [replace(launcher(event(2)), omitted=5)], None),
-    ):
-        new = NewEvents(since=0.0)
-        new.take(first)
-        assert new.take(second) == found
-    hosts = [launcher(event(1), host=f"l{n}") for n in range(MOST_ENDED + 1)]
-    new = NewEvents(since=0.0)
-    new.take(hosts)
-    new.take([])
-    assert (new.take(hosts[:1]), new.take(hosts[:2])) == ([event(1)], []), "launchers are forgotten at last"
 
 
 class Reader:
@@ -121,9 +74,8 @@ def test_stream_of_changes() -> None:
             assert "content-encoding" not in headers
             assert "default-src 'self'" in headers["content-security-policy"]
             assert reader.next() == HELLO
-            odd = Event(2_000.0, "", "node 1", "failed", text="\ud800")
-            site.snapshots.snapshot = WebSnapshot(0, Observed(2_000.0), launchers=(launcher(odd),))
-            assert reader.fields()["event"] == "event"
+            site.snapshots.changed = {RecordKind.NODES: frozenset({"\ud800"})}
+            assert reader.fields()["event"] == "nodes"
             first_id = reader.last_id
             site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
             assert reader.next() == ("requests", {"seq": 2, "count": 1, "ids": ["200-1"]})
@@ -137,7 +89,7 @@ def test_stream_of_changes() -> None:
 
 
 def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-61, WP-62: messages of changes have a least distance; instead of very many events there is one message."""
+    """WP-61: messages of changes have a least distance."""
     set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.11, CHANGES_SECONDS=0.5)
     site = WebSite()
     with serving(site) as server, viewing(server) as reader:
@@ -148,9 +100,6 @@ def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
             assert reader.next()[1]["ids"] == [number]
             times.append(monotonic())
         assert times[1] - times[0] > 0.4
-        many = launchers_with(*range(MOST_EVENTS + 2))
-        site.snapshots.snapshot = replace(site.snapshots.snapshot, launchers=tuple(many))
-        assert reader.next() == ("reset", {"seq": 3})
 
 
 def test_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

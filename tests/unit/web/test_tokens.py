@@ -23,12 +23,21 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.testclient import TestClient
 
 from nodepool.config.webapp import Authenticator
-from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState
 from nodepool.web.changes import Access, Actions
+from nodepool.web.logins import (
+    MOST_REFUSALS,
+    REASON_LENGTH,
+    BadTokenError,
+    BrowserLogin,
+    LoginFailed,
+    LoginState,
+    Tokens,
+    claim,
+    provider_json,
+)
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
-from nodepool.web.parts import browser_logins
-from nodepool.web.tokens import MOST_REFUSALS, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
+from nodepool.web.server import browser_logins
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.tables import rows
 from tests.support.web_tokens import authenticator, claims, operator_rule, token, viewer_token

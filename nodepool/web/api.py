@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each path of the API answers (`all_resources`), and how OpenAPI describes it.
+"""``/api/v1``: routes and their description as OpenAPI, then what each path answers; errors are problems (RFC 9457).
 
-First the paths and their answers, then kinds of resources, then JSON schemas, and the properties of items of lists.
+The description has the changes that are offered. What paths answer is in `all_resources`: first the paths, then the
+answers, then kinds of resources, last JSON schemas and the properties of items of lists.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import secrets
 import types
 import typing
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import yaml
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import NodeFacts, matches, node_status, node_table
@@ -24,7 +32,7 @@ from nodepool.listing.overview import as_object, overview
 from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
 from nodepool.listing.records import event_table, is_about
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import Column, Table, UnknownColumn, selected
+from nodepool.listing.table import Column, Table, UnknownColumn, selected, sort_key
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
@@ -32,37 +40,37 @@ from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
-from nodepool.web.answers import WebProblem, zuul_links
-from nodepool.web.query import (
-    CURSOR,
+from nodepool.web.answers import WebProblem, to_json, zuul_links
+from nodepool.web.frame import (
     FIELDS,
-    IMAGE,
     LABEL,
+    LIMIT,
     NODE_STATE,
-    OF_LISTS,
     OLDER_THAN,
     POOL,
     PROVIDER,
     REQUEST_STATE,
     SINCE,
-    SUBJECT,
+    SORT,
     TENANT,
-    Order,
     Parameter,
     Query,
     all_hosts,
     all_launchers,
     all_providers,
     all_tenants,
-    part_of,
+    parse,
     state,
+    wrong,
 )
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.observed import Observed
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 
 Schema = Mapping[str, Any]
@@ -70,6 +78,124 @@ Schema = Mapping[str, Any]
 TEXT: Final[Schema] = {"type": "string"}
 #: What the file has.
 OPENAPI: Final[Mapping[str, Any]] = yaml.safe_load((Path(__file__).parent / "openapi.yaml").read_text(encoding="utf-8"))
+
+T = TypeVar("T")
+
+ROOT: Final = "/api/v1"
+#: Longest cursor that is read.
+MAX_CURSOR: Final = 4000
+#: An answer with the same ETag is at most so old: ages grow, and what is waited for becomes late.
+TAG_SECONDS: Final = 10
+
+
+def routes(
+    snapshots: SnapshotMaker, version: str, zuul_url: str | None = None, *, with_changes: bool = False
+) -> list[BaseRoute]:
+    """Of all resources, and their description as OpenAPI.
+
+    :param version: of this release. ``zuul_url``: where Zuul's pages are, for links.
+    :param with_changes: can anything be changed here?
+    """
+    # Other processes count their snapshots on their own.
+    boot = secrets.token_hex(4)
+    resources = all_resources(zuul_url)
+    # "/nodes/{name}/explain" goes before what takes names with a slash.
+    ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
+    document = api_description(resources, version, with_changes=with_changes)
+    described = json.dumps(document).encode()
+
+    def description(_request: Request) -> Response:
+        return Response(described, headers={"Cache-Control": "no-cache"}, media_type="application/json")
+
+    return [
+        Route(f"{ROOT}/openapi.json", description),
+        *(_route(snapshots, resource, boot) for resource in ordered),
+    ]
+
+
+def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
+    def endpoint(request: Request) -> Response:
+        query = parse(request.scope["query_string"], request.path_params, resource.parameters)
+        snapshot = snapshots.latest()
+        headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
+        if _has(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        answer = {"now": snapshot.observed.now, "complete": snapshot.complete, **resource.answer(snapshot, query)}
+        return Response(to_json(answer), headers=headers, media_type="application/json")
+
+    return Route(ROOT + resource.path, endpoint)
+
+
+def _tag(request: Request, snapshot: WebSnapshot, boot: str) -> str:
+    """Of the answer: what is asked for, and of which content."""
+    asked = zlib.crc32(request.scope["path"].encode("utf-8", "replace") + b"?" + request.scope["query_string"])
+    return f'W/"{boot}-{snapshot.number}-{int(snapshot.observed.now // TAG_SECONDS)}-{asked:x}"'
+
+
+def _has(request: Request, tag: str) -> bool:
+    """Does the client have this answer already (If-None-Match)?"""
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or tag.removeprefix("W/") in (
+        one.strip().removeprefix("W/") for one in given.split(",")
+    )
+
+
+# The description of the API as OpenAPI 3.1, made from what the routes are made from.
+
+_IS_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
+
+
+def api_description(resources: Iterable[ApiResource], version: str, *, with_changes: bool) -> dict[str, Any]:
+    """The document.
+
+    :param version: of this release.
+    :param with_changes: can anything be changed here?
+    """
+    document = OPENAPI["document"]
+    paths = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
+    more = OPENAPI["changes"] if with_changes else {}
+    schemes = OPENAPI["securitySchemes"] if with_changes else {}
+    return {
+        **document,
+        "info": {**document["info"], "version": version},
+        # Relative to this document, so that a reverse proxy may put the site below a prefix.
+        "servers": [{"url": "."}],
+        "paths": {**paths, **document["paths"], **more},
+        "components": {"securitySchemes": schemes, **document["components"]},
+    }
+
+
+def _get(resource: ApiResource) -> Mapping[str, Any]:
+    parameters = [
+        {"name": one.name, "in": "query", "description": one.description, "schema": dict(one.schema)}
+        for one in resource.parameters
+    ]
+    name = {"name": "name", "in": "path", "required": True, "schema": TEXT}
+    content = {"application/json": {"schema": whole(resource.schema)}}
+    return {
+        "summary": resource.summary,
+        "operationId": resource.path.strip("/").replace(":path", "").replace("/", "_").replace("{name}", "one"),
+        "parameters": [*([name] if resource.has_name else []), *parameters],
+        "responses": {
+            "200": {"description": "the answer", "headers": {"ETag": {"schema": TEXT}}, "content": content},
+            "304": {"description": "the same as what the client has (If-None-Match)"},
+            "400": _IS_PROBLEM,
+            **({"404": _IS_PROBLEM} if resource.has_name else {}),
+        },
+    }
+
+
+# What each path answers.
+
+IMAGE: Final = Parameter("image", "These images: names or patterns, divided by commas.")
+SUBJECT: Final = Parameter(
+    "subject", "About this: a kind, a name or an id, e.g. `cloud-1`, `node` or `200-0000000001`."
+)
+CURSOR: Final = Parameter(
+    "cursor", "`next` of the answer before: the items behind that.", {"type": "string", "maxLength": MAX_CURSOR}
+)
+#: What every list of the API has.
+OF_LISTS: Final = (SORT, LIMIT, CURSOR, FIELDS)
 
 
 def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
@@ -283,7 +409,7 @@ def _renamed(table: Table) -> list[dict[str, Any]]:
     return [{_KEYS.get(key, key): value for key, value in row.items()} for row in objects_of(table)]
 
 
-# ``/events``: the rows of ``nodepool events``. New ones are sent by ``/events/stream`` (`nodepool.web.stream`).
+# ``/events``: the rows of ``nodepool events``.
 
 
 def _events(snapshot: WebSnapshot, query: Query) -> Records:
@@ -410,6 +536,82 @@ def objects_of(table: Table) -> list[dict[str, Any]]:
     """Each row as an object."""
     keys = [column.key for column in table.columns]
     return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+# Each part of a long list begins behind the last record of the one before, whatever came or went meanwhile.
+
+#: Characters of a text, and of an identity, that count: a cursor has both.
+_MAX_TEXT: Final = 200
+#: Place of a record in the order: is there no value, the value as `sort_key` has it, and the identity.
+_Rank = tuple[tuple[bool, bool, float, str], str]
+
+
+@dataclass(frozen=True)
+class Order(Generic[T]):
+    """In which order records are; those without a value (None) come last.
+
+    :param value: what they are sorted by: a number, a text, a list, or None.
+    :param identity: distinguishes records, and is the order of those with the same value.
+    """
+
+    value: Callable[[T], Any]
+    identity: Callable[[T], str]
+    descending: bool = False
+
+    def rank(self, record: T) -> _Rank:
+        value = self.value(record)
+        kind, number, text = (True, 0.0, "") if value is None else sort_key(value)
+        return (value is None, kind, number, text[:_MAX_TEXT]), self.identity(record)[:_MAX_TEXT]
+
+    def ranked(self, records: Iterable[T]) -> list[tuple[_Rank, T]]:
+        """Records with their places, sorted."""
+        ranked = [(self.rank(record), record) for record in records]
+        ranked.sort(key=itemgetter(0))
+        if self.descending:
+            # Those with the same value stay in the order of their identities, those without one come last.
+            ranked.sort(key=lambda entry: (not entry[0][0][0], entry[0][0]), reverse=True)
+        return ranked
+
+    def is_behind(self, rank: _Rank, begin: _Rank) -> bool:
+        """Does a place come later than another?"""
+        (value, identity), (first, first_identity) = rank, begin
+        if value == first:
+            return identity > first_identity
+        if value[0] != first[0]:
+            return value[0]
+        return (value < first) if self.descending else (value > first)
+
+
+def part_of(records: Iterable[T], order: Order[T], limit: int, cursor: str) -> tuple[list[T], str | None]:
+    """The first records in an order, or those behind a cursor; and the cursor of the next part.
+
+    :param limit: at most so many. ``cursor``: empty = from the beginning.
+    :raises WebProblem: the cursor is none.
+    """
+    ranked = order.ranked(records)
+    if cursor:
+        begin = _read(cursor)
+        ranked = [entry for entry in ranked if order.is_behind(entry[0], begin)]
+    some = ranked[:limit]
+    more = len(ranked) > limit and bool(some)
+    return [record for _, record in some], _cursor(some[-1][0]) if more else None
+
+
+def _cursor(rank: _Rank) -> str:
+    data = json.dumps([*rank[0], rank[1]], separators=(",", ":"))
+    return base64.urlsafe_b64encode(data.encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> _Rank:
+    try:
+        data = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        data = None
+    match data:
+        case [bool(nothing), bool(kind), int() | float() as number, str(text), str(identity)]:
+            return (nothing, kind, number, text), identity
+        case _:
+            raise wrong(CURSOR.name, "it cannot be read")
 
 
 # JSON schemas (2020-12, as OpenAPI 3.1 has them) of what the API answers.

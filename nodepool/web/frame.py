@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`), then tables, texts and links in HTML. Last pages with one list: filters and order in the
-address, as many rows as a page has.
+First the answer (`Frame`), then tables, texts and links in HTML, then pages with one list: filters and order in the
+address, as many rows as a page has. Last what the address of a list, of a page or of the API, asks for (`Query`; WP-21
+to WP-23, WP-45), and tables that both have.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,7 @@ from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl
 
 import jinja2
 from markupsafe import Markup, escape
@@ -24,26 +27,33 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
+from nodepool.listing.nodes import ALLOCATED, Filter, host_table, names_in, states_in
+from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
+from nodepool.listing.records import launcher_table
 from nodepool.listing.table import (
     Column,
     Place,
     Table,
     cell,
     date_and_time,
+    duration,
     in_order,
     printable_lines,
     shown,
     without_empty,
 )
+from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
+from nodepool.plan.attention import registered_launchers
+from nodepool.plan.pool_summary import summarize
 from nodepool.web.answers import KeptAnswers, WebProblem, place_of, quoted, root_of
 from nodepool.web.logins import user_of
-from nodepool.web.query import LABEL, OLDER_THAN, PROVIDER, Parameter, Query, parse
 
 if TYPE_CHECKING:
-    from nodepool.listing.nodes import Filter
     from nodepool.plan.observed import Observed
     from nodepool.web.answers import StaticFiles
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
+
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.
 _LISTS: Final = "Requests Nodes Providers Hosts Labels Launchers Images Tenants Events"
@@ -80,18 +90,18 @@ class Page:
     :param personal: it is not the same for everybody, also in its live part.
     """
 
-    template: str
     title: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any]
     kinds: Sequence[str] = ()
     actions: Sequence[PageAction] = ()
     personal: bool = False
+    template: str = "page.html"
 
 
 _HTML: Final = "text/html; charset=utf-8"
 #: Of each answer with a page or a part of one.
 HEADERS: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "Vary": "HX-Request", "Content-Type": _HTML}
-_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 #: Makes a page; raises WebProblem. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -147,7 +157,7 @@ class Frame:
             page, status = make(request, snapshot), 200
         except WebProblem as problem:
             title = "Not found" if problem.status_code == 404 else "Not understood"
-            page, status = Page("error.html", title, {"text": problem.detail}, problem.kinds), problem.status_code
+            page, status = Page(title, {"error": problem.detail}, problem.kinds), problem.status_code
         content = self._render(page, request, snapshot, part=part)
         if part and status == 200 and not page.personal:
             self._kept.put(key, content)
@@ -162,7 +172,7 @@ class Frame:
         """HTML. Blocks for the file system at the first use of a template."""
         values = {
             **page.values,
-            "frame": "part.html" if part else "base.html",
+            "part": part,
             "title": page.title,
             "root": root_of(request),
             "here": request.url.path.strip("/").partition("/")[0],
@@ -210,7 +220,7 @@ def _shown(value: Any) -> Any:
 #: Longest text in a cell; the page of the row has all of it.
 MAX_CELL: Final = 300
 #: Names of a list in a cell.
-MAX_NAMES: Final = 20
+CELL_NAMES: Final = 20
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
@@ -292,9 +302,9 @@ def _cell(column: Column, css: str, link: Link | None, value: Any) -> Cell:
     if colour:
         css = f"{css} state {colour}".strip()
     if isinstance(value, list) and link is not None:
-        parts = [CellText(_cut(str(one)), link(one)) for one in value[:MAX_NAMES]]
-        if len(value) > MAX_NAMES:
-            parts.append(CellText(f"{len(value) - MAX_NAMES} more"))
+        parts = [CellText(_cut(str(one)), link(one)) for one in value[:CELL_NAMES]]
+        if len(value) > CELL_NAMES:
+            parts.append(CellText(f"{len(value) - CELL_NAMES} more"))
         return Cell(parts, css)
     text = _cut(cell(column, value))
     return Cell([CellText(text, None if link is None or value is None else link(value))] if text else [], css)
@@ -599,9 +609,184 @@ def _list(
         "empty": subject.empty,
         "view": table_view(subject.title, make_table(first, end), links, head, id=id_link),
     }
-    return Page("list.html", subject.title, values, subject.kinds)
+    return Page(subject.title, {"list": values}, subject.kinds)
 
 
 def first_texts(page: Page) -> list[str]:
     """The texts in the first column of the rows that a page with a list shows."""
-    return ["".join(part.text for part in row[0].parts) for row in page.values["view"].rows]
+    return ["".join(part.text for part in row[0].parts) for row in page.values["list"]["view"].rows]
+
+
+# `Query`: what the address of a list asks for.
+
+#: Rows of an answer, if no other number is asked for, and at most.
+ROWS: Final = 100
+MOST_ROWS: Final = 1000
+#: Longest query, longest value of a parameter but a cursor, and most names in one.
+MAX_QUERY: Final = 8000
+MAX_VALUE: Final = 500
+MAX_NAMES: Final = 50
+_NUMBER: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A parameter of a query, as it is parsed and as OpenAPI describes it.
+
+    :param values: those that there are; empty = any.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string", "maxLength": MAX_VALUE})
+    values: Sequence[str] = ()
+
+
+def state(values: Sequence[str]) -> Parameter:
+    """``state``, of these states; empty = any."""
+    there_are = f": {', '.join(values)}" if values else ""
+    return Parameter("state", f"In one of these states, divided by commas{there_are}.", values=values)
+
+
+LABEL: Final = Parameter("label", "With one of these labels: names or patterns such as `gpu-*`, divided by commas.")
+PROVIDER: Final = Parameter("provider", "Of one of these providers: names or patterns, divided by commas.")
+POOL: Final = Parameter("pool", "Of one of these pools: `POOL` or `PROVIDER/POOL`, or patterns, divided by commas.")
+TENANT: Final = Parameter("tenant", "Of one of these tenants: names or patterns, divided by commas.")
+OLDER_THAN: Final = Parameter(
+    "older_than", "Nodes that are in their state, requests that wait for longer, e.g. `90s`, `15m`, `1h30m`."
+)
+SINCE: Final = Parameter(
+    "since", "Not older than this moment in seconds since the epoch, or than a duration such as `15m` or `2d`."
+)
+SORT: Final = Parameter("sort", "Key of a field to sort by; with `-` before it in descending order.")
+_LIMITS: Final = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS}
+LIMIT: Final = Parameter("limit", "At most so many items.", _LIMITS)
+FIELDS: Final = Parameter("fields", "Only these fields of each item, divided by commas.")
+NODE_STATE: Final = state((*states.NODE_STATES, ALLOCATED))
+REQUEST_STATE: Final = state(states.REQUEST_STATES)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A parsed query. Methods raise WebProblem: a value cannot be understood.
+
+    :param given: parameters that are not empty.
+    :param path: names and ids in the path.
+    """
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    path: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A parameter; empty = it is not given."""
+        return self.given.get(name, "")
+
+    def names(self, parameter: Parameter) -> list[str]:
+        """Names or patterns, divided by commas; empty = not given."""
+        text = self.text(parameter.name)
+        try:
+            names = states_in(text, parameter.values) if parameter.values else names_in(text)
+        except ValueError as error:
+            raise wrong(parameter.name, error) from None
+        if len(names) > MAX_NAMES:
+            raise wrong(parameter.name, f"more than {MAX_NAMES} names")
+        return names
+
+    def filter(self, states: Parameter) -> Filter:
+        """Of nodes or requests, as the commands have it."""
+        age = self.duration(OLDER_THAN.name) if self.text(OLDER_THAN.name) else None
+        label, provider, pool, tenant = (self.names(one) for one in (LABEL, PROVIDER, POOL, TENANT))
+        return Filter(self.names(states), label, provider, pool, tenant, age)
+
+    def duration(self, name: str) -> float:
+        """A duration that is given, in seconds."""
+        try:
+            return duration(self.text(name))
+        except ValueError as error:
+            raise wrong(name, error) from None
+
+    def since(self, now: float) -> float:
+        """The moment of ``since``, in seconds since the epoch; 0 = it is not given."""
+        text = self.given.get(SINCE.name, "0")
+        return float(text) if _NUMBER.fullmatch(text) else now - self.duration(SINCE.name)
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A number from 1."""
+        text = self.given.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and len(text) < 12 and 1 <= int(text) <= most):
+            raise wrong(name, f"{text!r} is no number from 1 to {most}")
+        return int(text)
+
+    @property
+    def limit(self) -> int:
+        """Rows."""
+        return self.number(LIMIT.name, ROWS, MOST_ROWS)
+
+    @property
+    def fields(self) -> list[str]:
+        """Keys, each once; empty = all."""
+        return list(dict.fromkeys(names_in(self.text(FIELDS.name))))
+
+    def order(self, keys: Iterable[str], default: str) -> tuple[str, bool]:
+        """Key of the field to sort by, and whether the order is descending.
+
+        :param keys: those that there are.
+        :param default: if none is asked for, as in the parameter.
+        """
+        asked = self.text(SORT.name) or default
+        key = asked.removeprefix("-")
+        if key not in keys:
+            there_are = f"there are: {', '.join(keys)}"
+            raise WebProblem(400, f"This list cannot be sorted by {key!r}{did_you_mean(key, keys)}; {there_are}.")
+        return key, asked.startswith("-")
+
+
+def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | None = None) -> Query:
+    """Read the query of a request.
+
+    :param allowed: the only parameters, each once; None = others, and earlier ones of a name, are of no account.
+    :raises WebProblem: a parameter is not allowed, there twice, or too long.
+    """
+    if len(query) > MAX_QUERY:
+        raise WebProblem(400, f"The query is longer than {MAX_QUERY} characters.")
+    longest = {parameter.name: parameter.schema.get("maxLength", MAX_VALUE) for parameter in allowed or ()}
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if allowed is not None and name not in longest:
+            there_are = f"there are: {', '.join(longest)}" if longest else "there is none"
+            raise WebProblem(400, f"There is no parameter {name[:MAX_VALUE]!r} here; {there_are}.")
+        if allowed is not None and name in given:
+            raise wrong(name, "it is there twice; several values are divided by commas")
+        if len(value) > longest.get(name, MAX_VALUE):
+            raise wrong(name[:MAX_VALUE], f"it is longer than {longest.get(name, MAX_VALUE)} characters")
+        given[name] = value.strip()
+    return Query({name: value for name, value in given.items() if value}, path)
+
+
+def wrong(name: str, why: object) -> WebProblem:
+    return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
+
+
+# Tables that a page and the API share.
+
+
+def all_providers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool providers``."""
+    return provider_table(summarize(snapshot.observed.statuses), snapshot.launchers, snapshot.observed.now)
+
+
+def all_hosts(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool hosts``."""
+    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
+
+
+def all_launchers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool launchers``."""
+    seen = snapshot.observed
+    return launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
+
+
+def all_tenants(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool tenants``."""
+    seen = snapshot.observed
+    return tenant_table(tenant_limits(snapshot.launchers), seen.nodes.values(), seen.requests.values())

@@ -21,7 +21,7 @@ from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
-from nodepool.web.pages.frame import Links, Page, address, first_rows, table_view
+from nodepool.web.frame import Links, Page, address, first_rows, table_view
 from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nodepool.plan.pool_summary import PoolSummary
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
-#: Rows of each list; of more only the number is told.
+#: Rows of each list; of more only the number is shown.
 MOST_ROWS: Final = 50
 #: Kind of a problem -> the page that shows more.
 _PAGES: Final = {
@@ -47,20 +47,20 @@ _HIGH, _FULL = 0.8, 0.95
 def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
     seen = snapshot.observed
-    told = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
+    found = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
     links, providers = Links(snapshot), by_provider(summarize(seen.statuses))
     values = {
-        "sentence": told.sentence,
-        "well": not (told.problems or told.waits),
-        "problems": [_problem(problem, seen.now, links) for problem in told.problems[:MOST_ROWS]],
-        "more_problems": max(0, len(told.problems) - MOST_ROWS),
+        "sentence": found.sentence,
+        "well": not (found.problems or found.waits),
+        "problems": [_problem(problem, seen.now, links) for problem in found.problems[:MOST_ROWS]],
+        "more_problems": max(0, len(found.problems) - MOST_ROWS),
         "capacity": [_capacity(name, pools, links) for name, pools in providers.items()][:MOST_ROWS],
         "more_capacity": max(0, len(providers) - MOST_ROWS),
-        "pools": table_view("Pools", first_rows(told.capacity, MOST_ROWS), links),
+        "pools": table_view("Pools", first_rows(found.capacity, MOST_ROWS), links),
         "charts": [title for title, _ in CHARTS],
         "waiting": _waiting(seen)[:MOST_ROWS],
     }
-    return Page("overview.html", "Overview", values, list(RecordKind))
+    return Page("Overview", values, list(RecordKind), template="overview.html")
 
 
 def _problem(problem: StatusProblem, now: float, links: Links) -> dict[str, str]:
