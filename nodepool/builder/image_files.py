@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.images import SUFFIX as UPLOAD_STATE
+from nodepool.driver.framework.uploads import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 

@@ -25,7 +25,7 @@ from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.marks import read
 from nodepool.config.objects import Config
-from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import problems as forms

@@ -15,9 +15,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
-from nodepool.driver.framework import checks
 from nodepool.driver.interface import Driver
 from nodepool.guard import ERRORS, Guard, OnError
 from nodepool.version import how_to_install
@@ -184,9 +183,9 @@ def _driver_of(module: ModuleType, name: str, path: Path) -> Driver:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
     try:
-        checks.check(classes[0], f"driver {name!r}")
+        check(classes[0], f"driver {name!r}")
         driver: Driver = classes[0]()
-    except checks.ContractError as error:
+    except ContractError as error:
         raise DriverUnavailable(str(error)) from error
     except ERRORS as error:
         # Code of a driver that may not be ours. The others work all the same.
@@ -253,3 +252,41 @@ def _make_way(name: str, path: Path) -> None:
     module = sys.modules.get(f"{PACKAGE}.{name}")
     if module is not None and str(path) not in getattr(module, "__path__", ()):
         _take_away(name)
+
+
+# Checks that the classes of a driver implement everything that their base classes require.
+#
+# One error lists everything that is missing.
+
+T = TypeVar("T")
+
+
+class ContractError(TypeError):
+    """A driver's class is not complete, or not of the right kind."""
+
+
+def missing_members(cls: type[Any]) -> list[str]:
+    """Names of abstract members that a class must still implement, sorted."""
+    return sorted(getattr(cls, "__abstractmethods__", ()))
+
+
+def check(cls: type[Any], origin: str) -> None:
+    """Refuse an incomplete class.
+
+    :param origin: what the class belongs to, for the message, e.g. ``driver 'aws'``.
+    :raises ContractError: names all that is missing.
+    """
+    missing = missing_members(cls)
+    if missing:
+        raise ContractError(f"{origin}: class {cls.__name__} must implement {', '.join(missing)}")
+
+
+def check_instance(value: T, base: type[Any], origin: str) -> T:
+    """Refuse what a driver returned if it is not an object of the class that the contract asks for.
+
+    :return: ``value``.
+    :raises ContractError: it is not.
+    """
+    if not isinstance(value, base):
+        raise ContractError(f"{origin} must return a {base.__name__}, not {type(value).__name__}")
+    return value

@@ -17,7 +17,7 @@ from nodepool.listing.terminal import console_of
 from nodepool.model.config_keys import names_a_secret
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.cloud_errors import CheckResult
     from nodepool.plan.config_diff import ServedConfig
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"

@@ -28,7 +28,7 @@ from nodepool.driver.aws.instances import (
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     CloudAdapter,
@@ -43,7 +43,7 @@ from nodepool.model.quota import QuotaInformation
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
     from nodepool.driver.aws.types import Subnet
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
 
 INSTANCE: Final = "instance"
 VOLUME: Final = "volume"

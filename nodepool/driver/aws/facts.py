@@ -17,7 +17,7 @@ from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:

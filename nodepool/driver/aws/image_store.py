@@ -24,8 +24,15 @@ from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import ROOT_DEVICE, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota
-from nodepool.driver.framework.images import ImageTime, wait_wanted
-from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
+from nodepool.driver.framework.uploads import (
+    ImageTime,
+    PartsUpload,
+    PartsUploader,
+    StoredPart,
+    UploadInterrupted,
+    crc32_of,
+    wait_wanted,
+)
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard

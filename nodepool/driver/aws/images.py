@@ -32,8 +32,7 @@ from nodepool.driver.aws.image_store import (
 from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.uploads import ImageUploader, PartsUpload, Segment, UploadInterrupted
+from nodepool.driver.framework.uploads import ImageUploader, ListedImage, PartsUpload, Segment, UploadInterrupted
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.types import ROOT_DEVICE, AwsImage, filled, tag_specifications
-from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.config import dynamic_value
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     CloudAdapter,
@@ -29,7 +29,7 @@ from nodepool.driver.statemachine import (
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel, AzureProviderConfig
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.model.quota import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.

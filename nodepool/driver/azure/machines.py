@@ -38,6 +38,7 @@ from nodepool.driver.azure.client import (
     name_of,
 )
 from nodepool.driver.azure.facts import VmPlace, places_of
+from nodepool.driver.config import dynamic_value
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -47,9 +48,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     nothing_sent,
 )
-from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches
-from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.statemachine import (
     CloudInstance,
     CreationKey,

@@ -27,8 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.config import ConfigPool, ImageSettings
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.framework.sections import CloudProviderConfig, DiskImageSettings, ImageLabel
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, ListOf, Number, Sections, key, with_default
 
 

@@ -27,8 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, Connection, ImageSettings, LabelSettings
-from nodepool.driver.framework.images import DiskImageSettings
-from nodepool.driver.framework.sections import UploadingProviderConfig
+from nodepool.driver.framework.sections import DiskImageSettings, UploadingProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     FILLED_TEXT,

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, CloudRefused, Found
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 from nodepool.driver.gce.images import GceImageCalls, GceImages
@@ -35,7 +34,7 @@ from nodepool.driver.statemachine import (
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
     from nodepool.driver.gce.types import Leftover
     from nodepool.model.quota import QuotaInformation

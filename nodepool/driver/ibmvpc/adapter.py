@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import (
+    CheckResult,
+    CloudChecks,
+    CloudNotFound,
+    CloudRefused,
+    CloudSetup,
+    Found,
+)
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import IbmVpc
@@ -31,7 +37,7 @@ from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
 
 #: Connections that are kept: more than a provider has threads.

@@ -30,10 +30,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from nodepool.driver.config import ConfigPool, LabelSettings
-from nodepool.driver.framework.images import labels_not_offered
-from nodepool.driver.framework.key_schema import Problem, Section, check_of, mappings
-from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.driver.config import ConfigPool, LabelSettings, Problem, Section, check_of, mappings
+from nodepool.driver.framework.sections import LaunchingProviderConfig, labels_not_offered
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,

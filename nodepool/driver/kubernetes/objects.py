@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.config import dynamic_value
 from nodepool.driver.kubernetes.config import mangled
 from nodepool.model.quota import QuotaInformation
 

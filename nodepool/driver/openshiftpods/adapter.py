@@ -10,8 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudNotFound, CloudRefused, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects

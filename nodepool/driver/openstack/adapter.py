@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, CloudRefused, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, Server, Volume, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, choose_flavor, missing_flavor, missing_image, usage
@@ -37,7 +36,7 @@ from nodepool.model.quota import QuotaInformation
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
 
 log = logging.getLogger("nodepool.driver.openstack")

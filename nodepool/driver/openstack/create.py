@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.config import dynamic_value
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
-from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.openstack.cloud import usage
 from nodepool.driver.openstack.transport import is_quota_text

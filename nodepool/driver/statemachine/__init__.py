@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
 from nodepool.driver.statemachine.cloud import CloudAdapter, ImageFile, PlacedCreation
 from nodepool.driver.statemachine.handler import StateMachineHandler

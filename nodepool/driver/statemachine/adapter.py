@@ -18,9 +18,9 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
-    from nodepool.driver.framework.checks import CheckResult
-    from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.framework.shared_threads import SharedThreads
+    from nodepool.driver.framework.cloud_errors import CheckResult
+    from nodepool.driver.framework.rate import SharedThreads
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation

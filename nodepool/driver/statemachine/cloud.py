@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
-from nodepool.driver.framework.places import P
+from nodepool.driver.framework.quota_support import P
 from nodepool.driver.statemachine.adapter import Adapter, Log
 from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKinds
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
@@ -128,7 +128,7 @@ class CloudAdapter(Adapter):
 class PlacedCreation(CreationMachine[R], Generic[R, P]):
     """Where the cloud has no capacity at one place it goes on with the next. ``cloud`` has ``places``.
 
-    A place is what a driver may choose among, see `nodepool.driver.framework.places`.
+    A place is what a driver may choose among, see `nodepool.driver.framework.quota_support`.
     """
 
     cloud: Any

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
-from nodepool.driver.framework.places import BrokenLabels
-from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
 from nodepool.driver.statemachine.calls import said_by
 from nodepool.driver.statemachine.instance import node_id_of, resources_of
 from nodepool.exceptions import RuntimeConfigurationException

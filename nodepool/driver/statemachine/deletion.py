@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.interface import Done
 from nodepool.driver.statemachine.calls import Removal

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
+from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads, ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes

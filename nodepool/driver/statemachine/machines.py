@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
-from nodepool.driver.framework.shared_threads import ThreadShare
+from nodepool.driver.framework.rate import ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.adapter import Log, StateMachine
 from nodepool.driver.statemachine.instance import Instance

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.driver import gateway
-from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
-from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
-from nodepool.driver.framework.places import BrokenLabels
-from nodepool.driver.framework.rate import HeldTime, working_for
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
+from nodepool.driver.framework.quota_support import BrokenLabels
+from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, SharedThreads, working_for
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.adapter import Adapter, create_machine_of

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final, TypeVar
 
 from nodepool.driver.framework import keyscan
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
 from nodepool.plan.static import HostFacts, HostId, HostSpec, missing_keys, unscanned_keys

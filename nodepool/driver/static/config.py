@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection, Problem, section_check
-from nodepool.driver.framework.key_schema import mappings
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection, Problem, mappings, section_check
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
 from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.exceptions import ConfigError

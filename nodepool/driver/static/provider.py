@@ -46,7 +46,7 @@ from nodepool.plan.static import (
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.cloud_errors import CheckResult
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
     from nodepool.driver.static.registration import SlotIndex

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model import states

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework.checks import check
-from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable, LibraryMissing
+from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable, LibraryMissing, check
 from nodepool.version import how_to_install
 
 GOOD = """

@@ -36,7 +36,7 @@ from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDelet
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.framework.uploads import ImageTime
 from nodepool.driver.statemachine import Order
 from nodepool.model.quota import QuotaInformation
 from tests.support.manual_clock import ManualClock

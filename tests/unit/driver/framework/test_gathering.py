@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.node_tasks import NodeLauncher
-from nodepool.driver.framework.places import MOST, RequestZones
-from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.framework.handler_hooks import NodeLauncher
+from nodepool.driver.framework.quota_support import MOST, QuotaSupport, RequestZones
 from nodepool.exceptions import (
     LaunchNetworkException,
     QuotaException,

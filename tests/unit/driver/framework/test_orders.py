@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders
-from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.driver.framework.rate import SharedThreads, ThreadShare
 from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock

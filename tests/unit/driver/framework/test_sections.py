@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.config import dynamic_value
 from tests.support.tables import rows
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.driver.framework.images import InterruptedUpload
 from nodepool.driver.framework.uploads import (
     ImageUploader,
+    InterruptedUpload,
     Segment,
     StoredPart,
     crc32_of,

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.images import InterruptedUpload
-from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.framework.uploads import InterruptedUpload, UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.gce.images import (
     BLOCK_BYTES,
     GceImages,
