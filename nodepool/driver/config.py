@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -41,6 +42,8 @@ DEFAULT_DRIVER: Final = "openstack"
 #: ``connection-port`` when none is given, by ``connection-type``.
 DEFAULT_PORT: Final = 22
 WINRM_PORT: Final = 5986
+
+Log = logging.Logger | logging.LoggerAdapter[Any]
 
 
 class DriverReference(ConfigValue):
@@ -428,25 +431,32 @@ def as_texts(tags: dict[Any, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in tags.items()}
 
 
-# Values of the configuration that are made of the request that causes a launch (L-15). Pure functions.
+# Values of the configuration that are made of the request that causes a launch (L-15).
 
-#: Request fields that dynamic values may use (reference/configuration 5), and where they come from.
-_REQUEST_FIELDS: Final = {
-    "id": "id",
-    "labels": "node_types",
-    "requestor": "requestor",
-    "requestor_data": "requestor_data",
-    "relative_priority": "relative_priority",
-    "event_id": "event_id",
-    "created_time": "created_time",
-    "tenant_name": "tenant_name",
-}
+#: Fields of a request that such values may use (reference/configuration 5); and ``labels``.
+_REQUEST_FIELDS: Final = [
+    "id",
+    "requestor",
+    "requestor_data",
+    "relative_priority",
+    "event_id",
+    "created_time",
+    "tenant_name",
+]
 
 
-def dynamic_value(template: Any, request: NodeRequest | None) -> str | None:
-    """Format a dynamic value from the request that causes a launch; None = it cannot be formatted."""
-    values = {name: getattr(request, source, None) for name, source in _REQUEST_FIELDS.items()}
-    try:
-        return str(template).format(request=SimpleNamespace(**values))
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
+def dynamic_values(label: LabelSettings, name: str, request: NodeRequest | None, log: Log) -> dict[str, str]:
+    """Values of a label that are made of the request. What cannot be formatted is logged and left out.
+
+    :param name: of the key that has them, such as ``dynamic-tags``.
+    :param log: of the node.
+    """
+    fields = {field: getattr(request, field, None) for field in _REQUEST_FIELDS}
+    values = SimpleNamespace(**fields, labels=getattr(request, "node_types", None))
+    found: dict[str, str] = {}
+    for key_of_value, template in getattr(label, name.replace("-", "_")).items():
+        try:
+            found[str(key_of_value)] = str(template).format(request=values)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            log.error("Label %s: %s: %s cannot be formatted; it is left out", label.name, name, key_of_value)
+    return found

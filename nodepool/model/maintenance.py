@@ -42,6 +42,11 @@ MODES: Final[Mapping[str, tuple[Mode, ...]]] = {
 }
 
 
+def host_name(name: str) -> str:
+    """``host`` of ``user@host:port``."""
+    return name.rpartition(":")[0].rpartition("@")[2]
+
+
 @dataclass(frozen=True)
 class Maintenance:
     """One record.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.model.event import counted
-from nodepool.model.maintenance import Maintenance
+from nodepool.model.maintenance import Maintenance, host_name
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -237,8 +237,3 @@ def subject_is_served(record: Maintenance, seen: Observed) -> bool:
 def end_of(record: Maintenance) -> str:
     """The command that ends a maintenance record."""
     return f"nodepool {_ENDS.get(record.kind, 'resume ' + record.kind + ' {}').format(record.name)}"
-
-
-def host_name(name: str) -> str:
-    """``host`` of ``user@host:port``."""
-    return name.rpartition(":")[0].rpartition("@")[2]

@@ -14,7 +14,6 @@ import pytest
 
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
-from nodepool.driver.framework import images
 from nodepool.driver.framework import uploads as framework_uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
@@ -80,7 +79,7 @@ class Uploads:
 
 @pytest.fixture
 def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
-    monkeypatch.setattr(images, "LOOK", Backoff(0.02, 0.1))
+    monkeypatch.setattr(framework_uploads, "LOOK", Backoff(0.02, 0.1))
     monkeypatch.setattr(framework_uploads.ImageUploader, "retry_pause_seconds", 0.01)
     with AwsSimulator() as simulator:
         for name, value in simulator.environment.items():

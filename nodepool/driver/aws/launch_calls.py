@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.types import ROOT_DEVICE, AwsImage, filled, tag_specifications
-from nodepool.driver.config import dynamic_value
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
 
 if TYPE_CHECKING:
@@ -31,14 +31,7 @@ def instance_tags(
     hostname: str, label: AwsLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
 ) -> dict[str, str]:
     """Tags: the label's, the dynamic ones, what says whose it is, and the name; the later one wins (CM-2)."""
-    tags = dict(label.tags)
-    for name, template in label.dynamic_tags.items():
-        value = dynamic_value(template, request)
-        if value is None:
-            log.error("Label %s: dynamic-tags: %s cannot be formatted; it is left out", label.name, name)
-        else:
-            tags[name] = value
-    return {**tags, **metadata, "Name": hostname}
+    return {**label.tags, **dynamic_values(label, "dynamic-tags", request, log), **metadata, "Name": hostname}
 
 
 def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str) -> dict[str, Any]:

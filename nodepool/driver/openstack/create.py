@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.config import dynamic_value
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.openstack.cloud import usage
@@ -120,13 +120,7 @@ class ServerCreation(CreationMachine[Server]):
         label, provider = self.label, self.cloud.provider
         image = label.diskimage or label.cloud_image
         values = {str(key): str(value) for key, value in label.instance_properties.items()}
-        for key, template in label.dynamic_instance_properties.items():
-            text = dynamic_value(template, self.order.request)
-            if text is None:
-                message = "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out"
-                self.log.error(message, provider, label.name, key)
-            else:
-                values[str(key)] = text
+        values.update(dynamic_values(label, "dynamic-instance-properties", self.order.request, self.log))
         values["groups"] = ",".join([provider, image.name if image else "", label.name])
         return {**values, **self.metadata}
 
