@@ -246,12 +246,9 @@ Section = dict[str, Any]
 Problem = tuple[list[Hashable], str]
 
 
-def section_check(
-    problems: Callable[[Section], Iterable[Problem]], *, every: bool = False
-) -> Callable[[Section], Section]:
-    """A check for the schema of a section: it returns the section, or raises ``voluptuous.Invalid``.
-
-    :param every: for all problems; False = only for the first one.
+def section_check(problems: Callable[[Section], Iterable[Problem]]) -> Callable[[Section], Section]:
+    """A check for the class attribute ``checks`` of a section: it returns the section, or raises
+    ``voluptuous.MultipleInvalid`` for its problems.
     """
 
     def check(section: Section) -> Section:
@@ -259,7 +256,7 @@ def section_check(
 
         found = [v.Invalid(text, path=path) for path, text in problems(section)]
         if found:
-            raise v.MultipleInvalid(found) if every else found[0]
+            raise v.MultipleInvalid(found)
         return section
 
     return check
@@ -382,23 +379,6 @@ def _plain_int(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("expected int")
-
-
-# Checks of sections, for the class attribute ``checks``.
-
-
-def check_of(problems: Callable[[Section], Iterable[Problem]]) -> Callable[[Section], Section]:
-    """A check of a section: it has none of these problems."""
-
-    def check(section: Section) -> Section:
-        import voluptuous as v
-
-        found = [v.Invalid(text, path=path) for path, text in problems(section)]
-        if found:
-            raise v.MultipleInvalid(found)
-        return section
-
-    return check
 
 
 # Sections of a file as they stand there, before they are checked against a schema.

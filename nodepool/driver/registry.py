@@ -182,11 +182,10 @@ def _driver_of(module: ModuleType, name: str, path: Path) -> Driver:
     if len(classes) != 1:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
+    if missing := missing_members(classes[0]):
+        raise DriverUnavailable(f"driver {name!r}: class {classes[0].__name__} must implement {', '.join(missing)}")
     try:
-        check(classes[0], f"driver {name!r}")
         driver: Driver = classes[0]()
-    except ContractError as error:
-        raise DriverUnavailable(str(error)) from error
     except ERRORS as error:
         # Code of a driver that may not be ours. The others work all the same.
         raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
@@ -254,31 +253,18 @@ def _make_way(name: str, path: Path) -> None:
         _take_away(name)
 
 
-# Checks that the classes of a driver implement everything that their base classes require.
-#
-# One error lists everything that is missing.
+# Do the classes of a driver have all that their base classes require?
 
 T = TypeVar("T")
 
 
 class ContractError(TypeError):
-    """A driver's class is not complete, or not of the right kind."""
+    """What a driver returned is not of the right kind."""
 
 
 def missing_members(cls: type[Any]) -> list[str]:
     """Names of abstract members that a class must still implement, sorted."""
     return sorted(getattr(cls, "__abstractmethods__", ()))
-
-
-def check(cls: type[Any], origin: str) -> None:
-    """Refuse an incomplete class.
-
-    :param origin: what the class belongs to, for the message, e.g. ``driver 'aws'``.
-    :raises ContractError: names all that is missing.
-    """
-    missing = missing_members(cls)
-    if missing:
-        raise ContractError(f"{origin}: class {cls.__name__} must implement {', '.join(missing)}")
 
 
 def check_instance(value: T, base: type[Any], origin: str) -> T:

@@ -17,8 +17,8 @@ from nodepool.driver.config import (
     Problem,
     ProviderConfig,
     Section,
-    check_of,
     mappings,
+    section_check,
     section_schema,
 )
 from nodepool.exceptions import ConfigError
@@ -89,7 +89,7 @@ class UploadedImage(ImageSettings):
         super().__init__(data, username=image.username)
 
 
-@check_of
+@section_check
 def one_image(label: Section) -> Iterator[Problem]:
     """Check for the schema of a label: it has exactly one of the two keys."""
     if ("diskimage" in label) == ("cloud-image" in label):
@@ -164,7 +164,7 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
                 yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here"
 
 
-@check_of
+@section_check
 def known_images(provider: Section) -> Iterator[Problem]:
     """Check for the schema of a provider: it has the images that its labels name."""
     for kind, section in (("diskimage", "diskimages"), ("cloud-image", "cloud-images")):
@@ -266,12 +266,18 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
     )
 
 
-class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
-    """A cloud that images are uploaded to. The driver declares ``diskimages``, and says ``image_type``."""
+class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
+    """A cloud that images are uploaded to, maybe with images of its own.
+
+    The driver declares ``diskimages``, and ``cloud-images`` if there are some, and says ``image_type``.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = (known_images,)
 
     #: Format of the images that are uploaded.
     image_type: Any
     diskimages: dict[str, Any]
+    cloud_images: dict[str, Any]
 
     image_name_format: str = key(
         FILLED_TEXT, "{image_name}-{timestamp}", "Name of an uploaded image; ``{upload_id}`` may be in it, too."
@@ -291,36 +297,11 @@ class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
 
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
-        self.diskimages = {}
+        self.diskimages, self.cloud_images = {}, {}
 
     @property
     def manage_images(self) -> bool:
         return True
-
-    def load(self, newconfig: Config) -> None:
-        """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
-        # The format of images may be a key.
-        self.read_keys(self.provider)
-        make_diskimage = section_class(type(self), "diskimages")
-        for section in self.provider.get("diskimages") or []:
-            image = newconfig.diskimages[section["name"]]
-            image.image_types.add(self.image_type)
-            if self.image_conversion is not None:
-                image.conversions[self.image_type] = self.image_conversion
-            self.diskimages[image.name] = make_diskimage(section, image)
-        super().load(newconfig)
-
-
-class CloudProviderConfig(UploadingProviderConfig[PoolT]):
-    """A cloud with images of its own, too. The driver declares ``diskimages`` and ``cloud-images``."""
-
-    checks: ClassVar[tuple[Any, ...]] = (known_images,)
-
-    cloud_images: dict[str, Any]
-
-    def __init__(self, provider: dict[str, Any]) -> None:
-        super().__init__(provider)
-        self.cloud_images = {}
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
@@ -332,9 +313,14 @@ class CloudProviderConfig(UploadingProviderConfig[PoolT]):
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
         # The format of images may be a key.
         self.read_keys(self.provider)
-        make_cloud_image = section_class(type(self), "cloud-images")
+        for section in self.provider.get("diskimages") or []:
+            image = newconfig.diskimages[section["name"]]
+            image.image_types.add(self.image_type)
+            if self.image_conversion is not None:
+                image.conversions[self.image_type] = self.image_conversion
+            self.diskimages[image.name] = section_class(type(self), "diskimages")(section, image)
         for section in self.provider.get("cloud-images") or []:
-            self.cloud_images[section["name"]] = make_cloud_image(section)
+            self.cloud_images[section["name"]] = section_class(type(self), "cloud-images")(section)
         super().load(newconfig)
 
 

@@ -221,7 +221,7 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     checks: ClassVar[tuple[Any, ...]] = (
         *CloudProviderConfig.checks,
         section_check(_name_problems),
-        section_check(_no_place, every=True),
+        section_check(_no_place),
         _storage_check,
     )
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)

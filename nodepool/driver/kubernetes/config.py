@@ -30,7 +30,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from nodepool.driver.config import ConfigPool, LabelSettings, Problem, Section, check_of, mappings
+from nodepool.driver.config import ConfigPool, LabelSettings, Problem, Section, mappings, section_check
 from nodepool.driver.framework.sections import LaunchingProviderConfig, labels_not_offered
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -71,7 +71,7 @@ def keys_beside_spec(label: Section) -> list[str]:
     return [key for key in label if key not in BESIDE_SPEC]
 
 
-@check_of
+@section_check
 def usable_label(label: Section) -> Iterator[Problem]:
     """Objects can have its name, and what it wants them to have."""
     name = label.get("name")
@@ -86,7 +86,7 @@ def usable_label(label: Section) -> Iterator[Problem]:
                 yield [kind, one], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
 
 
-@check_of
+@section_check
 def usable_pod(label: Section) -> Iterator[Problem]:
     """The same of a label that makes a pod."""
     name = label.get("name")
@@ -98,7 +98,7 @@ def usable_pod(label: Section) -> Iterator[Problem]:
         yield [], "a pod needs an image; add image, or spec"
 
 
-@check_of
+@section_check
 def usable_pool(pool: Section) -> Iterator[Problem]:
     """Namespaces can have its name, and no label asks for more than its limit."""
     if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
@@ -119,7 +119,7 @@ def limit_problems(pool: Section) -> Iterator[Problem]:
                 yield ["labels", index, *named[:1]], text
 
 
-@check_of
+@section_check
 def usable_provider(provider: Section) -> Iterator[Problem]:
     """A label can have its name."""
     if not is_label_value(provider["name"]):

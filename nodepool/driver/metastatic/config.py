@@ -195,7 +195,7 @@ def _text(value: Any) -> str:
 class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
     """One ``providers[]`` section with ``driver: metastatic``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (section_check(contradictions, every=True),)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(contradictions),)
 
     launch_retries: int = key(
         Whole(1),

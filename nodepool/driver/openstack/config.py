@@ -29,7 +29,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, check_of
+from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.sections import CloudProviderConfig, DiskImageSettings, ImageLabel, one_image
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -90,13 +90,13 @@ class CloudImage(ImageSettings):
         self.image_name = self.image_name or self.name
 
 
-@check_of
+@section_check
 def _a_flavor(label: Section) -> Iterator[Problem]:
     if "flavor-name" not in label and "min-ram" not in label:
         yield [], "flavor-name or min-ram is needed"
 
 
-@check_of
+@section_check
 def _text_as_userdata(label: Section) -> Iterator[Problem]:
     if isinstance(label.get("userdata"), (dict, list)):
         yield ["userdata"], "userdata must be a text; write it as a block, with | after the key"

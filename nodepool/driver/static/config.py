@@ -155,7 +155,7 @@ def duplicate_hosts(provider: dict[str, Any]) -> Iterator[Problem]:
 class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     """One ``providers[]`` section with ``driver: static``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (section_check(duplicate_hosts, every=True),)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(duplicate_hosts),)
 
     quarantine_after: int = key(
         Whole(0),
