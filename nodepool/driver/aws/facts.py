@@ -173,7 +173,7 @@ class Places(ZonePlaces[LaunchPlace]):
 
     def of_label(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
         """The places of a label; see `to_try`."""
-        if not label.fleet_types and (az is not None or self._requests.concerns(request)):
+        if not label.fleet_types and (az is not None or self.concerns(request)):
             try:
                 return self.to_try(places_of(label, self._zones(label, request)), request, az)
             except LaunchError as error:

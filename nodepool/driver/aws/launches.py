@@ -28,7 +28,7 @@ from nodepool.driver.aws.launch_calls import with_tags
 from nodepool.driver.aws.types import BATCH_KEY, MOST, OWN_KEYS, RUNNING, AwsRecord, batch_value, fits
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.orders import Batches, JoinedOrders, SharedCall
+from nodepool.driver.framework.orders import Batches, JoinedOrder, JoinedOrders, SharedCall
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.driver.statemachine.instance import hostname, of_installation
@@ -46,7 +46,7 @@ _ENDED: Final = "IdempotentInstanceTerminated"
 
 
 @dataclass(eq=False)
-class InstanceOrder:
+class InstanceOrder(JoinedOrder):
     """One instance that is wanted.
 
     :param arguments: of RunInstances, but for tags, token and number.
@@ -153,7 +153,7 @@ class LaunchBatches:
         self._client = client
         self._executor = executor
         self._joined = joined
-        self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(
+        self._orders: JoinedOrders[InstanceOrder] = JoinedOrders(
             client.wait_to_run, self._send, executor, MOST, client.transport.sleep
         )
 

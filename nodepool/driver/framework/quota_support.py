@@ -15,7 +15,6 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeGuard, TypeVar
 
 from nodepool.clock import monotonic, wall_time
@@ -58,8 +57,8 @@ class QuotaSupport(abc.ABC):
 
     provider: ProviderConfig
     zk: ZooKeeper | None
-    #: What the cloud told last, for status records; None = nothing yet.
-    _told: CloudLimits | None = None
+    #: For status records: the limits that the cloud told last, what others use, and when that was; None = nothing yet.
+    _told: tuple[QuotaInformation, QuotaInformation, float] | None = None
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
@@ -109,7 +108,7 @@ class QuotaSupport(abc.ABC):
             name = self.provider.name
             limits = gateway.get_provider_limits(name, self)
             others = gateway.unmanaged_quota_used(name, self)
-        self._told = CloudLimits(limits.copy(), others, wall_time())
+        self._told = limits.copy(), others, round(wall_time(), 3)
         limits.subtract(others)
         return limits
 
@@ -290,7 +289,8 @@ class QuotaSupport(abc.ABC):
             return []
         found = limits_of("pool", self.poolQuota(pool), _use_of(tally, pool_name))
         if self._told is not None and not pool.ignore_provider_quota:
-            found += limits_of_cloud(self._told, _use_of(tally, None))
+            limits, others, asked_at = self._told
+            found += limits_of("cloud", limits, _use_of(tally, None), others.quota["compute"], asked_at)
         return found
 
     def getLabelQuota(self) -> dict[str, float]:
@@ -341,40 +341,23 @@ def _groups_in(provider_name: str) -> Callable[[Node], tuple[Hashable, ...]]:
 # Limits as status records have them.
 
 
-@dataclass(frozen=True)
-class CloudLimits:
-    """What a cloud reported of its quota.
-
-    :param limits: in all. ``others``: what somebody else uses of it.
-    :param asked_at: seconds since the epoch.
-    """
-
-    limits: QuotaInformation
-    others: QuotaInformation
-    asked_at: float
-
-
-def limits_of(scope: str, limits: QuotaInformation, used: QuotaInformation) -> list[LimitStatus]:
-    """Limits that the configuration sets. Resources without a limit are left out.
+def limits_of(
+    scope: str,
+    limits: QuotaInformation,
+    used: QuotaInformation,
+    others: Mapping[str, float] | None = None,
+    asked_at: float | None = None,
+) -> list[LimitStatus]:
+    """Limits of the configuration or of a cloud. Resources without a limit are left out.
 
     :param scope: as in `LimitStatus`. ``used``: by nodes of ours.
+    :param others: what somebody else uses, and when the cloud said so; only of a cloud.
     """
     now = used.quota["compute"]
     return [
-        LimitStatus(scope, resource, limit, now.get(resource, used.default))
-        for resource, limit in sorted(limits.quota["compute"].items())
+        LimitStatus(scope, name, limit, now.get(name, used.default), (others or {}).get(name, 0.0), asked_at)
+        for name, limit in sorted(limits.quota["compute"].items())
         if math.isfinite(limit)
-    ]
-
-
-def limits_of_cloud(told: CloudLimits, used: QuotaInformation) -> list[LimitStatus]:
-    """Limits that a cloud told."""
-    others = told.others.quota["compute"]
-    return [
-        LimitStatus(
-            "cloud", limit.resource, limit.limit, limit.used, others.get(limit.resource, 0.0), round(told.asked_at, 3)
-        )
-        for limit in limits_of("cloud", told.limits, used)
     ]
 
 
@@ -492,7 +475,7 @@ class NodeTally:
                 sums[name] = sums.get(name, 0) + value
 
 
-# `RestingPlaces`: where a cloud had no capacity a while ago, so that the launches of all nodes leave it alone.
+# `ZonePlaces`: where a cloud had no capacity a while ago, and where the nodes of each request are made (N-7).
 #
 # A place is what a driver may choose among: a type or size, with a subnet or zone, and whether it is a spot instance.
 
@@ -500,54 +483,8 @@ P = TypeVar("P", bound=Hashable)
 
 #: For so long a place without capacity is left alone.
 REST_SECONDS: Final = 180.0
-
-
-class RestingPlaces(Generic[P]):
-    """Of one provider. Thread-safe, does not block; ``_lock`` guards the table."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._rest_until: dict[P, float] = {}
-
-    def awake(self, places: Sequence[P]) -> list[P]:
-        """Places in order, but for those that rest. If all rest, the one that has rested longest.
-
-        :param places: at least one.
-        """
-        with self._lock:
-            now = self._clock()
-            self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
-            found = [place for place in places if place not in self._rest_until]
-            return found or [min(places, key=self._rest_until.__getitem__)]
-
-    def rests(self, place: P) -> bool:
-        """Had it no capacity a while ago?"""
-        with self._lock:
-            return self._rest_until.get(place, 0.0) > self._clock()
-
-    def try_another(
-        self, places: list[P], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]
-    ) -> bool:
-        """The first of some places has no capacity: it is taken out, unless it is the only one. Is there another?
-
-        :param request: of the node that was to be made there.
-        """
-        self.no_room_for(places[0], request)
-        if len(places) == 1:
-            return False
-        log.info("No capacity for %s, trying %s: %s", places[0], places[1], error)
-        del places[0]
-        return True
-
-    def no_room_for(self, place: P, request: NodeRequest | None) -> None:
-        """The cloud has no capacity there for a node of a request."""
-        self.no_room(place)
-
-    def no_room(self, place: P) -> None:
-        """The cloud said that it has no capacity there."""
-        with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
+#: Requests that are remembered; those that are served are the latest ones.
+MOST: Final = 1000
 
 
 class ZonePlace(Protocol):
@@ -563,64 +500,17 @@ class ZonePlace(Protocol):
 Z = TypeVar("Z", bound=ZonePlace)
 
 
-class ZonePlaces(RestingPlaces[Z]):
-    """Of one provider: places that had no capacity a while ago, and where the nodes of each request are. Thread-safe,
-    does not block.
+class ZonePlaces(Generic[Z]):
+    """Of one provider. The launches of all nodes leave places alone that had no capacity a while ago.
+
+    The zone of a request with several nodes is that of its first node; another one as long as no node is there.
+    Thread-safe, does not block; ``_lock`` guards the tables.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(clock)
-        self._requests = RequestZones()
-
-    def to_try(self, places: Sequence[Z], request: NodeRequest | None, az: str | None) -> list[Z]:
-        """Places in order, but for those that rest. If all rest, the one that has rested longest.
-
-        What is in the zone of the other nodes of the request comes first.
-
-        :param places: all that the label allows, at least one.
-        :param az: the zone of a node that the request has already.
-        """
-        found = self.awake(places)
-        wanted = az or None
-        if wanted is None and self._requests.concerns(request):
-            wanted = self._requests.choose(request.key, self.zone_of(found[0]))
-        return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
-
-    def zone_of(self, place: Z) -> str:
-        """ "" = the cloud chooses."""
-        return place.zone or ""
-
-    def made(self, place: Z, request: NodeRequest | None) -> None:
-        """A node of a request is there."""
-        if self._requests.concerns(request):
-            self._requests.made(request.key, self.zone_of(place))
-
-    def lost(self, place: Z, request: NodeRequest | None) -> None:
-        """A node of a request that was made there came to nothing."""
-        if self._requests.concerns(request):
-            self._requests.lost(request.key, self.zone_of(place))
-
-    def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
-        """The cloud has no capacity there for a node of a request."""
-        self.no_room(place)
-        if self._requests.concerns(request):
-            self._requests.no_room(request.key, self.zone_of(place))
-
-
-# `RequestZones`: where the nodes of each request are made, for drivers that choose among several zones (N-7).
-
-#: Requests that are remembered; those that are served are the latest ones.
-MOST: Final = 1000
-
-
-class RequestZones:
-    """The zone of a request is that of its first node; another one as long as no node is there. Thread-safe.
-
-    ``_lock`` guards the tables.
-    """
-
-    def __init__(self) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
+        self._rest_until: dict[Z, float] = {}
         self._zones: dict[str, str] = {}
         #: How many nodes requests have in their zone; only those that have some.
         self._made: dict[str, int] = {}
@@ -630,38 +520,91 @@ class RequestZones:
         """Does a request have several nodes?"""
         return request is not None and len(request.node_types) > 1
 
-    def choose(self, request_id: str, zone: str) -> str:
-        """The zone of a request; the given one if it has none yet."""
-        with self._lock:
-            found = self._zones.setdefault(request_id, zone)
-            while len(self._zones) > MOST:
-                oldest = next(iter(self._zones))
-                del self._zones[oldest]
-                self._made.pop(oldest, None)
-            return found
+    def zone_of(self, place: Z) -> str:
+        """ "" = the cloud chooses."""
+        return place.zone or ""
 
-    def made(self, request_id: str, zone: str) -> None:
-        """A node of a request is in a zone: that of the others, too."""
-        with self._lock:
-            if request_id not in self._made:
-                self._zones[request_id] = zone
-            if self._zones[request_id] == zone:
-                self._made[request_id] = self._made.get(request_id, 0) + 1
+    def awake(self, places: Sequence[Z]) -> list[Z]:
+        """Places in order, but for those that rest. If all rest, the one that has rested longest.
 
-    def lost(self, request_id: str, zone: str) -> None:
-        """A node of which `made` told came to nothing. With the last one the zone is left."""
+        :param places: at least one.
+        """
         with self._lock:
-            if self._zones.get(request_id) != zone or request_id not in self._made:
-                return
-            self._made[request_id] -= 1
-            if not self._made[request_id]:
-                del self._made[request_id], self._zones[request_id]
+            now = self._clock()
+            self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
+            found = [place for place in places if place not in self._rest_until]
+            return found or [min(places, key=self._rest_until.__getitem__)]
 
-    def no_room(self, request_id: str, zone: str) -> None:
-        """A zone has no capacity for a node of a request. It is left, unless a node is there already."""
+    def to_try(self, places: Sequence[Z], request: NodeRequest | None, az: str | None) -> list[Z]:
+        """As `awake`. What is in the zone of the other nodes of the request comes first.
+
+        :param places: all that the label allows, at least one.
+        :param az: the zone of a node that the request has already.
+        """
+        found = self.awake(places)
+        wanted = az or None
+        if wanted is None and self.concerns(request):
+            first = self.zone_of(found[0])
+            with self._lock:
+                wanted = self._zones.setdefault(request.key, first)
+                while len(self._zones) > MOST:
+                    oldest = next(iter(self._zones))
+                    del self._zones[oldest]
+                    self._made.pop(oldest, None)
+        return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
+
+    def rests(self, place: Z) -> bool:
+        """Had it no capacity a while ago?"""
         with self._lock:
-            if self._zones.get(request_id) == zone and request_id not in self._made:
-                del self._zones[request_id]
+            return self._rest_until.get(place, 0.0) > self._clock()
+
+    def made(self, place: Z, request: NodeRequest | None) -> None:
+        """A node of a request is there."""
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if request.key not in self._made:
+                    self._zones[request.key] = zone
+                if self._zones[request.key] == zone:
+                    self._made[request.key] = self._made.get(request.key, 0) + 1
+
+    def lost(self, place: Z, request: NodeRequest | None) -> None:
+        """A node of a request that was made there came to nothing. With the last one the zone is left."""
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if self._zones.get(request.key) == zone and request.key in self._made:
+                    self._made[request.key] -= 1
+                    if not self._made[request.key]:
+                        del self._made[request.key], self._zones[request.key]
+
+    def try_another(
+        self, places: list[Z], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]
+    ) -> bool:
+        """The first of some places has no capacity: it is taken out, unless it is the only one. Is there another?
+
+        :param request: of the node that was to be made there.
+        """
+        self.no_room_for(places[0], request)
+        if len(places) == 1:
+            return False
+        log.info("No capacity for %s, trying %s: %s", places[0], places[1], error)
+        del places[0]
+        return True
+
+    def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
+        """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
+        self.no_room(place)
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if self._zones.get(request.key) == zone and request.key not in self._made:
+                    del self._zones[request.key]
+
+    def no_room(self, place: Z) -> None:
+        """The cloud said that it has no capacity there."""
+        with self._lock:
+            self._rest_until[place] = self._clock() + REST_SECONDS
 
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).

@@ -93,13 +93,17 @@ SPREAD_SECONDS: Final = 0.1
 class Call:
     """A call whose turn has come. Tell it what the cloud made of it: `throttled` or `worked`.
 
+    :param lock: guards the bucket.
     :ivar spare: the part of the calls that may begin at once that there was before it: 1 = all; 0 = its turn did not
         come at once, so the cloud is asked as often as it allows.
     """
 
-    def __init__(self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool) -> None:
-        self._classes = classes
-        self._kind = kind
+    def __init__(
+        self, bucket: TokenBucket, lock: threading.Lock, clock: Callable[[], float], turn: Turn, *, waited: bool
+    ) -> None:
+        self._bucket = bucket
+        self._lock = lock
+        self._clock = clock
         self._turn = turn
         self.spare = 0.0 if waited else turn.spare
 
@@ -108,11 +112,14 @@ class Call:
 
         :param seconds: as the cloud told, e.g. in ``Retry-After``; None = it did not.
         """
-        return self._classes.throttled(self._kind, self._turn, seconds)
+        told = None if seconds is None else seconds + random.uniform(0, SPREAD_SECONDS)
+        with self._lock:
+            return self._bucket.throttled(self._clock(), self._turn, told)
 
     def worked(self) -> None:
         """The cloud did not put it off."""
-        self._classes.worked(self._kind, self._turn)
+        with self._lock:
+            self._bucket.worked(self._turn)
 
 
 class RateClasses:
@@ -145,7 +152,10 @@ class RateClasses:
         waited = False
         while True:
             with self._lock:
-                bucket, now = self._bucket(kind), self._clock()
+                now = self._clock()
+                if kind not in self._buckets:
+                    self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), now)
+                bucket = self._buckets[kind]
                 turn = bucket.take(now)
             if turn.at > now:
                 waited = True
@@ -153,25 +163,7 @@ class RateClasses:
                     self._sleep(turn.at - now)
             with self._lock:
                 if bucket.round == turn.round:
-                    return Call(self, kind, turn, waited=waited)
-
-    def throttled(self, kind: str, turn: Turn, seconds: float | None) -> float:
-        """See `Call.throttled`."""
-        spread = random.uniform(0, SPREAD_SECONDS)
-        with self._lock:
-            told = None if seconds is None else seconds + spread
-            return self._bucket(kind).throttled(self._clock(), turn, told)
-
-    def worked(self, kind: str, turn: Turn) -> None:
-        """See `Call.worked`."""
-        with self._lock:
-            self._bucket(kind).worked(turn)
-
-    def _bucket(self, kind: str) -> TokenBucket:
-        """Called with the lock."""
-        if kind not in self._buckets:
-            self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), self._clock())
-        return self._buckets[kind]
+                    return Call(bucket, self._lock, self._clock, turn, waited=waited)
 
 
 # `TokenBucket`: how many calls of one class a cloud takes. It is pure: each method gets the time.
