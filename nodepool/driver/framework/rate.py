@@ -497,20 +497,11 @@ class _Work:
         self.future = future
         self.hold = Hold()
 
-    def run(self, own: Any) -> None:
-        """:param own: ``telling`` is set when the call has ended, and whoever waits for it is told."""
+    def run(self) -> None:
         self.hold.end()
-        if not self.future.set_running_or_notify_cancel():
-            return
-
-        def call() -> Any:
-            try:
-                return self.call()
-            finally:
-                own.telling = True
-
-        with working_for(self.hold.work):
-            settle((self.future,), call)
+        if self.future.set_running_or_notify_cancel():
+            with working_for(self.hold.work):
+                settle((self.future,), self.call)
 
 
 class _Idle:
@@ -544,13 +535,6 @@ class ThreadShare(Executor):
         """See `concurrent.futures.Executor`. Does not block."""
         return self._threads.submit(self, lambda: fn(*args, **kwargs))
 
-    def submit_next(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """As `submit`, for what is called at the end of a call that runs in one of the threads: no other is woken.
-
-        The thread goes on with it, unless another one is free before.
-        """
-        return self._threads.submit(self, lambda: fn(*args, **kwargs), follows=True)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See `concurrent.futures.Executor`. The threads are left to the others."""
         self._threads.shut_down(self, wait, cancel_futures)
@@ -577,8 +561,6 @@ class SharedThreads:
         self._threads: set[threading.Thread] = set()
         #: The one that waits for the shortest time is last, and gets the next work: the others end.
         self._idle: list[_Idle] = []
-        #: Of each thread: is there work that it goes on with, and does it tell the end of what it did?
-        self._own = threading.local()
         self._numbers = 0
         self._closed = False
 
@@ -607,25 +589,16 @@ class SharedThreads:
 
     # -- for the shares --
 
-    def submit(self, share: ThreadShare, call: Callable[[], T], *, follows: bool = False) -> Future[T]:
-        """See `ThreadShare.submit`.
-
-        :param follows: see `ThreadShare.submit_next`; also what is submitted when the end of a call is told.
-        """
+    def submit(self, share: ThreadShare, call: Callable[[], T]) -> Future[T]:
+        """See `ThreadShare.submit`."""
         future: Future[T] = Future()
-        own = self._own
-        # One thread can go on with one thing.
-        left_to_us = (follows or getattr(own, "telling", False)) and not getattr(own, "follows", True)
         with self._lock:
             if share.closed or self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._numbers += 1
             mine = _Work(share, self._numbers, call, future)
             share.queue.append(mine)
-            if left_to_us:
-                own.follows = True
-                return future
-            # What is older was left to a thread that has not ended its work yet.
+            # What is older waits if there was no thread for it.
             while (work := self._next_work()) is not None:
                 if not self._hand_over(work) or work is mine:
                     break
@@ -693,12 +666,10 @@ class SharedThreads:
     # -- a thread --
 
     def _run(self, work: _Work | None) -> None:
-        thread, idle, own = threading.current_thread(), _Idle(), self._own
+        thread, idle = threading.current_thread(), _Idle()
         while work is not None:
             thread.name = f"{self._name}-{work.share.kind}"
-            own.follows = own.telling = False
-            work.run(own)
-            own.telling = False
+            work.run()
             share = work.share
             # Not kept while the thread waits: neither the call nor its result.
             del work
@@ -713,9 +684,6 @@ class SharedThreads:
             self._ended_one.notify_all()
             work = self._next_work()
             if work is not None:
-                if self._own.follows and (another := self._next_work()) is not None:
-                    # What was left to this thread: something older came first.
-                    self._hand_over(another)
                 return work
             if self._closed or all(each.closed and not each.queue for each in self._shares):
                 return None

@@ -38,6 +38,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Segment:
     """A piece of the image file.
 
@@ -46,12 +47,9 @@ class Segment:
     :param data: ``segment_size`` bytes; the last segment may be shorter.
     """
 
-    __slots__ = ("data", "index", "offset")
-
-    def __init__(self, index: int, offset: int, data: bytes) -> None:
-        self.index = index
-        self.offset = offset
-        self.data = data
+    index: int
+    offset: int
+    data: bytes
 
 
 class ImageUploader:
@@ -186,7 +184,8 @@ class ImageUploader:
                 # Which are worth another attempt the hook `shouldRetryException` says.
                 if any(error is seen for seen in self._given_up):
                     raise
-                if attempt == self.error_retries or not self.shouldRetryException(error) or self._out_of_time(pause):
+                out_of_time = self._limit is not None and self._limit.left <= pause
+                if attempt == self.error_retries or not self.shouldRetryException(error) or out_of_time:
                     self._given_up.append(error)
                     raise
                 self.log.warning("Upload of %s, attempt %s: %s", self.path, attempt, error)
@@ -196,15 +195,12 @@ class ImageUploader:
 
     # -- inner part --
 
-    def _out_of_time(self, pause: float) -> bool:
-        return self._limit is not None and self._limit.left <= pause
-
     def _upload_segments(self) -> None:
         stop, work = self._stop, held_work()
         with open(self.path, "rb") as file:
             workers: list[threading.Thread] = []
             try:
-                for number in range(self._worker_count()):
+                for number in range(min(self.concurrency, -(-self.size // self.segment_size))):
                     name = f"ImageUploader-{number}"
                     worker = threading.Thread(target=self._work, args=(file, stop, work), name=name, daemon=True)
                     worker.start()
@@ -221,10 +217,6 @@ class ImageUploader:
         if self._next != self.size:
             raise OSError(f"{self.path} changed its size while it was uploaded")
 
-    def _worker_count(self) -> int:
-        segments = -(-self.size // self.segment_size)
-        return min(self.concurrency, segments)
-
     @staticmethod
     def _join(workers: list[threading.Thread], limit: TimeLimit | None) -> None:
         for worker in workers:
@@ -233,29 +225,20 @@ class ImageUploader:
 
     def _work(self, file: BinaryIO, stop: threading.Event, work: tuple[HeldTime, ...]) -> None:
         """One thread: take the next segment and upload it, until there is none."""
-        with working_for(work):
-            self._take_segments(file, stop)
-
-    def _take_segments(self, file: BinaryIO, stop: threading.Event) -> None:
         try:
-            while not stop.is_set():
-                segment = self._read_segment(file)
-                if segment is None:
-                    return
-                self.retry(self.uploadSegment, segment)
-                self._uploaded(len(segment.data))
+            with working_for(work):
+                while not stop.is_set() and (segment := self._read_segment(file)) is not None:
+                    self.retry(self.uploadSegment, segment)
+                    with self._lock:
+                        self._done += len(segment.data)
+                        done = self._done
+                    self._report(done, self.size)
         except ERRORS as error:
             # `upload` raises it.
             with self._lock:
                 if self._error is None:
                     self._error = as_exception(error)
             stop.set()
-
-    def _uploaded(self, count: int) -> None:
-        with self._lock:
-            self._done += count
-            done = self._done
-        self._report(done, self.size)
 
     def _read_segment(self, file: BinaryIO) -> Segment | None:
         with self._lock:
@@ -375,22 +358,14 @@ class PartsUploader(ImageUploader):
 
         :param prefix: keys of uploads of the build begin so, and end with ``ending``.
         """
-        with self.unless_refused("parts of an interrupted upload"):
+        try:
             for found in self.retry(lambda: list(self._parts_bucket.open_uploads(prefix))):
                 if found.key.endswith(ending) and self._goes_on(found):
                     return
-        self.parts_upload = self.retry(self._begin)
-
-    @contextlib.contextmanager
-    def unless_refused(self, what: str) -> Iterator[None]:
-        """Inside, something is looked for that saves time. Without the right to see it the upload begins anew.
-
-        :param what: is looked for, for the log.
-        """
-        try:
-            yield
         except CloudRefused as error:
-            self.log.info("%s: %s could not be looked for: %s", self.head, what, error)
+            # To look saves time. Without the right to see it the upload begins anew.
+            self.log.info("%s: parts of an interrupted upload could not be looked for: %s", self.head, error)
+        self.parts_upload = self.retry(self._begin)
 
     def _goes_on(self, found: PartsUpload) -> bool:
         try:

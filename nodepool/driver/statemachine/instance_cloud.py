@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads, ThreadShare
+from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
@@ -119,9 +119,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     def begin_deletion(self, record_id: str) -> Future[None]:
         """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
-        # The machine's step ends with it: the same thread can make the call.
-        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
-        return submit(self.delete_instance, record_id)
+        return self.others.submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
         """One instance, as it is now; raises NotFound when it is gone: that is the proof.
@@ -169,8 +167,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
         cannot be told yet. A cloud that proves it for several at once may gather them.
         """
-        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
-        return submit(self.get_instance, record_id)
+        return self.others.submit(self.get_instance, record_id)
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from; None = all instances.

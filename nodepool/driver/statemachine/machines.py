@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
-from nodepool.driver.framework.rate import ThreadShare
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.adapter import Log, StateMachine
 from nodepool.driver.statemachine.instance import Instance
@@ -113,10 +112,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
         """Make a call in a thread of the cloud, of which the machine may know nothing."""
-        share = executor or self.cloud.others
-        # Steps end when they have made a call: the same thread can make it.
-        submit = share.submit_next if isinstance(share, ThreadShare) else share.submit
-        return submit(function)
+        return (executor or self.cloud.others).submit(function)
 
     def await_call(self, call: Future[Any]) -> None:
         """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""
