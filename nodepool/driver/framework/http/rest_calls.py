@@ -258,7 +258,17 @@ class RestCalls:
         again = content is None or isinstance(content, bytes)
 
         def send(login: Mapping[str, str]) -> HttpAnswer:
-            return self._exchange(method, url, what, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+            started, status = monotonic(), "no answer"
+            try:
+                answer = self._http.send(method, url, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+                status = str(answer.status)
+                return answer
+            except NoAnswer as error:
+                raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
+            finally:
+                # Without the query: it may hold a signature.
+                place, took = url.partition("?")[0], monotonic() - started
+                log.debug("Provider %s: %s %s: %s in %.3f s", self.provider, method, place, status, took)
 
         attempts = self.read_attempts if method in _READS else 1
         for attempt in range(1, attempts + 1):
@@ -347,39 +357,12 @@ class RestCalls:
                 self._login.refused(login)
                 if again:
                     continue
+            elif (alone := self._api.seconds_left_alone(kind, answer)) is not None:
+                turn.throttled(alone)
             else:
-                self._accepted(kind, turn, answer)
+                turn.worked()
             return answer
         return answer
-
-    def _accepted(self, kind: str, turn: Call, answer: HttpAnswer) -> None:
-        seconds = self._api.seconds_left_alone(kind, answer)
-        if seconds is None:
-            turn.worked()
-        else:
-            turn.throttled(seconds)
-
-    def _exchange(
-        self,
-        method: str,
-        url: str,
-        what: str,
-        headers: Mapping[str, str],
-        content: Body,
-        query: Mapping[str, str] | None,
-        seconds: float,
-    ) -> HttpAnswer:
-        started, status = monotonic(), "no answer"
-        try:
-            answer = self._http.send(method, url, headers, content, query, seconds)
-            status = str(answer.status)
-            return answer
-        except NoAnswer as error:
-            raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
-        finally:
-            # Without the query: it may hold a signature.
-            place = url.partition("?")[0]
-            log.debug("Provider %s: %s %s: %s in %.3f s", self.provider, method, place, status, monotonic() - started)
 
     def _data(self, answer: HttpAnswer, what: str) -> Any:
         if "json" not in answer.headers.get("Content-Type", "json"):
