@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model.event import Event, What, counted, grouped, named, short
+from nodepool.model.maintenance import host_name
 from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
 from nodepool.plan import ownerless
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
@@ -214,7 +215,7 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
     for pool in pools:
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
         quarantined = [host for host in pool.hosts if host.quarantine is not None]
-        aside = [host for host in quarantined if not {host.name, ownerless.host_name(host.name)} & set(told)]
+        aside = [host for host in quarantined if not {host.name, host_name(host.name)} & set(told)]
         if len(down) > MAX_HOSTS:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"

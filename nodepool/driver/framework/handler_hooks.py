@@ -338,7 +338,8 @@ class NodeLauncher(threading.Thread, abc.ABC):
         finally:
             self.complete = True
             self.handler.pw.wake()
-        self.handler.pw.launch_ended(self.node, key, "" if error is None else str(error) or type(error).__name__)
+        text = "" if error is None else str(error) or type(error).__name__
+        self.handler.pw.launch_ended(self.node, key, text)
         seconds = monotonic() - started
         reports.report_launch(
             key,
@@ -347,7 +348,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             az=self.node.az,
             requestor=self.handler.request.requestor,
         )
-        why = str(error) or type(error).__name__ if error is not None else "" if key == states.READY else key
+        why = text or ("" if key == states.READY else key)
         spans.attempt_ended(self.handler.request, self.node, self.provider_config.name, 1, seconds, why)
 
     def _store(self, error: Exception | None, started: float) -> str:

@@ -92,8 +92,8 @@ READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
-#: Methods that change nothing.
-_READS: Final = ("GET", "HEAD")
+#: Calls that change nothing in the cloud.
+READS: Final = ("GET", "HEAD")
 #: Statuses that a proxy may have of its own, with a page: the login or the thing that was asked for is not to blame. By
 #: 404 and 410 of a PUT an object store says that an upload is over.
 _OF_PROXIES: Final = (401, 403, 404, 407, 410)
@@ -270,7 +270,7 @@ class RestCalls:
                 place, took = url.partition("?")[0], monotonic() - started
                 log.debug("Provider %s: %s %s: %s in %.3f s", self.provider, method, place, status, took)
 
-        attempts = self.read_attempts if method in _READS else 1
+        attempts = self.read_attempts if method in READS else 1
         for attempt in range(1, attempts + 1):
             try:
                 answer = self._send(kind, what, send, permit, again)
@@ -379,7 +379,7 @@ class RestCalls:
         if is_page(answer):
             text = f"{self._head(what)}: the answer {answer.status} is not the cloud's but {_shown(answer)!r}; {PROXY}"
             kind = NotFoundByProxy if answer.status == _NOT_FOUND else CloudAway
-            raise kind(text, maybe_done=method in _READS, code=str(answer.status))
+            raise kind(text, maybe_done=method in READS, code=str(answer.status))
 
     def _head(self, what: str) -> str:
         return f"Provider {self.provider}: {what} failed"
