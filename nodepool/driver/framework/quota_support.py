@@ -511,7 +511,7 @@ class ZonePlaces(Generic[Z]):
         self._clock = clock
         self._lock = threading.Lock()
         self._rest_until: dict[Z, float] = {}
-        self._zones: dict[str, str] = {}
+        self._zone_of: dict[str, str] = {}
         #: How many nodes requests have in their zone; only those that have some.
         self._made: dict[str, int] = {}
 
@@ -546,10 +546,10 @@ class ZonePlaces(Generic[Z]):
         if wanted is None and self.concerns(request):
             first = self.zone_of(found[0])
             with self._lock:
-                wanted = self._zones.setdefault(request.key, first)
-                while len(self._zones) > MOST:
-                    oldest = next(iter(self._zones))
-                    del self._zones[oldest]
+                wanted = self._zone_of.setdefault(request.key, first)
+                while len(self._zone_of) > MOST:
+                    oldest = next(iter(self._zone_of))
+                    del self._zone_of[oldest]
                     self._made.pop(oldest, None)
         return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
 
@@ -564,8 +564,8 @@ class ZonePlaces(Generic[Z]):
             zone = self.zone_of(place)
             with self._lock:
                 if request.key not in self._made:
-                    self._zones[request.key] = zone
-                if self._zones[request.key] == zone:
+                    self._zone_of[request.key] = zone
+                if self._zone_of[request.key] == zone:
                     self._made[request.key] = self._made.get(request.key, 0) + 1
 
     def lost(self, place: Z, request: NodeRequest | None) -> None:
@@ -573,10 +573,10 @@ class ZonePlaces(Generic[Z]):
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:
-                if self._zones.get(request.key) == zone and request.key in self._made:
+                if self._zone_of.get(request.key) == zone and request.key in self._made:
                     self._made[request.key] -= 1
                     if not self._made[request.key]:
-                        del self._made[request.key], self._zones[request.key]
+                        del self._made[request.key], self._zone_of[request.key]
 
     def try_another(
         self, places: list[Z], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]
@@ -598,8 +598,8 @@ class ZonePlaces(Generic[Z]):
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:
-                if self._zones.get(request.key) == zone and request.key not in self._made:
-                    del self._zones[request.key]
+                if self._zone_of.get(request.key) == zone and request.key not in self._made:
+                    del self._zone_of[request.key]
 
     def no_room(self, place: Z) -> None:
         """The cloud said that it has no capacity there."""
