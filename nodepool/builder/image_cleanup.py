@@ -22,8 +22,8 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.driver.framework.rate import SharedThreads, ThreadShare
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard, settle

@@ -27,8 +27,7 @@ from nodepool.builder.progress import Meter, Shared, UploadKey
 from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.framework.uploads import ListedImage, UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle

@@ -44,7 +44,7 @@ from nodepool.zk.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
 
 R = TypeVar("R", ImageBuild, ImageUpload)
 

@@ -24,10 +24,9 @@ from nodepool.config.schema import Checker, Tolerance
 from nodepool.config.sections import entries, merge_secure, read_diskimages, read_sections, repeated, report_repeated
 from nodepool.config.zookeeper import add_tls_problems, read_zookeeper
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
-from nodepool.driver.framework import checks
 from nodepool.driver.framework.sections import DeclaredProviderConfig, UnavailableProviderConfig
 from nodepool.driver.interface import Driver
-from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
+from nodepool.driver.registry import KNOWN, ContractError, Drivers, DriverUnavailable, LibraryMissing, check_instance
 from nodepool.exceptions import ConfigError
 from nodepool.guard import ERRORS
 from nodepool.model.config_keys import ConfigValue, Sections, key, nearest
@@ -307,7 +306,7 @@ def _ask_driver(driver: Driver, section: dict[str, Any]) -> ProviderConfig:
     """Raises DriverError."""
     origin = f"driver {driver.name!r}: getProviderConfig()"
     made = call_driver(origin, driver.getProviderConfig, section)
-    provider: ProviderConfig = call_driver(origin, checks.check_instance, made, ProviderConfig, origin)
+    provider: ProviderConfig = call_driver(origin, check_instance, made, ProviderConfig, origin)
     return provider
 
 
@@ -351,7 +350,7 @@ def call_driver(what: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call code of a driver. Raises DriverError whatever it raises: a driver must not take the program down."""
     try:
         return function(*arguments)
-    except (ConfigError, checks.ContractError) as error:
+    except (ConfigError, ContractError) as error:
         raise DriverError(str(error)) from error
     except ERRORS as error:
         # Code of a driver: whatever it is, the other providers are configured.

@@ -17,7 +17,7 @@ import voluptuous as v
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import HIDDEN, Severity, did_you_mean, listing, show
-from nodepool.driver.framework.key_schema import value_schema
+from nodepool.driver.config import value_schema
 from nodepool.model import config_keys as keys
 from nodepool.model.config_keys import MAX_INT, NOT_GIVEN
 

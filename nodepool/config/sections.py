@@ -16,7 +16,7 @@ from nodepool.config.objects import Config, DiskImage, Label, TenantLimits, TopL
 from nodepool.config.problems import Severity, did_you_mean, show
 from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
-from nodepool.driver.framework.key_schema import fields_of, mappings, section_schema
+from nodepool.driver.config import fields_of, mappings, section_schema
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, TEXT, ConfigValue, MappingOf, key, keys_of
 from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.handler_hooks import NodeRequestHandlerNotifications
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Driver, Provider, ProviderNotifications

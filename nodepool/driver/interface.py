@@ -13,15 +13,15 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from nodepool.driver.framework.node_tasks import NodeDeleter
-from nodepool.driver.framework.places import UNKNOWN
+from nodepool.driver.framework.handler_hooks import NodeDeleter
+from nodepool.driver.framework.quota_support import UNKNOWN
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.checks import CheckResult
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.cloud_errors import CheckResult
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.event import LostInstance
     from nodepool.model.node import Node

@@ -15,9 +15,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
-from nodepool.driver.framework import checks
 from nodepool.driver.interface import Driver
 from nodepool.guard import ERRORS, Guard, OnError
 from nodepool.version import how_to_install
@@ -183,11 +182,10 @@ def _driver_of(module: ModuleType, name: str, path: Path) -> Driver:
     if len(classes) != 1:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
+    if missing := missing_members(classes[0]):
+        raise DriverUnavailable(f"driver {name!r}: class {classes[0].__name__} must implement {', '.join(missing)}")
     try:
-        checks.check(classes[0], f"driver {name!r}")
         driver: Driver = classes[0]()
-    except checks.ContractError as error:
-        raise DriverUnavailable(str(error)) from error
     except ERRORS as error:
         # Code of a driver that may not be ours. The others work all the same.
         raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
@@ -250,3 +248,28 @@ def _make_way(name: str, path: Path) -> None:
     module = sys.modules.get(f"{PACKAGE}.{name}")
     if module is not None and str(path) not in getattr(module, "__path__", ()):
         _take_away(name)
+
+
+# Do the classes of a driver have all that their base classes require?
+
+T = TypeVar("T")
+
+
+class ContractError(TypeError):
+    """What a driver returned is not of the right kind."""
+
+
+def missing_members(cls: type[Any]) -> list[str]:
+    """Names of abstract members that a class must still implement, sorted."""
+    return sorted(getattr(cls, "__abstractmethods__", ()))
+
+
+def check_instance(value: T, base: type[Any], origin: str) -> T:
+    """Refuse what a driver returned if it is not an object of the class that the contract asks for.
+
+    :return: ``value``.
+    :raises ContractError: it is not.
+    """
+    if not isinstance(value, base):
+        raise ContractError(f"{origin} must return a {base.__name__}, not {type(value).__name__}")
+    return value

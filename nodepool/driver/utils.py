@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
+from nodepool.driver.framework.fact import LazyExecutorTTLCache
+from nodepool.driver.framework.handler_hooks import NodeDeleter, NodeLauncher
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
-from nodepool.driver.framework.rate import BucketSize, LazyExecutorTTLCache, RateClasses, RateLimiter
+from nodepool.driver.framework.rate import BucketSize, RateClasses, RateLimiter
 from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.late_names import late_names
 from nodepool.model.node import QuotaInformation

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS

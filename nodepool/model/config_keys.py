@@ -10,7 +10,7 @@ A section of the configuration is a subclass of `nodepool.model.config_keys.Conf
         max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB")
 
 Of the declaration are made: the attribute and its default (`ConfigValue.read_keys`), the schema
-(`nodepool.driver.framework.key_schema`) and the tables of the documentation (``doc/source/extensions``). What a key
+(`nodepool.driver.config`) and the tables of the documentation (``doc/source/extensions``). What a key
 sets counts when two objects are compared.
 """
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.checks import CheckResult, check_instance, failure
+from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
-from nodepool.driver.registry import Drivers
+from nodepool.driver.registry import Drivers, check_instance
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.model.event import clipped

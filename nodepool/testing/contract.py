@@ -31,9 +31,9 @@ from typing import Final
 import pytest
 
 from nodepool.driver.config import ProviderConfig
-from nodepool.driver.framework import checks
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Driver, Provider
+from nodepool.driver.registry import missing_members
 from nodepool.exceptions import NotFound
 from nodepool.model import states
 from nodepool.testing.configuration_rules import ConfigurationRules
@@ -59,7 +59,7 @@ class DriverContract(ConfigurationRules):
         """Nothing that a base class demands is missing."""
         handler = provider.getRequestHandler(worker, worker.submit(self.label))
         for thing in (driver, provider, provider.provider, handler):
-            missing = checks.missing_members(type(thing))
+            missing = missing_members(type(thing))
             assert not missing, f"{type(thing).__name__} lacks {', '.join(missing)}"
 
     # -- provider --

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.interface import Provider
 from nodepool.testing.harness import DriverHarness
 

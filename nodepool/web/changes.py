@@ -27,7 +27,7 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
-from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.model.maintenance import MODES, Maintenance, Mode, host_name
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.frame import Frame, Page
@@ -162,7 +162,7 @@ def known_names(kind: str, seen: Observed) -> set[str]:
     """Names of providers, pools, labels, hosts or launchers that running launchers know."""
     if kind == "host":
         full = {host.name for status in seen.statuses for host in status.hosts}
-        return full | {name.rpartition("@")[2].rpartition(":")[0] for name in full}
+        return full | {host_name(name) for name in full}
     if kind == "label":
         return set(seen.labels)
     pools = seen.pools.values()

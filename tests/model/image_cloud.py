@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.fake import FakeDriver
+from nodepool.driver.fake import FakeDriver, FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
-from nodepool.driver.fake.provider import FakeProvider
 
 if TYPE_CHECKING:
     from tests.model.world import World

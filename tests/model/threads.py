@@ -174,7 +174,7 @@ class ModelExecutor:
 
 
 class ModelSharedThreads:
-    """`nodepool.driver.framework.shared_threads.SharedThreads`."""
+    """`nodepool.driver.framework.rate.SharedThreads`."""
 
     def __init__(self, *arguments: Any) -> None:
         return

@@ -134,7 +134,7 @@ def test_broken_provider(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """G-9, G-10: others serve, requests only it could serve fail; it is tried again until it works."""
-    from nodepool.driver.fake.provider import FakeProvider
+    from nodepool.driver.fake import FakeProvider
     from nodepool.runtime import providers
 
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 60.0))
@@ -224,7 +224,7 @@ def test_no_provider_works(
     launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-11: nothing is handled: requests wait."""
-    from nodepool.driver.fake.provider import FakeProvider
+    from nodepool.driver.fake import FakeProvider
 
     def fail(provider: FakeProvider, zk_conn: object) -> None:
         raise RuntimeError("no way")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider

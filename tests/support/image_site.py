@@ -16,9 +16,8 @@ from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
 from nodepool.builder.uploads import UploadQueue, UploadWorker
 from nodepool.config.objects import Config, DiskImage
-from nodepool.driver.fake import FakeDriver
+from nodepool.driver.fake import FakeDriver, FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
-from nodepool.driver.fake.provider import FakeProvider
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from nodepool.driver.config import ImageSettings
+from nodepool.driver.config import ConfigPool, ImageSettings
 from nodepool.driver.fake import cloud as fake
 from nodepool.driver.fake.config import FakeLabel, FakePool, FakeProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineDriver
@@ -28,18 +28,20 @@ DIRECTORY = Path(__file__).parent / "drivers"
 class MachineLabel(FakeLabel):
     """May have an uploaded image; ``slow`` is for tests."""
 
+    without_keys = ("cloud-image",)
+
     host_key_checking: bool = key(FLAG, False, "Scan host keys.")
     console_log: bool = key(FLAG, False, "Log the console.")
     diskimage: Any = key(FILLED_TEXT, None, "An uploaded image.", read=False)
     slow: int | None = key(WHOLE, None, "Read by nobody.")
 
-    def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
-        super().__init__(pool, data)
+    def __init__(self, pool: ConfigPool, provider: Any, data: dict[str, Any]) -> None:
+        super().__init__(pool, provider, {name: value for name, value in data.items() if name != "diskimage"})
+        if "diskimage" in data:
+            self.cloud_image = None
+            self.diskimage = ImageSettings({**data, "name": data["diskimage"]}, "image-user")
         # Here something may answer.
         self.read_keys(data, MachineLabel)
-
-    def uploaded_image(self, pool: FakePool, data: dict[str, Any]) -> ImageSettings:
-        return ImageSettings({**data, "name": data["diskimage"]}, "image-user")
 
 
 class MachinePool(FakePool):
@@ -53,6 +55,7 @@ class MachineProviderConfig(FakeProviderConfig):
     """The settings of the fake driver, and those that the framework adds."""
 
     without_keys = ()
+    checks = ()
 
     boot_timeout: float = key(SECONDS, 60.0, "Limit of the key scan.")
     _pools: Any = key(Sections(MachinePool), None, "The pools of the provider.", name="pools")

@@ -20,11 +20,11 @@ import threading
 import pytest
 
 from nodepool.driver.fake import FakeDriver
-from nodepool.driver.fake import provider as fake_handler
+import nodepool.driver.fake as fake_handler
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.config import FakeProviderConfig
-from nodepool.driver.fake.provider import FakeRequestHandler
-from nodepool.driver.fake.provider import FakeProvider
+from nodepool.driver.fake import FakeRequestHandler
+from nodepool.driver.fake import FakeProvider
 from nodepool.testing.contract import DriverContract
 
 

@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nodepool.config.schema import describe
-from nodepool.driver.config import ConfigPool, ProviderConfig
-from nodepool.driver.framework.key_schema import value_schema
+from nodepool.driver.config import ConfigPool, ProviderConfig, value_schema
 from nodepool.model.config_keys import From, Key, Sections, keys_of
 
 DIRECTIVE: Final = re.compile(

@@ -46,7 +46,8 @@ from nodepool.driver.framework.cloud_errors import (
     one_line,
 )
 from nodepool.driver.framework.fact import ToldOnce
-from nodepool.driver.framework.orders import Batches, CallSpacing
+from nodepool.driver.framework.orders import Batches
+from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.statemachine import (
     CloudInstance,
     CreationKey,
@@ -95,7 +96,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self._volumes: Mapping[str, AwsVolume] = {}
         #: Instances whose end was logged: lists show them for about an hour.
         self._ended = ToldOnce()
-        self._spacing = CallSpacing(TERMINATE_SECONDS, client.transport.sleep)
+        self._spacing = RateLimiter(config.name, 1 / TERMINATE_SECONDS, sleep=client.transport.sleep)
         self._terminations: Batches[str] = Batches(self._terminate, self.others, TERMINATED_A_CALL)
         self.batch_tags = BatchTags(config.name, client, self.others)
         self.launches = LaunchBatches(client, self.creators, self.batch_tags.made)

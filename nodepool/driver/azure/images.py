@@ -16,8 +16,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after, sent_again
-from nodepool.driver.framework.images import ImageTime, ListedImage
-from nodepool.driver.framework.uploads import ImageUploader, Segment
+from nodepool.driver.framework.uploads import ImageTime, ImageUploader, ListedImage, Segment
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard

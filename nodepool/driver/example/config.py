@@ -24,11 +24,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from nodepool.driver.config import ConfigPool, ImageSettings
-from nodepool.driver.framework.images import DiskImageSettings, ImageLabel
-from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.config import ImageSettings
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, DiskImageSettings, ImageLabel
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, ListOf, Number, Sections, key, with_default
 
 
@@ -40,7 +37,7 @@ class ExampleLabel(ImageLabel):
 
 
 # [pool]
-class ExamplePool(ConfigPool):
+class ExamplePool(DeclaredPool):
     """A slice of the cloud."""
 
     max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
@@ -49,15 +46,6 @@ class ExamplePool(ConfigPool):
         ListOf(FILLED_TEXT), None, "One is chosen for each request.", name="availability-zones", default_text="all"
     )
     labels: dict[str, ExampleLabel] = key(Sections(ExampleLabel), None, "What nodes are made of.")
-
-    def __init__(self, provider: ExampleProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        for data in pool_config.get("labels", []):
-            self.labels[data["name"]] = ExampleLabel(self, self.provider, data)
 
 
 # [provider]

@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, Connection, ImageSettings, LabelSettings
-from nodepool.driver.framework.images import DiskImageSettings
-from nodepool.driver.framework.sections import UploadingProviderConfig
-from nodepool.exceptions import ConfigError
+from nodepool.driver.config import ConfigPool, Connection, ImageSettings
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, DiskImageSettings, ImageLabel
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
@@ -44,7 +42,6 @@ from nodepool.model.config_keys import (
     Whole,
     key,
     keys_of,
-    section_class,
     with_default,
 )
 
@@ -52,10 +49,12 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
 
-class FakeLabel(LabelSettings):
+class FakeLabel(ImageLabel):
     """What a node of a label is made of: of an image that was uploaded, or else of one that the cloud has."""
 
     keys_also_of: ClassVar[tuple[type, ...]] = (Connection,)
+    without_keys: ClassVar[tuple[str, ...]] = ("cloud-image", "console-log", "host-key-checking")
+    checks: ClassVar[tuple[Any, ...]] = ()
 
     cores: int = key(Whole(0), 1, "Cores of the machine.")
     ram: int = key(Whole(0), 1024, "Memory of the machine.", unit="MiB")
@@ -64,26 +63,15 @@ class FakeLabel(LabelSettings):
         FILLED_TEXT, None, "Image of the provider's ``diskimages``, which says how to log in.", read=False
     )
 
-    def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
-        super().__init__(data["name"], pool)
-        self.read_keys(data)
-        if "diskimage" in data:
-            self.diskimage = self.uploaded_image(pool, data)
-        else:
+    def __init__(self, pool: ConfigPool, provider: Any, data: dict[str, Any]) -> None:
+        super().__init__(pool, provider, data)
+        if self.diskimage is None:
             self.cloud_image = ImageSettings(data, username=self.username)
         # Nothing answers at the addresses of instances that are only in memory.
         self.host_key_checking = False
 
-    def uploaded_image(self, pool: FakePool, data: dict[str, Any]) -> ImageSettings:
-        """The image that the section names. Raises ConfigError: the provider does not have it."""
-        name = data["diskimage"]
-        if name not in pool.provider.diskimages:
-            raise ConfigError(f"label {self.name}: the provider has no diskimage {name!r}; add it to its diskimages")
-        image: DiskImageSettings = pool.provider.diskimages[name]
-        return image
 
-
-class FakePool(ConfigPool):
+class FakePool(DeclaredPool):
     """A slice of the cloud."""
 
     max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
@@ -91,16 +79,6 @@ class FakePool(ConfigPool):
     ignore_provider_quota: bool = key(FLAG, False, "true: only the limits of the pool count.")
     azs: list[str] | None = key(TEXTS, None, "One is chosen for each request.", name="availability-zones")
     labels: dict[str, FakeLabel] = key(Sections(FakeLabel), None, "What nodes are made of.")
-
-    def __init__(self, provider: FakeProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        make_label = section_class(type(self), "labels")
-        for data in pool_config.get("labels", []):
-            self.labels[data["name"]] = make_label(self, data)
 
 
 class KnobSettings(ConfigValue):
@@ -113,14 +91,14 @@ class KnobSettings(ConfigValue):
     limits: dict[str, float] = key(MappingOf(Number(0)), None, "Quota, e.g. ``{instances: 20, cores: 40}``.")
 
 
-class FakeProviderConfig(UploadingProviderConfig[FakePool]):
+class FakeProviderConfig(CloudProviderConfig[FakePool]):
     """One ``providers[]`` section with ``driver: fake``."""
 
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
     keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings,)
 
     cloud: str = key(FILLED_TEXT, "", "Clouds of the same name are the same cloud.", default_text="the provider's name")
-    launch_timeout: float = with_default(UploadingProviderConfig.launch_timeout, 60.0)
+    launch_timeout: float = with_default(CloudProviderConfig.launch_timeout, 60.0)
     image_type: str = key(FILLED_TEXT, "qcow2", "Format of uploaded images.")
     diskimages: dict[str, DiskImageSettings] = key(Sections(DiskImageSettings), None, "Images that are uploaded.")
     _pools: dict[str, FakePool] = key(Sections(FakePool), None, "The pools of the provider.", name="pools")
@@ -130,8 +108,6 @@ class FakeProviderConfig(UploadingProviderConfig[FakePool]):
         self.knobs: dict[str, Any] = {}
 
     def load(self, newconfig: Config) -> None:
-        # The format, before the images are announced.
-        self.read_keys(self.provider)
         super().load(newconfig)
         self.cloud = self.cloud or self.name
         values = {item.attribute: item.value(self, self.provider) for item in keys_of(KnobSettings)}

@@ -2,7 +2,7 @@
 """What can go wrong in a call to a cloud, named after what the launcher does next (reference/driver 13).
 
 A driver maps the error codes of its cloud to these classes, by a table of codes (`CodedErrors`). After them come texts
-of clouds, why a cloud did not answer, and when it wants to be asked again.
+of clouds, why a cloud did not answer, and when it wants to be asked again, then what ``nodepool check`` finds out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import contextlib
 import email.utils
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import (
@@ -22,8 +23,10 @@ from nodepool.exceptions import (
     LaunchStatusException,
     NotFound,
     QuotaException,
+    RuntimeConfigurationException,
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -328,3 +331,116 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         when = email.utils.parsedate_tz(text)
         return None if when is None else max(0.0, email.utils.mktime_tz(when) - wall_time())
+
+
+# What ``nodepool check`` found out about one thing.
+
+#: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
+_NO_ANSWER: Final = "no answer from "
+_REACH: Final = "correct the address, or let this machine reach it: network, firewall, proxy"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of the command.
+
+    :param subject: what was looked at, such as ``label small`` or ``host node9:22``.
+    :param ok: False: nothing can be served with it as it is.
+    :param text: what was found, in one line.
+    :param remedy: what to do about it. With ``ok`` it makes the result a warning.
+    """
+
+    subject: str
+    ok: bool
+    text: str
+    remedy: str = ""
+
+    @property
+    def status(self) -> str:
+        """``ok``, ``warning`` or ``failed``."""
+        if not self.ok:
+            return "failed"
+        return "warning" if self.remedy else "ok"
+
+
+def failure(subject: str, error: object) -> CheckResult:
+    """The result for an error; what its text says after its last semicolon is the remedy."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    said, found, remedy = text.rpartition("; ")
+    if found:
+        return CheckResult(subject, False, said, remedy)
+    return CheckResult(subject, False, text, _REACH if _NO_ANSWER in text else "")
+
+
+# `CloudChecks`: how the checks of a provider end for ``nodepool check`` when its cloud refuses to answer.
+
+
+class Found(NamedTuple):
+    """A problem, or with ``ok`` a warning, or something that is in order; see `CheckResult`."""
+
+    text: str
+    remedy: str = ""
+    ok: bool = False
+
+
+class CloudChecks:
+    """
+    :param provider: its name, with which errors of its cloud may begin. The table of results says it already.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self._heads = (f"Provider {provider}: ", f"provider {provider}, ")
+
+    def results(
+        self, subject: str, check: Callable[P, list[CheckResult]], *args: P.args, **kwargs: P.kwargs
+    ) -> list[CheckResult]:
+        """Calls a check. The results, or one that says what the cloud refused, or that the configuration cannot work.
+
+        :param subject: what is looked at, as in `CheckResult`.
+        """
+        try:
+            return check(*args, **kwargs)
+        except (LaunchError, RuntimeConfigurationException) as error:
+            return [self.failure(subject, error)]
+
+    def all(
+        self, where: str, first: Callable[[], str], others: Callable[[CloudChecks], Iterator[CheckResult]]
+    ) -> Iterator[CheckResult]:
+        """All problems, and a line for what is in order. Blocks for some calls to the cloud.
+
+        :param first: of the cloud, ``where``; returns what is in order. If it fails, nothing else can be asked.
+        :param others: the results of all other checks.
+        """
+        try:
+            text = first()
+        except LaunchError as error:
+            yield self.failure(where, error)
+            return
+        yield CheckResult(where, True, text)
+        yield from others(self)
+
+    def about(self, subject: str, good: str, *checks: Callable[[], Iterable[Found] | None]) -> Iterator[CheckResult]:
+        """What some checks find, or what the cloud refuses; and a line if all is in order.
+
+        :param good: that line; "" = none.
+        """
+        results: list[CheckResult] = []
+        for check in checks:
+            try:
+                results += [CheckResult(subject, found.ok, found.text, found.remedy) for found in check() or ()]
+            except (LaunchError, RuntimeConfigurationException) as error:
+                results.append(self.failure(subject, error))
+        yield from results
+        if good and all(result.ok for result in results):
+            yield CheckResult(subject, True, good)
+
+    def failure(self, subject: str, error: Exception) -> CheckResult:
+        """The result for an error, without the name of the provider."""
+        return failure(subject, self.said(error))
+
+    def said(self, error: Exception) -> str:
+        """The text of an error, without the name of the provider."""
+        text = str(error)
+        for head in self._heads:
+            text = text.removeprefix(head)
+        return text

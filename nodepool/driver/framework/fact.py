@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a cloud that are kept; then two limits of what is logged again and again.
+"""Answers of a cloud that are kept; then a cache for drivers, and two limits of what is logged again and again.
 
 A `Fact` is waited for by all who ask. What is `Known` is returned at once, and asked for again in the background.
 """
@@ -7,16 +7,22 @@ A `Fact` is waited for by all who ask. What is `Known` is returned at once, and 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator
-from concurrent.futures import Future
-from typing import Final, Generic, TypeVar, cast
+from concurrent.futures import Executor, Future
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchError
 from nodepool.guard import ERRORS, OnError, as_exception
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+
+log = logging.getLogger("nodepool.driver.framework.rate")
 
 #: How old an answer may be, in seconds, unless the caller names another age.
 MAX_AGE_SECONDS: Final = 600.0
@@ -264,6 +270,90 @@ class Known(Generic[T]):
             with self._condition:
                 self._error = as_exception(error)
                 self._end(self._pause)
+
+
+# A cache that refreshes in the background, for drivers of the released interface.
+
+
+class _CachedCall(Generic[P, R]):
+    """A function whose results are kept; as an attribute of a class, each instance has results of its own.
+
+    ``_lock`` guards the table of results. The lock of each result is held during its first call only.
+    """
+
+    def __init__(
+        self, function: Callable[P, R], ttl: float, executor: Executor, clock: Callable[[], float] = monotonic
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._ttl = ttl
+        self._executor = executor
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
+        self._attribute: str | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
+        if instance is None:
+            return self
+        name = self._attribute or getattr(self._function, "__name__", "cached")
+        with self._lock:
+            # Kept in the instance: from now on Python finds it there, and it ends with the instance.
+            if name not in vars(instance):
+                bound = cast("Callable[..., R]", self._function.__get__(instance, owner))
+                vars(instance)[name] = _CachedCall(bound, self._ttl, self._executor, self._clock)
+        return cast("_CachedCall[..., R]", vars(instance)[name])
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = functools.partial(self._function, *args, **kwargs)
+        key = args, tuple(sorted(kwargs.items()))
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = threading.Lock(), self._make(call)
+            first, known = self._known[key]
+        with first:
+            if not known.answered:
+                known.put(call())
+        return known.get()
+
+    def _make(self, call: Callable[[], R]) -> Known[R]:
+        def again() -> R:
+            text = "%s could not be refreshed, the old value is used: %s"
+            with OnError(lambda error: log.error(text, self._function, error)):
+                return call()
+
+        # After an error too: a cloud that is down is not asked again at once.
+        return Known(again, self._ttl, self._submit, error_seconds=self._ttl, clock=self._clock)
+
+    def _submit(self, refresh: Callable[[], None]) -> None:
+        try:
+            self._executor.submit(refresh)
+        except RuntimeError as error:
+            log.warning("%s is not refreshed any more: %s", self._function, error)
+            raise
+
+
+class LazyExecutorTTLCache:
+    """Decorator for functions and methods whose results may be a little old.
+
+    The first call (per combination of arguments, which must be hashable) blocks and raises what the function raises.
+    Later calls never block: a result older than ``ttl`` is returned once more while ``executor`` gets a new one. When
+    that fails the old result stays, and it is tried again after ``ttl``.
+
+    :param ttl: seconds.
+    :param executor: runs the refreshes.
+    """
+
+    def __init__(self, ttl: float, executor: Executor, clock: Callable[[], float] = monotonic) -> None:
+        self._ttl = ttl
+        self._executor = executor
+        self._clock = clock
+
+    def __call__(self, function: Callable[P, R]) -> _CachedCall[P, R]:
+        return _CachedCall(function, self._ttl, self._executor, self._clock)
 
 
 # Limits how often a persistent error is logged.

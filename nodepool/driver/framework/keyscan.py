@@ -17,6 +17,7 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -27,8 +28,6 @@ from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import paramiko
 
 #: Connection types that speak SSH; for others a TCP connect is enough (K-2).
@@ -73,17 +72,11 @@ class ScanResult:
     public_ipv6: str | None = None
 
 
-@dataclass(frozen=True)
-class ResolvedName:
-    """What a host name resolved to, in the order of preference."""
-
-    targets: tuple[tuple[int, Any], ...]
-
-    def first(self, family: int) -> str | None:
-        return next((str(address[0]) for kind, address in self.targets if kind == family), None)
+#: What a host name resolved to, in the order of preference: family and address.
+Targets = Sequence[tuple[int, Any]]
 
 
-def resolve(host: str, port: int) -> ResolvedName:
+def resolve(host: str, port: int) -> Targets:
     """Look a host name or address up. Blocks as long as the system's resolver does.
 
     :raises ScanFailed: the name is unknown.
@@ -96,7 +89,12 @@ def resolve(host: str, port: int) -> ResolvedName:
     targets = tuple((int(family), address) for family, _, _, _, address in found if family in families)
     if not targets:
         raise ScanFailed(f"{host} has no IP address")
-    return ResolvedName(targets)
+    return targets
+
+
+def first_of(targets: Targets) -> dict[int, str]:
+    """The first address of each family."""
+    return {family: str(address[0]) for family, address in reversed(targets)}
 
 
 def scan(
@@ -123,13 +121,14 @@ def scan(
     """
     stop = cancelled or threading.Event()
     failures = 0
-    addresses: ResolvedName | None = None
+    addresses: Targets | None = None
     attempt = _Attempt(host, port, monotonic() + timeout, stop, turns or threading.Semaphore())
     while True:
         try:
             addresses = addresses or resolve(host, port)
             keys = attempt.run(addresses, gather_keys and connection_type in SSH_CONNECTION_TYPES)
-            return ScanResult(keys, addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6))
+            first = first_of(addresses)
+            return ScanResult(keys, first.get(socket.AF_INET), first.get(socket.AF_INET6))
         except ScanFailed as error:
             failure, again = error, EXCHANGE_AGAIN if isinstance(error, _NegotiationFailed) else CONNECT_AGAIN
             if again is CONNECT_AGAIN and not retry_connect:
@@ -164,7 +163,7 @@ class _Attempt:
         self._patience = EXCHANGE_SECONDS
         self._keys: dict[str, str] = {}
 
-    def run(self, addresses: ResolvedName, gather_keys: bool) -> tuple[str, ...]:
+    def run(self, addresses: Targets, gather_keys: bool) -> tuple[str, ...]:
         """Connect and, where asked, collect all keys. Raises ScanFailed."""
         if not gather_keys:
             self._connect(addresses).close()
@@ -174,11 +173,11 @@ class _Attempt:
             missing = self._exchange(addresses, missing)
         return tuple(sorted(self._keys.values()))
 
-    def _connect(self, addresses: ResolvedName) -> socket.socket:
+    def _connect(self, addresses: Targets) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
         attempt_end = min(self.deadline, monotonic() + CONNECT_SECONDS)
         reason = "no time left"
-        for index, (family, address) in enumerate(addresses.targets):
+        for index, (family, address) in enumerate(addresses):
             left = attempt_end - monotonic()
             if left <= 0:
                 break
@@ -186,7 +185,7 @@ class _Attempt:
                 sock = socket.socket(family, socket.SOCK_STREAM)
                 with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
                     # An address that swallows packets must leave time for the next one.
-                    self._open(sock, address, left / (len(addresses.targets) - index))
+                    self._open(sock, address, left / (len(addresses) - index))
                 return sock
             except OSError as error:
                 reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
@@ -211,7 +210,7 @@ class _Attempt:
             raise OSError(code, os.strerror(code))
         sock.settimeout(seconds)
 
-    def _exchange(self, addresses: ResolvedName, algorithms: Sequence[str] | None) -> Sequence[str]:
+    def _exchange(self, addresses: Targets, algorithms: Sequence[str] | None) -> Sequence[str]:
         """One key exchange; keeps the key.
 
         :param algorithms: what to accept as signature of the host; None = all that paramiko knows.
@@ -295,16 +294,6 @@ def _one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text[:MAX_REASON]).split())
 
 
-def _quiet_logger() -> logging.Logger:
-    """paramiko logs a traceback for each host that misbehaves; the scan's own error says it in a line."""
-    logger = logging.getLogger(_PARAMIKO_LOGGER)
-    # Looked at each time: a logging configuration that is loaded later may have reset it.
-    if logger.propagate or logger.level <= logging.CRITICAL:
-        logger.setLevel(logging.CRITICAL + 1)
-        logger.propagate = False
-    return logger
-
-
 @functools.cache
 def _packetizer_class() -> type[paramiko.packet.Packetizer]:
     from paramiko.packet import Packetizer
@@ -320,7 +309,11 @@ def _make_transport(sock: socket.socket, algorithms: Sequence[str] | None) -> pa
     import paramiko
 
     transport = paramiko.Transport(sock, packetizer_class=_packetizer_class())
-    _quiet_logger()
+    # It logs a traceback for each host that misbehaves; the error of the scan says it in a line. Each time: a logging
+    # configuration that was loaded meanwhile may have reset it.
+    logger = logging.getLogger(_PARAMIKO_LOGGER)
+    logger.setLevel(logging.CRITICAL + 1)
+    logger.propagate = False
     transport.set_log_channel(_PARAMIKO_LOGGER)
     options = transport.get_security_options()
     if algorithms is not None:

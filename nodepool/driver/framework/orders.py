@@ -3,7 +3,7 @@
 
 First `JoinedOrders`, for a cloud that takes few calls, and many orders in each of them: several calls may be under way,
 each order gets an answer of its own, and a call may do a part of what was ordered. Then `Batches`, where all orders of
-a call end alike, and the time between calls in which orders gather.
+a call end alike.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from nodepool.clock import monotonic
-from nodepool.driver.framework.rate import Hold, working_for
+from nodepool.driver.framework.rate import Call, Hold, working_for
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.guard import as_exception, settle
 
@@ -23,35 +22,21 @@ from nodepool.guard import as_exception, settle
 GATHER_SECONDS: Final = 0.25
 
 
-class CallTurn(Protocol):
-    """A call may begin now."""
+class JoinedOrder:
+    """One order, for which a caller waits.
 
-    @property
-    def spare(self) -> float:
-        """The part of the calls that may begin at once that there was before it. 1 = all: nothing is short; 0 = it had
-        to wait, so the cloud is asked as often as it allows.
-        """
-        ...
+    :ivar future: gets the answer to this order; in any thread.
+    :ivar permit: is it still wanted? Asked right before the call. Raises an error if not; the future gets it.
+    """
 
-
-class JoinedOrder(Protocol):
-    """One order, for which a caller waits."""
-
-    @property
-    def future(self) -> Future[Any]:
-        """Gets the answer to this order; in any thread."""
-        ...
-
-    def permit(self) -> None:
-        """Is it still wanted? Asked right before the call. :raises Exception: no; the future gets this error."""
-        ...
+    future: Future[Any]
+    permit: Callable[[], None]
 
 
 OrderT = TypeVar("OrderT", bound=JoinedOrder)
-Turn = TypeVar("Turn", bound=CallTurn)
 
 
-class JoinedOrders(Generic[OrderT, Turn]):
+class JoinedOrders(Generic[OrderT]):
     """An order is a call of its own as long as the cloud takes as many calls at once as ever. The fewer it still takes,
     the longer a call waits for more orders; those that gather, also while it waits for its turn, go together, if they
     are equal. Thread-safe.
@@ -70,8 +55,8 @@ class JoinedOrders(Generic[OrderT, Turn]):
 
     def __init__(
         self,
-        wait_turn: Callable[[], Turn],
-        send: Callable[[Sequence[OrderT], Turn], Mapping[OrderT, Any]],
+        wait_turn: Callable[[], Call],
+        send: Callable[[Sequence[OrderT], Call], Mapping[OrderT, Any]],
         executor: Executor,
         most: int,
         sleep: Callable[[float], None],
@@ -130,7 +115,7 @@ class JoinedOrders(Generic[OrderT, Turn]):
 
     def _run(self) -> None:
         """One call."""
-        turn: Future[Turn] = Future()
+        turn: Future[Call] = Future()
         settle((turn,), self._wait)
         error = turn.exception()
         if error is not None:
@@ -145,7 +130,7 @@ class JoinedOrders(Generic[OrderT, Turn]):
         if orders:
             self._call(orders, turn.result())
 
-    def _wait(self) -> Turn:
+    def _wait(self) -> Call:
         """For a turn, and then for more orders, unless there are enough, or calls are not short."""
         turn = self._wait_turn()
         with self._lock:
@@ -154,7 +139,7 @@ class JoinedOrders(Generic[OrderT, Turn]):
             self._sleep(GATHER_SECONDS * (1 - turn.spare))
         return turn
 
-    def _call(self, orders: list[OrderT], turn: Turn) -> None:
+    def _call(self, orders: list[OrderT], turn: Call) -> None:
         outcome: Future[Mapping[OrderT, Any]] = Future()
         settle((outcome,), lambda: self._send(orders, turn))
         error = outcome.exception()
@@ -355,27 +340,3 @@ class Batches(Generic[K]):
             self._take(left, sys.maxsize)
         for future in left.values():
             _tell(future, _stopped())
-
-
-# `CallSpacing`: time between calls in which more orders gather.
-
-
-class CallSpacing:
-    """The first call begins at once. Later calls begin after a pause. For one thread at a time.
-
-    :param seconds: the least time from the beginning of a call to that of the next one.
-    :param sleep: blocks for some seconds; may raise, then there is no call.
-    """
-
-    def __init__(self, seconds: float, sleep: Callable[[float], None], clock: Callable[[], float] = monotonic) -> None:
-        self._seconds = seconds
-        self._sleep = sleep
-        self._clock = clock
-        self._not_before = float("-inf")
-
-    def wait(self) -> None:
-        """Block until a call may begin. Raises what ``sleep`` raises."""
-        left = self._not_before - self._clock()
-        if left > 0:
-            self._sleep(left)
-        self._not_before = self._clock() + self._seconds

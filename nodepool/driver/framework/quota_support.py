@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quota of one provider: limits, use, room (rules Q-1 to Q-6; reference/driver 12).
 
-First `QuotaSupport`, then limits as status records have them, then sums over all nodes.
+First `QuotaSupport`, then limits as status records have them, then sums over all nodes, then which places of a label to
+try: those without capacity are left out for a while, and the nodes of a request are kept in one zone (N-7). Last are
+labels that a provider cannot serve.
 """
 
 from __future__ import annotations
@@ -13,27 +15,29 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeGuard, TypeVar
 
-from nodepool.clock import wall_time
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Known
-from nodepool.driver.framework.places import BrokenLabels
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import ContextLogger
 from nodepool.model import states
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
-from nodepool.model.status import LimitStatus
+from nodepool.model.status import LabelStatus, LimitStatus
 
 if TYPE_CHECKING:
+    from logging import Logger, LoggerAdapter
+
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.model.status import LabelStatus
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.zookeeper import ZooKeeper
+
 
 #: A node in such a state has, or will have, an instance.
 LAUNCHING: Final = (states.INIT, states.BUILDING)
@@ -53,8 +57,8 @@ class QuotaSupport(abc.ABC):
 
     provider: ProviderConfig
     zk: ZooKeeper | None
-    #: What the cloud told last, for status records; None = nothing yet.
-    _told: CloudLimits | None = None
+    #: For status records: the limits that the cloud told last, what others use, and when that was; None = nothing yet.
+    _told: tuple[QuotaInformation, QuotaInformation, float] | None = None
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
@@ -104,7 +108,7 @@ class QuotaSupport(abc.ABC):
             name = self.provider.name
             limits = gateway.get_provider_limits(name, self)
             others = gateway.unmanaged_quota_used(name, self)
-        self._told = CloudLimits(limits.copy(), others, wall_time())
+        self._told = limits.copy(), others, round(wall_time(), 3)
         limits.subtract(others)
         return limits
 
@@ -285,7 +289,8 @@ class QuotaSupport(abc.ABC):
             return []
         found = limits_of("pool", self.poolQuota(pool), _use_of(tally, pool_name))
         if self._told is not None and not pool.ignore_provider_quota:
-            found += limits_of_cloud(self._told, _use_of(tally, None))
+            limits, others, asked_at = self._told
+            found += limits_of("cloud", limits, _use_of(tally, None), others.quota["compute"], asked_at)
         return found
 
     def getLabelQuota(self) -> dict[str, float]:
@@ -336,40 +341,23 @@ def _groups_in(provider_name: str) -> Callable[[Node], tuple[Hashable, ...]]:
 # Limits as status records have them.
 
 
-@dataclass(frozen=True)
-class CloudLimits:
-    """What a cloud reported of its quota.
-
-    :param limits: in all. ``others``: what somebody else uses of it.
-    :param asked_at: seconds since the epoch.
-    """
-
-    limits: QuotaInformation
-    others: QuotaInformation
-    asked_at: float
-
-
-def limits_of(scope: str, limits: QuotaInformation, used: QuotaInformation) -> list[LimitStatus]:
-    """Limits that the configuration sets. Resources without a limit are left out.
+def limits_of(
+    scope: str,
+    limits: QuotaInformation,
+    used: QuotaInformation,
+    others: Mapping[str, float] | None = None,
+    asked_at: float | None = None,
+) -> list[LimitStatus]:
+    """Limits of the configuration or of a cloud. Resources without a limit are left out.
 
     :param scope: as in `LimitStatus`. ``used``: by nodes of ours.
+    :param others: what somebody else uses, and when the cloud said so; only of a cloud.
     """
     now = used.quota["compute"]
     return [
-        LimitStatus(scope, resource, limit, now.get(resource, used.default))
-        for resource, limit in sorted(limits.quota["compute"].items())
+        LimitStatus(scope, name, limit, now.get(name, used.default), (others or {}).get(name, 0.0), asked_at)
+        for name, limit in sorted(limits.quota["compute"].items())
         if math.isfinite(limit)
-    ]
-
-
-def limits_of_cloud(told: CloudLimits, used: QuotaInformation) -> list[LimitStatus]:
-    """Limits that a cloud told."""
-    others = told.others.quota["compute"]
-    return [
-        LimitStatus(
-            "cloud", limit.resource, limit.limit, limit.used, others.get(limit.resource, 0.0), round(told.asked_at, 3)
-        )
-        for limit in limits_of("cloud", told.limits, used)
     ]
 
 
@@ -485,3 +473,172 @@ class NodeTally:
             sums = self._sums.setdefault(group, {})
             for name, value in resources.items():
                 sums[name] = sums.get(name, 0) + value
+
+
+# `ZonePlaces`: where a cloud had no capacity a while ago, and where the nodes of each request are made (N-7).
+#
+# A place is what a driver may choose among: a type or size, with a subnet or zone, and whether it is a spot instance.
+
+P = TypeVar("P", bound=Hashable)
+
+#: For so long a place without capacity is left alone.
+REST_SECONDS: Final = 180.0
+#: Requests that are remembered; those that are served are the latest ones.
+MOST: Final = 1000
+
+
+class ZonePlace(Protocol):
+    """A combination of type or size and zone. It is a value."""
+
+    @property
+    def zone(self) -> str | None:
+        """None = the cloud chooses."""
+
+    def __hash__(self) -> int: ...
+
+
+Z = TypeVar("Z", bound=ZonePlace)
+
+
+class ZonePlaces(Generic[Z]):
+    """Of one provider. The launches of all nodes leave places alone that had no capacity a while ago.
+
+    The zone of a request with several nodes is that of its first node; another one as long as no node is there.
+    Thread-safe, does not block; ``_lock`` guards the tables.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rest_until: dict[Z, float] = {}
+        self._zone_of: dict[str, str] = {}
+        #: How many nodes requests have in their zone; only those that have some.
+        self._made: dict[str, int] = {}
+
+    @staticmethod
+    def concerns(request: NodeRequest | None) -> TypeGuard[NodeRequest]:
+        """Does a request have several nodes?"""
+        return request is not None and len(request.node_types) > 1
+
+    def zone_of(self, place: Z) -> str:
+        """ "" = the cloud chooses."""
+        return place.zone or ""
+
+    def awake(self, places: Sequence[Z]) -> list[Z]:
+        """Places in order, but for those that rest. If all rest, the one that has rested longest.
+
+        :param places: at least one.
+        """
+        with self._lock:
+            now = self._clock()
+            self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
+            found = [place for place in places if place not in self._rest_until]
+            return found or [min(places, key=self._rest_until.__getitem__)]
+
+    def to_try(self, places: Sequence[Z], request: NodeRequest | None, az: str | None) -> list[Z]:
+        """As `awake`. What is in the zone of the other nodes of the request comes first.
+
+        :param places: all that the label allows, at least one.
+        :param az: the zone of a node that the request has already.
+        """
+        found = self.awake(places)
+        wanted = az or None
+        if wanted is None and self.concerns(request):
+            first = self.zone_of(found[0])
+            with self._lock:
+                wanted = self._zone_of.setdefault(request.key, first)
+                while len(self._zone_of) > MOST:
+                    oldest = next(iter(self._zone_of))
+                    del self._zone_of[oldest]
+                    self._made.pop(oldest, None)
+        return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
+
+    def rests(self, place: Z) -> bool:
+        """Had it no capacity a while ago?"""
+        with self._lock:
+            return self._rest_until.get(place, 0.0) > self._clock()
+
+    def made(self, place: Z, request: NodeRequest | None) -> None:
+        """A node of a request is there."""
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if request.key not in self._made:
+                    self._zone_of[request.key] = zone
+                if self._zone_of[request.key] == zone:
+                    self._made[request.key] = self._made.get(request.key, 0) + 1
+
+    def lost(self, place: Z, request: NodeRequest | None) -> None:
+        """A node of a request that was made there came to nothing. With the last one the zone is left."""
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if self._zone_of.get(request.key) == zone and request.key in self._made:
+                    self._made[request.key] -= 1
+                    if not self._made[request.key]:
+                        del self._made[request.key], self._zone_of[request.key]
+
+    def try_another(
+        self, places: list[Z], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]
+    ) -> bool:
+        """The first of some places has no capacity: it is taken out, unless it is the only one. Is there another?
+
+        :param request: of the node that was to be made there.
+        """
+        self.no_room_for(places[0], request)
+        if len(places) == 1:
+            return False
+        log.info("No capacity for %s, trying %s: %s", places[0], places[1], error)
+        del places[0]
+        return True
+
+    def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
+        """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
+        self.no_room(place)
+        if self.concerns(request):
+            zone = self.zone_of(place)
+            with self._lock:
+                if self._zone_of.get(request.key) == zone and request.key not in self._made:
+                    del self._zone_of[request.key]
+
+    def no_room(self, place: Z) -> None:
+        """The cloud said that it has no capacity there."""
+        with self._lock:
+            self._rest_until[place] = self._clock() + REST_SECONDS
+
+
+# `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).
+
+#: What is told of a label whose cause the driver does not tell.
+UNKNOWN: Final = LabelStatus(ReasonCode.LABEL_BROKEN.value, "the driver says that it can never work here")
+
+
+class BrokenLabels:
+    """Any thread may call. Each change is one operation on a dictionary.
+
+    :param code: of the reason, the same for all of them.
+    """
+
+    def __init__(self, code: ReasonCode = ReasonCode.LABEL_BROKEN) -> None:
+        self._code = code
+        self._causes: dict[str, LabelStatus] = {}
+
+    def add(self, label: str, error: BaseException | str) -> bool:
+        """A label turned out to be broken. Returns whether that is news.
+
+        :param error: the cause, and what corrects it.
+        """
+        text = str(error)
+        before = self._causes.get(label)
+        if before is None or before.text != text:
+            since = wall_time() if before is None else before.since
+            self._causes[label] = LabelStatus(self._code.value, text, since)
+        return before is None
+
+    def discard(self, label: str) -> bool:
+        """A label works. Returns whether that is news."""
+        return self._causes.pop(label, None) is not None
+
+    def causes(self) -> dict[str, LabelStatus]:
+        """Label -> why it is broken, and since when."""
+        return dict(self._causes)

@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a cloud is asked (reference/driver 12).
+"""How often a cloud is asked, and in which threads (reference/driver 12).
 
-First the rate limit of 11.0.0 and a cache that refreshes in the background, then the pace of each class of calls
-(`RateClasses`, `TokenBucket`), then the time that launches and uploads wait for ourselves.
+First the rate limit of 11.0.0, then the pace of each class of calls (`RateClasses`, `TokenBucket`), then the time that
+launches and uploads wait for ourselves, then the threads in which the calls are made (`SharedThreads`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar
 
 from nodepool.clock import monotonic, next_tick, sleep
-from nodepool.driver.framework.fact import Known
-from nodepool.guard import OnError
+from nodepool.guard import settle
 from nodepool.plan.retries import Backoff
 
 P = ParamSpec("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 log = logging.getLogger("nodepool.driver.framework.rate")
 
@@ -86,87 +84,6 @@ class RateLimiter:
             log_method("%s: %s %s %.3f s, waited %.3f s", self.name, text, outcome, self._clock() - started, waited)
 
 
-class _CachedCall(Generic[P, R]):
-    """A function whose results are kept; as an attribute of a class, each instance has results of its own.
-
-    ``_lock`` guards the table of results. The lock of each result is held during its first call only.
-    """
-
-    def __init__(
-        self, function: Callable[P, R], ttl: float, executor: Executor, clock: Callable[[], float] = monotonic
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._ttl = ttl
-        self._executor = executor
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._known: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
-        self._attribute: str | None = None
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
-        if instance is None:
-            return self
-        name = self._attribute or getattr(self._function, "__name__", "cached")
-        with self._lock:
-            # Kept in the instance: from now on Python finds it there, and it ends with the instance.
-            if name not in vars(instance):
-                bound = cast("Callable[..., R]", self._function.__get__(instance, owner))
-                vars(instance)[name] = _CachedCall(bound, self._ttl, self._executor, self._clock)
-        return cast("_CachedCall[..., R]", vars(instance)[name])
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        call = functools.partial(self._function, *args, **kwargs)
-        key = args, tuple(sorted(kwargs.items()))
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = threading.Lock(), self._make(call)
-            first, known = self._known[key]
-        with first:
-            if not known.answered:
-                known.put(call())
-        return known.get()
-
-    def _make(self, call: Callable[[], R]) -> Known[R]:
-        def again() -> R:
-            text = "%s could not be refreshed, the old value is used: %s"
-            with OnError(lambda error: log.error(text, self._function, error)):
-                return call()
-
-        # After an error too: a cloud that is down is not asked again at once.
-        return Known(again, self._ttl, self._submit, error_seconds=self._ttl, clock=self._clock)
-
-    def _submit(self, refresh: Callable[[], None]) -> None:
-        try:
-            self._executor.submit(refresh)
-        except RuntimeError as error:
-            log.warning("%s is not refreshed any more: %s", self._function, error)
-            raise
-
-
-class LazyExecutorTTLCache:
-    """Decorator for functions and methods whose results may be a little old.
-
-    The first call (per combination of arguments, which must be hashable) blocks and raises what the function raises.
-    Later calls never block: a result older than ``ttl`` is returned once more while ``executor`` gets a new one. When
-    that fails the old result stays, and it is tried again after ``ttl``.
-
-    :param ttl: seconds.
-    :param executor: runs the refreshes.
-    """
-
-    def __init__(self, ttl: float, executor: Executor, clock: Callable[[], float] = monotonic) -> None:
-        self._ttl = ttl
-        self._executor = executor
-        self._clock = clock
-
-    def __call__(self, function: Callable[P, R]) -> _CachedCall[P, R]:
-        return _CachedCall(function, self._ttl, self._executor, self._clock)
-
-
 # `RateClasses`: paces the calls to a cloud, each class of calls separately.
 
 #: A pause is up to so much longer than told, in seconds: several launchers shall not all come at once.
@@ -176,13 +93,17 @@ SPREAD_SECONDS: Final = 0.1
 class Call:
     """A call whose turn has come. Tell it what the cloud made of it: `throttled` or `worked`.
 
+    :param lock: guards the bucket.
     :ivar spare: the part of the calls that may begin at once that there was before it: 1 = all; 0 = its turn did not
         come at once, so the cloud is asked as often as it allows.
     """
 
-    def __init__(self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool) -> None:
-        self._classes = classes
-        self._kind = kind
+    def __init__(
+        self, bucket: TokenBucket, lock: threading.Lock, clock: Callable[[], float], turn: Turn, *, waited: bool
+    ) -> None:
+        self._bucket = bucket
+        self._lock = lock
+        self._clock = clock
         self._turn = turn
         self.spare = 0.0 if waited else turn.spare
 
@@ -191,11 +112,14 @@ class Call:
 
         :param seconds: as the cloud told, e.g. in ``Retry-After``; None = it did not.
         """
-        return self._classes.throttled(self._kind, self._turn, seconds)
+        told = None if seconds is None else seconds + random.uniform(0, SPREAD_SECONDS)
+        with self._lock:
+            return self._bucket.throttled(self._clock(), self._turn, told)
 
     def worked(self) -> None:
         """The cloud did not put it off."""
-        self._classes.worked(self._kind, self._turn)
+        with self._lock:
+            self._bucket.worked(self._turn)
 
 
 class RateClasses:
@@ -228,7 +152,10 @@ class RateClasses:
         waited = False
         while True:
             with self._lock:
-                bucket, now = self._bucket(kind), self._clock()
+                now = self._clock()
+                if kind not in self._buckets:
+                    self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), now)
+                bucket = self._buckets[kind]
                 turn = bucket.take(now)
             if turn.at > now:
                 waited = True
@@ -236,25 +163,7 @@ class RateClasses:
                     self._sleep(turn.at - now)
             with self._lock:
                 if bucket.round == turn.round:
-                    return Call(self, kind, turn, waited=waited)
-
-    def throttled(self, kind: str, turn: Turn, seconds: float | None) -> float:
-        """See `Call.throttled`."""
-        spread = random.uniform(0, SPREAD_SECONDS)
-        with self._lock:
-            told = None if seconds is None else seconds + spread
-            return self._bucket(kind).throttled(self._clock(), turn, told)
-
-    def worked(self, kind: str, turn: Turn) -> None:
-        """See `Call.worked`."""
-        with self._lock:
-            self._bucket(kind).worked(turn)
-
-    def _bucket(self, kind: str) -> TokenBucket:
-        """Called with the lock."""
-        if kind not in self._buckets:
-            self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), self._clock())
-        return self._buckets[kind]
+                    return Call(bucket, self._lock, self._clock, turn, waited=waited)
 
 
 # `TokenBucket`: how many calls of one class a cloud takes. It is pure: each method gets the time.
@@ -564,3 +473,228 @@ def held_up() -> Iterator[None]:
         yield
     finally:
         hold.end()
+
+
+# `SharedThreads`: the threads of one provider, shared by all that it does.
+
+threads_log = logging.getLogger("nodepool.driver.framework.SharedThreads")
+
+#: Threads of one provider, unless its driver asks for more.
+MAX_THREADS: Final = 20
+#: A thread that had nothing to do for so long ends.
+IDLE_SECONDS: Final = 60.0
+
+
+class _Work:
+    """One call that was submitted. For a free thread it waits with the work that it is for."""
+
+    __slots__ = ("call", "future", "hold", "number", "share")
+
+    def __init__(self, share: ThreadShare, number: int, call: Callable[[], Any], future: Future[Any]) -> None:
+        self.share = share
+        self.number = number
+        self.call = call
+        self.future = future
+        self.hold = Hold()
+
+    def run(self) -> None:
+        self.hold.end()
+        if self.future.set_running_or_notify_cancel():
+            with working_for(self.hold.work):
+                settle((self.future,), self.call)
+
+
+class _Idle:
+    """A thread that waits for work; it is given when ``signal`` is released, None = it ends."""
+
+    __slots__ = ("signal", "work")
+
+    def __init__(self) -> None:
+        self.signal = threading.Lock()
+        self.signal.acquire()
+        self.work: _Work | None = None
+
+
+class ThreadShare(Executor):
+    """An executor whose calls run in threads that it shares with others; made by `SharedThreads.share`.
+
+    :param limit: calls that may run at once.
+    :param reserved: so many may always run, whatever the others do.
+    """
+
+    def __init__(self, threads: SharedThreads, kind: str, limit: int, reserved: int) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.reserved = reserved
+        self.queue: deque[_Work] = deque()
+        self.running = 0
+        self.closed = False
+        self._threads = threads
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See `concurrent.futures.Executor`. Does not block."""
+        return self._threads.submit(self, lambda: fn(*args, **kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See `concurrent.futures.Executor`. The threads are left to the others."""
+        self._threads.shut_down(self, wait, cancel_futures)
+
+
+class SharedThreads:
+    """Threads that begin when there is work for them, and end when there was none for a while.
+
+    What is slow must not keep the rest from being done: each kind of work has a share, with a number of threads that
+    are reserved for it, and a limit. What is not reserved goes to whoever was first. ``_lock`` guards everything; it is
+    not held while a call runs.
+
+    :param name: for the names of the threads.
+    :param maximum: threads at most; fewer than that are never reserved.
+    """
+
+    def __init__(self, name: str, maximum: int = MAX_THREADS, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._name = name
+        self._maximum = maximum
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._ended_one = threading.Condition(self._lock)
+        self._shares: list[ThreadShare] = []
+        self._threads: set[threading.Thread] = set()
+        #: The one that waits for the shortest time is last, and gets the next work: the others end.
+        self._idle: list[_Idle] = []
+        self._numbers = 0
+        self._closed = False
+
+    def share(self, kind: str, limit: int, reserved: int) -> ThreadShare:
+        """Make an executor for one kind of work; ``maximum`` grows if it is too small for all that is reserved."""
+        share = ThreadShare(self, kind, limit, reserved)
+        with self._lock:
+            self._shares.append(share)
+            self._maximum = max(self._maximum, sum(each.reserved for each in self._shares))
+        return share
+
+    @property
+    def count(self) -> int:
+        """Threads that there are now. It is not the length: an object of length 0 is false."""
+        with self._lock:
+            return len(self._threads)
+
+    def close(self) -> None:
+        """Take no more work, and end the threads; blocks until what runs has ended."""
+        with self._lock:
+            self._closed = True
+            self._end_idle_threads()
+            threads = self._threads - {threading.current_thread()}
+        for thread in threads:
+            thread.join()
+
+    # -- for the shares --
+
+    def submit(self, share: ThreadShare, call: Callable[[], T]) -> Future[T]:
+        """See `ThreadShare.submit`."""
+        future: Future[T] = Future()
+        with self._lock:
+            if share.closed or self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._numbers += 1
+            mine = _Work(share, self._numbers, call, future)
+            share.queue.append(mine)
+            # What is older waits if there was no thread for it.
+            while (work := self._next_work()) is not None:
+                if not self._hand_over(work) or work is mine:
+                    break
+        return future
+
+    def shut_down(self, share: ThreadShare, wait: bool, cancel: bool) -> None:
+        """See `ThreadShare.shutdown`."""
+        with self._lock:
+            share.closed = True
+            cancelled = list(share.queue) if cancel else []
+            if cancel:
+                share.queue.clear()
+        for work in cancelled:
+            work.hold.end()
+            work.future.cancel()
+        with self._lock:
+            if all(each.closed and not each.queue for each in self._shares):
+                self._end_idle_threads()
+            while wait and (share.queue or share.running):
+                self._ended_one.wait()
+
+    # -- with the lock --
+
+    def _may_run(self, share: ThreadShare) -> bool:
+        if share.running >= share.limit:
+            return False
+        if share.running < share.reserved:
+            return True
+        free = self._maximum - sum(each.reserved for each in self._shares)
+        return sum(max(0, each.running - each.reserved) for each in self._shares) < free
+
+    def _next_work(self) -> _Work | None:
+        """Take the oldest work that may be done now; it counts as running from now on."""
+        ready = [share for share in self._shares if share.queue and self._may_run(share)]
+        if not ready:
+            return None
+        share = min(ready, key=lambda each: each.queue[0].number)
+        share.running += 1
+        return share.queue.popleft()
+
+    def _hand_over(self, work: _Work) -> bool:
+        """Give work to a thread; False = there is none for it, and it waits again."""
+        if self._idle:
+            idle = self._idle.pop()
+            idle.work = work
+            idle.signal.release()
+            return True
+        thread = threading.Thread(target=self._run, args=(work,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more threads just now. The next thread that is free does it, or the next that starts.
+            threads_log.exception("%s: %d threads", self._name, len(self._threads))
+            work.share.running -= 1
+            work.share.queue.appendleft(work)
+            return False
+        self._threads.add(thread)
+        return True
+
+    def _end_idle_threads(self) -> None:
+        for idle in self._idle:
+            idle.signal.release()
+        self._idle.clear()
+
+    # -- a thread --
+
+    def _run(self, work: _Work | None) -> None:
+        thread, idle = threading.current_thread(), _Idle()
+        while work is not None:
+            thread.name = f"{self._name}-{work.share.kind}"
+            work.run()
+            share = work.share
+            # Not kept while the thread waits: neither the call nor its result.
+            del work
+            work = self._after(share, idle)
+        with self._lock:
+            self._threads.discard(thread)
+
+    def _after(self, share: ThreadShare, idle: _Idle) -> _Work | None:
+        """The next work of a thread; None = it ends. Waits for it."""
+        with self._lock:
+            share.running -= 1
+            self._ended_one.notify_all()
+            work = self._next_work()
+            if work is not None:
+                return work
+            if self._closed or all(each.closed and not each.queue for each in self._shares):
+                return None
+            idle.work = None
+            self._idle.append(idle)
+        threading.current_thread().name = f"{self._name}-idle"
+        if not idle.signal.acquire(timeout=self._idle_seconds):
+            with self._lock:
+                if idle in self._idle:
+                    self._idle.remove(idle)
+                    return None
+            # Work came at the last moment.
+            idle.signal.acquire()
+        return idle.work

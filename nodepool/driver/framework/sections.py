@@ -1,24 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provider sections of which the keys are declared: what is the same for every driver.
 
-First the bases of such sections, then a section that cannot be used (`UnavailableProviderConfig`).
+First images that labels name, then the bases of sections, then a section that cannot be used
+(`UnavailableProviderConfig`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from nodepool.driver.config import ConfigPool, ProviderConfig
-from nodepool.driver.framework.images import known_images, labels_not_offered
-from nodepool.driver.framework.key_schema import section_schema
+from nodepool.driver.config import (
+    ConfigPool,
+    ImageSettings,
+    LabelSettings,
+    Problem,
+    ProviderConfig,
+    Section,
+    mappings,
+    section_check,
+    section_schema,
+)
 from nodepool.exceptions import ConfigError
-from nodepool.model.config_keys import FILLED_TEXT, FLAG, SECONDS, TEXT, Whole, key, section_class
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    TEXT,
+    Whole,
+    key,
+    section_class,
+    with_default,
+)
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
+    from nodepool.config.objects import Config, DiskImage
+
 
 PoolT = TypeVar("PoolT", bound=ConfigPool)
+
+
+# Images: the settings of those that labels name, and checks that they are there.
+
+
+class DiskImageSettings(ImageSettings):
+    """An entry of a provider's ``diskimages``: an image that the builder uploads there.
+
+    :param image: the top-level image; says how to log in.
+    """
+
+    without_keys: ClassVar[tuple[str, ...]] = ("username", "python-path", "shell-type")
+
+    name: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Of an image in the top-level ``diskimages``, which also says how to log in: ``username``, ``python-path``, "
+        "``shell-type``.",
+    )
+    pause: bool = key(FLAG, False, "Do not upload it here.")
+    meta: dict[str, Any] = key(
+        ANY_MAPPING,
+        {},
+        "Properties of the image in the cloud, e.g. ``hw_disk_bus: scsi``; they win over the ``metadata`` of the "
+        "top-level image.",
+    )
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
+        self.python_path = image.python_path
+        self.shell_type = image.shell_type
+
+
+class UploadedImage(ImageSettings):
+    """The same for drivers in which the entry says how to log in, and the top-level image only the user.
+
+    :param image: the top-level image.
+    """
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
+
+
+@section_check
+def one_image(label: Section) -> Iterator[Problem]:
+    """Check for the schema of a label: it has exactly one of the two keys."""
+    if ("diskimage" in label) == ("cloud-image" in label):
+        yield [], "exactly one of diskimage and cloud-image is needed"
+
+
+class ImageLabel(LabelSettings):
+    """A label with an image of its provider, which has ``diskimages`` and ``cloud_images``: name -> image.
+
+    :param data: the section in the file.
+    :raises ConfigError: the provider does not have the image.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image,)
+
+    diskimage: Any = key(
+        FILLED_TEXT,
+        None,
+        "Image of the provider's ``diskimages``; either this or ``cloud-image``.",
+        read=False,
+        default_text="one is required",
+    )
+    cloud_image: Any = key(
+        FILLED_TEXT,
+        None,
+        "Image of the provider's ``cloud-images``.",
+        read=False,
+        default_text="one is required",
+    )
+    console_log: bool = key(
+        FLAG, False, "Write the console to the log when the machine does not answer within ``boot-timeout``."
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
+    )
+
+    def __init__(self, pool: ConfigPool, provider: Any, data: dict[str, Any]) -> None:
+        super().__init__(data["name"], pool)
+        self.read_keys(data)
+        if "diskimage" in data:
+            self.diskimage = self._image(provider.diskimages, data["diskimage"], "diskimage")
+        if "cloud-image" in data:
+            self.cloud_image = self._image(provider.cloud_images, data["cloud-image"], "cloud-image")
+
+    def _image(self, images: dict[str, Any], name: str, kind: str) -> Any:
+        if name not in images:
+            raise ConfigError(f"label {self.name}: the provider has no {kind} {name!r}; add it to its {kind}s")
+        return images[name]
+
+
+def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str]]:
+    """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
+
+    :param section: of a provider.
+    :param checks: of a label.
+    """
+    import voluptuous as v
+
+    images = {image.get("name") for _, image in mappings(section, "diskimages")}
+    for pool_index, pool in mappings(section, "pools"):
+        for index, label in mappings(pool, "labels"):
+            path: list[Hashable] = ["pools", pool_index, "labels", index]
+            image = label.get("diskimage")
+            try:
+                for check in checks:
+                    check(label)
+            except v.Invalid as problem:
+                yield [*path, *problem.path], f"{problem.error_message}; a daemon does not offer the label here"
+                continue
+            if isinstance(image, str) and image not in images:
+                text = f"the provider has no diskimage {image!r}; add it to its diskimages"
+                yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here"
+
+
+@section_check
+def known_images(provider: Section) -> Iterator[Problem]:
+    """Check for the schema of a provider: it has the images that its labels name."""
+    for kind, section in (("diskimage", "diskimages"), ("cloud-image", "cloud-images")):
+        names = {image["name"] for image in provider.get(section) or []}
+        for pool_index, pool in enumerate(provider.get("pools") or []):
+            for index, label in enumerate(pool.get("labels") or []):
+                name = label.get(kind)
+                if name is not None and name not in names:
+                    text = f"the provider has no {kind} {name!r}; add it to its {section}"
+                    yield ["pools", pool_index, "labels", index, kind], text
+
+
+# The bases of sections.
 
 
 class DeclaredPool(ConfigPool):
@@ -107,12 +266,18 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
     )
 
 
-class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
-    """A cloud that images are uploaded to. The driver declares ``diskimages``, and says ``image_type``."""
+class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
+    """A cloud that images are uploaded to, maybe with images of its own.
+
+    The driver declares ``diskimages``, and ``cloud-images`` if there are some, and says ``image_type``.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = (known_images,)
 
     #: Format of the images that are uploaded.
     image_type: Any
     diskimages: dict[str, Any]
+    cloud_images: dict[str, Any]
 
     image_name_format: str = key(
         FILLED_TEXT, "{image_name}-{timestamp}", "Name of an uploaded image; ``{upload_id}`` may be in it, too."
@@ -132,36 +297,11 @@ class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
 
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
-        self.diskimages = {}
+        self.diskimages, self.cloud_images = {}, {}
 
     @property
     def manage_images(self) -> bool:
         return True
-
-    def load(self, newconfig: Config) -> None:
-        """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
-        # The format of images may be a key.
-        self.read_keys(self.provider)
-        make_diskimage = section_class(type(self), "diskimages")
-        for section in self.provider.get("diskimages") or []:
-            image = newconfig.diskimages[section["name"]]
-            image.image_types.add(self.image_type)
-            if self.image_conversion is not None:
-                image.conversions[self.image_type] = self.image_conversion
-            self.diskimages[image.name] = make_diskimage(section, image)
-        super().load(newconfig)
-
-
-class CloudProviderConfig(UploadingProviderConfig[PoolT]):
-    """A cloud with images of its own, too. The driver declares ``diskimages`` and ``cloud-images``."""
-
-    checks: ClassVar[tuple[Any, ...]] = (known_images,)
-
-    cloud_images: dict[str, Any]
-
-    def __init__(self, provider: dict[str, Any]) -> None:
-        super().__init__(provider)
-        self.cloud_images = {}
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
@@ -173,9 +313,14 @@ class CloudProviderConfig(UploadingProviderConfig[PoolT]):
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
         # The format of images may be a key.
         self.read_keys(self.provider)
-        make_cloud_image = section_class(type(self), "cloud-images")
+        for section in self.provider.get("diskimages") or []:
+            image = newconfig.diskimages[section["name"]]
+            image.image_types.add(self.image_type)
+            if self.image_conversion is not None:
+                image.conversions[self.image_type] = self.image_conversion
+            self.diskimages[image.name] = section_class(type(self), "diskimages")(section, image)
         for section in self.provider.get("cloud-images") or []:
-            self.cloud_images[section["name"]] = make_cloud_image(section)
+            self.cloud_images[section["name"]] = section_class(type(self), "cloud-images")(section)
         super().load(newconfig)
 
 

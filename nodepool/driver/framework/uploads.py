@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads of large image files, for drivers (reference/driver 12).
+"""Uploads of large image files, and images in a cloud, for drivers (reference/driver 12).
 
 First a file in segments (`ImageUploader`), then in parts of an S3 object, then progress, then the check of what the
-cloud stored.
+cloud stored, then an image as a cloud lists it, then what an interrupted upload leaves for the next one, then how long
+something about an image may take.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import itertools
+import json
 import logging
 import math
 import os
@@ -17,17 +20,25 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.rate import HeldTime, TimeLimit, held_here, held_work, working_for
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import ERRORS, Guard, OnError, as_exception
 from nodepool.plan.retries import Backoff
 
+if TYPE_CHECKING:
+    pass
+
+
 R = TypeVar("R")
+T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Segment:
     """A piece of the image file.
 
@@ -36,12 +47,9 @@ class Segment:
     :param data: ``segment_size`` bytes; the last segment may be shorter.
     """
 
-    __slots__ = ("data", "index", "offset")
-
-    def __init__(self, index: int, offset: int, data: bytes) -> None:
-        self.index = index
-        self.offset = offset
-        self.data = data
+    index: int
+    offset: int
+    data: bytes
 
 
 class ImageUploader:
@@ -176,7 +184,8 @@ class ImageUploader:
                 # Which are worth another attempt the hook `shouldRetryException` says.
                 if any(error is seen for seen in self._given_up):
                     raise
-                if attempt == self.error_retries or not self.shouldRetryException(error) or self._out_of_time(pause):
+                out_of_time = self._limit is not None and self._limit.left <= pause
+                if attempt == self.error_retries or not self.shouldRetryException(error) or out_of_time:
                     self._given_up.append(error)
                     raise
                 self.log.warning("Upload of %s, attempt %s: %s", self.path, attempt, error)
@@ -186,15 +195,12 @@ class ImageUploader:
 
     # -- inner part --
 
-    def _out_of_time(self, pause: float) -> bool:
-        return self._limit is not None and self._limit.left <= pause
-
     def _upload_segments(self) -> None:
         stop, work = self._stop, held_work()
         with open(self.path, "rb") as file:
             workers: list[threading.Thread] = []
             try:
-                for number in range(self._worker_count()):
+                for number in range(min(self.concurrency, -(-self.size // self.segment_size))):
                     name = f"ImageUploader-{number}"
                     worker = threading.Thread(target=self._work, args=(file, stop, work), name=name, daemon=True)
                     worker.start()
@@ -211,10 +217,6 @@ class ImageUploader:
         if self._next != self.size:
             raise OSError(f"{self.path} changed its size while it was uploaded")
 
-    def _worker_count(self) -> int:
-        segments = -(-self.size // self.segment_size)
-        return min(self.concurrency, segments)
-
     @staticmethod
     def _join(workers: list[threading.Thread], limit: TimeLimit | None) -> None:
         for worker in workers:
@@ -223,29 +225,20 @@ class ImageUploader:
 
     def _work(self, file: BinaryIO, stop: threading.Event, work: tuple[HeldTime, ...]) -> None:
         """One thread: take the next segment and upload it, until there is none."""
-        with working_for(work):
-            self._take_segments(file, stop)
-
-    def _take_segments(self, file: BinaryIO, stop: threading.Event) -> None:
         try:
-            while not stop.is_set():
-                segment = self._read_segment(file)
-                if segment is None:
-                    return
-                self.retry(self.uploadSegment, segment)
-                self._uploaded(len(segment.data))
+            with working_for(work):
+                while not stop.is_set() and (segment := self._read_segment(file)) is not None:
+                    self.retry(self.uploadSegment, segment)
+                    with self._lock:
+                        self._done += len(segment.data)
+                        done = self._done
+                    self._report(done, self.size)
         except ERRORS as error:
             # `upload` raises it.
             with self._lock:
                 if self._error is None:
                     self._error = as_exception(error)
             stop.set()
-
-    def _uploaded(self, count: int) -> None:
-        with self._lock:
-            self._done += count
-            done = self._done
-        self._report(done, self.size)
 
     def _read_segment(self, file: BinaryIO) -> Segment | None:
         with self._lock:
@@ -365,22 +358,14 @@ class PartsUploader(ImageUploader):
 
         :param prefix: keys of uploads of the build begin so, and end with ``ending``.
         """
-        with self.unless_refused("parts of an interrupted upload"):
+        try:
             for found in self.retry(lambda: list(self._parts_bucket.open_uploads(prefix))):
                 if found.key.endswith(ending) and self._goes_on(found):
                     return
-        self.parts_upload = self.retry(self._begin)
-
-    @contextlib.contextmanager
-    def unless_refused(self, what: str) -> Iterator[None]:
-        """Inside, something is looked for that saves time. Without the right to see it the upload begins anew.
-
-        :param what: is looked for, for the log.
-        """
-        try:
-            yield
         except CloudRefused as error:
-            self.log.info("%s: %s could not be looked for: %s", self.head, what, error)
+            # To look saves time. Without the right to see it the upload begins anew.
+            self.log.info("%s: parts of an interrupted upload could not be looked for: %s", self.head, error)
+        self.parts_upload = self.retry(self._begin)
 
     def _goes_on(self, found: PartsUpload) -> bool:
         try:
@@ -609,3 +594,196 @@ def check_stored(image_name: str, sent: ImageContent, stored: ImageContent) -> N
     wrong = difference(sent, stored)
     if wrong is not None:
         raise ImageCreateException(f"image {image_name} did not arrive as it was sent: {wrong}")
+
+
+# `ListedImage`: an image in a cloud, as a list shows it.
+
+
+@dataclass(frozen=True)
+class ListedImage:
+    """An image that may be one of ours: its metadata says it (rule D-1).
+
+    :param id: what ``deleteImage()`` takes.
+    :param name: "" = it has none.
+    :param metadata: as given with the upload.
+    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record nobody
+        can use it any more (D-3).
+    """
+
+    id: Any
+    name: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    usable: bool = True
+
+    @property
+    def shown_id(self) -> str:
+        """The id for people; that of a resource which stands for an image is its own."""
+        return str(getattr(self.id, "id", self.id))
+
+
+# `InterruptedUpload`: what the next upload of a build must know to go on with one that was interrupted.
+#
+# For clouds that cannot be asked for it, such as Cloud Storage, whose uploads have secret addresses. It is in a file
+# beside the image, which only the builder's user can read, and which the builder removes with the image.
+
+log = logging.getLogger("nodepool.driver.framework.InterruptedUpload")
+
+#: Last part of the name of each such file; the name of the image's file is its beginning.
+SUFFIX: Final = "upload"
+_FILE: Final = "file"
+
+
+class InterruptedUpload:
+    """Of one image file and one provider. All methods block for the file system, and raise nothing: without the file
+    an upload begins anew.
+
+    :param image: path of the file that is uploaded.
+    :param provider: name.
+    """
+
+    def __init__(self, image: str | os.PathLike[str], provider: str) -> None:
+        self._image = Path(image)
+        # Names of providers may have any characters.
+        mark = hashlib.sha256(provider.encode()).hexdigest()[:12]
+        self.path = self._image.with_name(f"{self._image.name}.{mark}.{SUFFIX}")
+
+    def read(self) -> dict[str, Any] | None:
+        """What `write` wrote; None = nothing, or of a file that was another one."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            same = isinstance(found, dict) and found.pop(_FILE, None) == self._file()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            log.warning("%s cannot be read, and the upload begins anew: %s", self.path, error)
+            return None
+        return found if same else None
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep what JSON can hold, in place of what was kept."""
+        partial = self.path.with_name(f"{self.path.stem}-new.{SUFFIX}")
+        try:
+            text = json.dumps({**state, _FILE: self._file()})
+            with contextlib.suppress(FileNotFoundError):
+                partial.unlink()
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+            partial.replace(self.path)
+        except OSError as error:
+            log.warning("%s cannot be written: an upload that is interrupted will begin anew: %s", self.path, error)
+
+    def remove(self) -> None:
+        """There is nothing to go on with any more."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", self.path, error)
+
+    def _file(self) -> list[int]:
+        """Size and time of the image's file. Raises OSError."""
+        found = os.stat(self._image)
+        return [found.st_size, found.st_mtime_ns]
+
+
+# `ImageTime`: how long something about an image may take, and when to look at it.
+
+#: Between two looks at an image that the cloud works on.
+LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
+#: What is not there for so many looks is not there.
+UNSEEN_LOOKS: Final = 4
+#: So often who looks asks whether it is still of interest, in seconds.
+WANTED_SECONDS: Final = 1.0
+
+
+class ImageTime:
+    """Begins when it is made. Waits for our own limits do not count.
+
+    :param what: has a limit, for errors, e.g. ``Provider a: the upload of image b``.
+    :param seconds: the limit.
+    :param stopped: ends all waiting.
+    :param wanted: asked at least once in `WANTED_SECONDS` between looks; what it raises ends them.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        seconds: float,
+        stopped: threading.Event,
+        clock: Callable[[], float] = monotonic,
+        wanted: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._what = what
+        self._seconds = seconds
+        self._stopped = stopped
+        self._clock = clock
+        self._wanted = wanted
+        self._limit = TimeLimit(seconds, held_here(clock), clock)
+        #: Before the next look, in seconds, as the cloud says; None = it does not.
+        self.pause: float | None = None
+
+    def check(self) -> None:
+        """:raises ImageCreateException: it is over, or the provider was stopped. Does not block."""
+        if self._stopped.is_set():
+            raise ImageCreateException(f"{self._what} ended, because the provider was stopped")
+        if self.left() <= 0:
+            raise self.over()
+
+    def left(self) -> float:
+        """Seconds; may be negative."""
+        return self._limit.left
+
+    def over(self) -> ImageCreateException:
+        """What to raise when it is."""
+        return ImageCreateException(f"{self._what} took more than {self._seconds:g} s")
+
+    def wait(self, seconds: float) -> bool:
+        """Block for a while. False = there is no time for that, or the provider was stopped."""
+        return self.left() > seconds and not self._stopped.wait(seconds)
+
+    def looks(self, seconds: float | None = None) -> Iterator[None]:
+        """Times to look: now, and after growing pauses until it is over. Raises what ``wanted`` does.
+
+        :param seconds: or until these are.
+        """
+        part = self._limit if seconds is None else TimeLimit(seconds, held_here(self._clock), self._clock)
+        for looks in itertools.count(1):
+            yield
+            pause = LOOK.pause(looks) if self.pause is None else min(self.pause, LOOK.longest_seconds)
+            if min(part.left, self.left()) <= pause or not wait_wanted(pause, self._stopped, self._wanted):
+                return
+
+    def until(self, look: Callable[[], T | None], unseen: int = UNSEEN_LOOKS) -> T:
+        """Look until there is something: that. Blocks; asks ``wanted`` after each look.
+
+        :param look: None = not yet. Of what is new CloudNotFound counts only when it was raised ``unseen`` times: not
+            each server of a cloud may know it.
+        :raises ImageCreateException: it is over, or the provider was stopped.
+        """
+        for _ in self.looks():
+            try:
+                found = look()
+            except CloudNotFound:
+                self.pause = None
+                unseen -= 1
+                if not unseen:
+                    raise
+                found = None
+            if found is not None:
+                return found
+            self._wanted()
+        self.check()
+        raise self.over()
+
+
+def wait_wanted(seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
+    """Block for a while. Raises what ``wanted`` does, which is asked once in `WANTED_SECONDS`.
+
+    :return: False = the provider was stopped.
+    """
+    left = seconds
+    while left > 0:
+        if stopped.wait(min(WANTED_SECONDS, left)):
+            return False
+        wanted()
+        left -= WANTED_SECONDS
+    return True

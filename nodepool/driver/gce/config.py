@@ -32,10 +32,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
-from nodepool.driver.config import ImageSettings, Problem, Section, section_check
-from nodepool.driver.framework.images import ImageLabel, UploadedImage, one_image
-from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
+from nodepool.driver.config import (
+    ONE_OR_MORE,
+    ImageSettings,
+    Problem,
+    Section,
+    as_texts,
+    in_order,
+    mappings,
+    section_check,
+)
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,

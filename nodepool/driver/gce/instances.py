@@ -27,7 +27,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
-from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts, GcePlace, ProjectLimits, places_of

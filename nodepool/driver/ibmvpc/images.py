@@ -20,10 +20,11 @@ from xml.sax.saxutils import escape
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, texts_of
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.framework.uploads import (
     ImageContent,
+    ImageTime,
+    ListedImage,
     PartsUpload,
     PartsUploader,
     Segment,

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import NAMESPACES, REVIEWS, KubeClient, Object, core
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles

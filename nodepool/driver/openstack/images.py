@@ -23,8 +23,7 @@ from nodepool.driver.framework.cloud_errors import (
     NotFoundByProxy,
     one_line,
 )
-from nodepool.driver.framework.images import ImageTime, ListedImage
-from nodepool.driver.framework.uploads import ImageContent, difference
+from nodepool.driver.framework.uploads import ImageContent, ImageTime, ListedImage, difference
 from nodepool.driver.openstack.api import Image, text_of
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError

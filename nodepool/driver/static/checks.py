@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.driver.framework import keyscan
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
 from nodepool.model.event import short
@@ -70,9 +70,8 @@ def check_host(spec: HostSpec, cancelled: threading.Event | None = None) -> Host
     """
     name, _, port = spec.id
     if not spec.check:
-        addresses = keyscan.resolve(name, port)
-        first_ipv4, first_ipv6 = addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6)
-        return HostFacts(unscanned_keys(spec), first_ipv4, first_ipv6)
+        first = keyscan.first_of(keyscan.resolve(name, port))
+        return HostFacts(unscanned_keys(spec), first.get(socket.AF_INET), first.get(socket.AF_INET6))
     found = keyscan.scan(
         name,
         port,

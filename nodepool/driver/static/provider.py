@@ -33,7 +33,7 @@ from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.cloud_errors import CheckResult
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
     from nodepool.model.maintenance import Maintenance

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.builder import image_cleanup
-from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.metrics.catalog import UNKNOWN_IMAGES
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import ImageSite

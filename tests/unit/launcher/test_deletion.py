@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
 from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
 from nodepool.plan.launch import RESUME_SECONDS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.fake import FakeProvider, FakeRequestHandler
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
 from nodepool.exceptions import ZKConflict
 from nodepool.launcher.pool.intake import LAUNCHES_SECONDS, POLL_SECONDS, Declines, Intake
 from nodepool.launcher.pool.view import Pool

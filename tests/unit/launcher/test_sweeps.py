@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher.deletion import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.intake import START_SECONDS

@@ -44,15 +44,12 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import no_answer, one_line, without_login
-from nodepool.driver.framework.http.rest_calls import DEFAULT_SECONDS, HttpCalls
+from nodepool.driver.framework.http.rest_calls import DEFAULT_SECONDS, READS, HttpCalls
 from nodepool.driver.framework.http.rest_calls import Body as Body
 from nodepool.driver.framework.http.rest_calls import HttpAnswer as HttpAnswer
 from nodepool.driver.framework.http.rest_calls import NoAnswer as NoAnswer
 from nodepool.guard import OnError
 from nodepool.version import release_string
-
-#: Calls that change nothing in the cloud.
-READS: Final = ("GET", "HEAD")
 
 
 def was_closed(error: BaseException) -> bool:

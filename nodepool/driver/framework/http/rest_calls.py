@@ -92,8 +92,8 @@ READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
-#: Methods that change nothing.
-_READS: Final = ("GET", "HEAD")
+#: Calls that change nothing in the cloud.
+READS: Final = ("GET", "HEAD")
 #: Statuses that a proxy may have of its own, with a page: the login or the thing that was asked for is not to blame. By
 #: 404 and 410 of a PUT an object store says that an upload is over.
 _OF_PROXIES: Final = (401, 403, 404, 407, 410)
@@ -258,9 +258,19 @@ class RestCalls:
         again = content is None or isinstance(content, bytes)
 
         def send(login: Mapping[str, str]) -> HttpAnswer:
-            return self._exchange(method, url, what, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+            started, status = monotonic(), "no answer"
+            try:
+                answer = self._http.send(method, url, {**given, **login}, content, query, seconds or DEFAULT_SECONDS)
+                status = str(answer.status)
+                return answer
+            except NoAnswer as error:
+                raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
+            finally:
+                # Without the query: it may hold a signature.
+                place, took = url.partition("?")[0], monotonic() - started
+                log.debug("Provider %s: %s %s: %s in %.3f s", self.provider, method, place, status, took)
 
-        attempts = self.read_attempts if method in _READS else 1
+        attempts = self.read_attempts if method in READS else 1
         for attempt in range(1, attempts + 1):
             try:
                 answer = self._send(kind, what, send, permit, again)
@@ -347,39 +357,12 @@ class RestCalls:
                 self._login.refused(login)
                 if again:
                     continue
+            elif (alone := self._api.seconds_left_alone(kind, answer)) is not None:
+                turn.throttled(alone)
             else:
-                self._accepted(kind, turn, answer)
+                turn.worked()
             return answer
         return answer
-
-    def _accepted(self, kind: str, turn: Call, answer: HttpAnswer) -> None:
-        seconds = self._api.seconds_left_alone(kind, answer)
-        if seconds is None:
-            turn.worked()
-        else:
-            turn.throttled(seconds)
-
-    def _exchange(
-        self,
-        method: str,
-        url: str,
-        what: str,
-        headers: Mapping[str, str],
-        content: Body,
-        query: Mapping[str, str] | None,
-        seconds: float,
-    ) -> HttpAnswer:
-        started, status = monotonic(), "no answer"
-        try:
-            answer = self._http.send(method, url, headers, content, query, seconds)
-            status = str(answer.status)
-            return answer
-        except NoAnswer as error:
-            raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
-        finally:
-            # Without the query: it may hold a signature.
-            place = url.partition("?")[0]
-            log.debug("Provider %s: %s %s: %s in %.3f s", self.provider, method, place, status, monotonic() - started)
 
     def _data(self, answer: HttpAnswer, what: str) -> Any:
         if "json" not in answer.headers.get("Content-Type", "json"):
@@ -396,7 +379,7 @@ class RestCalls:
         if is_page(answer):
             text = f"{self._head(what)}: the answer {answer.status} is not the cloud's but {_shown(answer)!r}; {PROXY}"
             kind = NotFoundByProxy if answer.status == _NOT_FOUND else CloudAway
-            raise kind(text, maybe_done=method in _READS, code=str(answer.status))
+            raise kind(text, maybe_done=method in READS, code=str(answer.status))
 
     def _head(self, what: str) -> str:
         return f"Provider {self.provider}: {what} failed"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import LIMITS, ImageRig, Rig, error, quotas, rows, section
 

@@ -35,7 +35,7 @@ from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDelet
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CodedError
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.framework.uploads import ImageTime
 from nodepool.driver.statemachine import Order
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import has

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
-from nodepool.driver.framework.node_tasks import NodeLauncher
-from nodepool.driver.framework.places import MOST, RequestZones
-from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.framework.handler_hooks import NodeLauncher
+from nodepool.driver.framework.quota_support import MOST, QuotaSupport, ZonePlaces
 from nodepool.exceptions import (
     LaunchNetworkException,
     QuotaException,
@@ -37,18 +37,30 @@ def throw(error: BaseException) -> Callable[..., Any]:
 # -- ready nodes --
 
 
+class Place(NamedTuple):
+    zone: str
+    size: str = "small"
+
+
 @rows(__file__, "zones")
 def test_zone_of_a_request(steps: list[tuple[str, str]], chosen: str) -> None:
     """N-7: of those whose first node was to be in z1. Old requests are forgotten."""
-    zones = RequestZones()
-    assert zones.choose("a", "z1") == zones.choose("a", "z2") == "z1"
+    zones: ZonePlaces[Place] = ZonePlaces()
+
+    def request(key: str) -> Any:
+        return SimpleNamespace(key=key, node_types=["small", "small"])
+
+    def zone_of(key: str, first: str, other: str) -> str:
+        return zones.to_try([Place(first), Place(other)], request(key), None)[0].zone
+
+    assert zone_of("a", "z1", "z2") == zone_of("a", "z2", "z1") == "z1"
     for what, zone in steps:
-        getattr(zones, what)("a", zone)
-    assert zones.choose("a", "z2") == chosen
-    assert zones.choose("b", "z9") == "z9"
+        getattr(zones, what)(Place(zone, "large"), request("a"))
+    assert zone_of("a", "z2", "z1") == chosen
+    assert zone_of("b", "z9", "z1") == "z9"
     for number in range(MOST):
-        zones.choose(str(number), "z1")
-    assert zones.choose("a", "z7") == "z7"
+        zone_of(str(number), "z1", "z2")
+    assert zone_of("a", "z7", chosen) == "z7"
 
 
 class QuotaProvider(QuotaSupport, ScriptedProvider):

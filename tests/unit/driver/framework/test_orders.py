@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders
-from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
-from nodepool.driver.gateway import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
+from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrder, JoinedOrders
+from nodepool.driver.framework.rate import SharedThreads, ThreadShare
+from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
@@ -91,11 +91,7 @@ def test_error_of_a_batch(before_its_turn: bool) -> None:
 # -- joined orders: several calls at once, and an answer for each order --
 
 
-class Turn(NamedTuple):
-    spare: float
-
-
-class Order:
+class Order(JoinedOrder):
     def __init__(self, name: str) -> None:
         self.name = name
         self.future: Future[str] = Future()
@@ -111,9 +107,7 @@ class Cloud:
 
     def __init__(self, most: int = 3, executor: Any = None) -> None:
         self.executor = executor or ManualExecutor(eager=False)
-        self.orders: JoinedOrders[Order, Turn] = JoinedOrders(
-            self.wait_turn, self.send, self.executor, most, self.gather
-        )
+        self.orders: JoinedOrders[Order] = JoinedOrders(self.wait_turn, self.send, self.executor, most, self.gather)
         self.sent: list[str] = []
         self.spare = 0.0
         self.gathered: list[float] = []
@@ -125,11 +119,11 @@ class Cloud:
         self.turns = 0
         self.answer: Callable[[str], Mapping[str, Any]] = lambda names: {name: name.upper() for name in names}
 
-    def wait_turn(self) -> Turn:
+    def wait_turn(self) -> Any:
         self.turns += 1
         if self.error is not None:
             raise self.error
-        return Turn(self.spare)
+        return SimpleNamespace(spare=self.spare)
 
     def gather(self, seconds: float) -> None:
         self.gathered.append(seconds)
@@ -138,7 +132,7 @@ class Cloud:
         if self.stopped is not None:
             raise self.stopped
 
-    def send(self, orders: Sequence[Order], turn: Turn) -> Mapping[Order, Any]:
+    def send(self, orders: Sequence[Order], turn: Any) -> Mapping[Order, Any]:
         names = "".join(order.name for order in orders)
         self.sent.append(names)
         given = self.answer(names)

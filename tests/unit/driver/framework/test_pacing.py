@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.fact import LazyExecutorTTLCache
 from nodepool.driver.framework.rate import (
     RECOVERY_SECONDS,
     BucketSize,
     HeldTime,
-    LazyExecutorTTLCache,
     TimeLimit,
     TokenBucket,
     held_up,

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
-from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.config import dynamic_values
 from tests.support.tables import rows
 
 
@@ -14,4 +15,6 @@ from tests.support.tables import rows
 def test_dynamic_value(template: Any, wanted: str | None) -> None:
     """L-15: a bad format skips that value only; nothing but the documented fields can be reached."""
     request: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")
-    assert dynamic_value(template, request) == wanted
+    label: Any = SimpleNamespace(name="small", dynamic_tags={"key": template})
+    found = dynamic_values(label, "dynamic-tags", request, logging.getLogger("test"))
+    assert found == ({} if wanted is None else {"key": wanted})

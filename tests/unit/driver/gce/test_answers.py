@@ -15,7 +15,7 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.framework.uploads import ImageTime
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.images import GceImageCalls
 from nodepool.driver.gce.types import (

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver import gateway
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
 from nodepool.driver.statemachine.provider import RunningTransfers, StateMachineProvider
