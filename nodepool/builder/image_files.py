@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from nodepool.driver.framework.images import SUFFIX as UPLOAD_STATE
+from nodepool.driver.framework.uploads import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 

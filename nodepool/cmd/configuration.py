@@ -25,7 +25,7 @@ from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problem, Severity
-from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import table
@@ -33,7 +33,7 @@ from nodepool.listing.table import Column, Table, printable
 from nodepool.listing.terminal import console_of
 from nodepool.model.config_keys import names_a_secret
 from nodepool.plan.config_diff import reload_effects
-from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.observed import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table
 from nodepool.model.status import Maintenance, Mode
 from nodepool.plan.maintenance import Subject, UnclearSubject, find
+from nodepool.plan.observed import host_name
 from nodepool.zk import components, status
 from nodepool.zk.images import read_images
 from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
@@ -63,7 +64,7 @@ def do_resume(options: argparse.Namespace) -> int:
         words = options.subject
         if kinds == HOST and words[-1] not in known["host"]:
             # Listings and `explain` name it with user and port, also if the record is of the host's name alone.
-            alone = words[-1].rpartition(":")[0].rpartition("@")[2]
+            alone = host_name(words[-1])
             words = [alone] if alone in known["host"] else words
         subject = _meant(words, kinds, lambda: known, force=False, done=done)
         store.remove(*subject)
@@ -105,7 +106,7 @@ def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]
     """Names of what running launchers know. Blocks for some round trips."""
     if kinds == HOST:
         names = {host.name for pool in status.read_pools(zk.client) for host in pool.hosts}
-        return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
+        return {"host": names | {host_name(name) for name in names}}
     pools = zk.getRegisteredPools()
     return {
         "provider": {pool.provider_name for pool in pools},

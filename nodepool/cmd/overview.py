@@ -26,10 +26,9 @@ from nodepool.listing.table import Table
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
 from nodepool.zk import components
-from nodepool.zk.images import builder_status, read_images
-from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.status import read_launchers, read_pools
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.images import read_images
+from nodepool.zk.status import builder_status, read_launchers, read_pools
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.plan.attention import Registered

@@ -8,12 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
-from nodepool.driver.statemachine.deletion import NodeDeletion
 from nodepool.driver.statemachine.launch import NodeLaunch
+from nodepool.driver.statemachine.provider import NodeDeletion
 from nodepool.guard import settle
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.handler import StateMachineHandler
+    from nodepool.driver.statemachine.launch import StateMachineHandler
     from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper

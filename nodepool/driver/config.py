@@ -8,30 +8,42 @@ voluptuous.
 from __future__ import annotations
 
 import abc
+import functools
+import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.framework.key_schema import Problem as Problem
-from nodepool.driver.framework.key_schema import Section as Section
-from nodepool.driver.framework.key_schema import check_of, fields_of
-from nodepool.driver.framework.key_schema import integer as integer
-from nodepool.driver.framework.key_schema import nonempty as nonempty
-from nodepool.driver.framework.key_schema import number as number
-from nodepool.driver.framework.key_schema import port as port
-from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, PORT, REQUIRED, TEXT, WHOLE, From, key, keys_of
+from nodepool.model import config_keys as keys
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    MAX_INT,
+    PORT,
+    REQUIRED,
+    TEXT,
+    WHOLE,
+    From,
+    ListOf,
+    OneOf,
+    key,
+    keys_of,
+)
 from nodepool.model.config_keys import ConfigValue as ConfigValue
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.model.request import NodeRequest
 
-#: Makes a check of a section of its problems.
-section_check: Final = check_of
+
 #: ``driver`` of a provider section that names none (reference/configuration 5).
 DEFAULT_DRIVER: Final = "openstack"
 #: ``connection-port`` when none is given, by ``connection-type``.
 DEFAULT_PORT: Final = 22
 WINRM_PORT: Final = 5986
+
+Log = logging.Logger | logging.LoggerAdapter[Any]
 
 
 class DriverReference(ConfigValue):
@@ -225,3 +237,206 @@ class LabelSettings(ConfigValue):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+# What keys of a section say together.
+
+Section = dict[str, Any]
+#: Path inside the section, and what is wrong.
+Problem = tuple[list[Hashable], str]
+
+
+def section_check(problems: Callable[[Section], Iterable[Problem]]) -> Callable[[Section], Section]:
+    """A check for the class attribute ``checks`` of a section: it returns the section, or raises
+    ``voluptuous.MultipleInvalid`` for its problems.
+    """
+
+    def check(section: Section) -> Section:
+        import voluptuous as v
+
+        found = [v.Invalid(text, path=path) for path, text in problems(section)]
+        if found:
+            raise v.MultipleInvalid(found)
+        return section
+
+    return check
+
+
+# Voluptuous schemas of declared keys, and pieces for schemas that drivers write.
+
+
+def section_schema(section: type) -> Any:
+    """What voluptuous needs for a section: its keys, then the checks that the class attribute ``checks`` lists.
+
+    A check takes the whole section and returns it, or raises ``voluptuous.Invalid``. The class attribute ``other_keys``
+    is the type of keys of any other name, if they are allowed. The class attribute ``first_counts`` lists keys of which
+    only one may be given; daemons of Nodepool 11 take the first one of the list that is there.
+    """
+    import voluptuous as v
+
+    fields = fields_of(keys.keys_of(section))
+    if hasattr(section, "other_keys"):
+        fields[v.Extra] = value_schema(section.other_keys)
+    checks = [*getattr(section, "checks", ())]
+    if hasattr(section, "first_counts"):
+        checks.append(functools.partial(_only_one, section.first_counts))
+    return v.All(fields, *checks) if checks else fields
+
+
+def _only_one(names: Sequence[str], data: dict[str, Any]) -> dict[str, Any]:
+    """A check: only one of some keys is given."""
+    import voluptuous as v
+
+    given = [name for name in names if name in data]
+    if len(given) > 1:
+        raise v.Invalid(f"only one of {' and '.join(names)} can be given", path=[given[-1]])
+    return data
+
+
+def fields_of(declared: Iterable[keys.Key]) -> dict[Any, Any]:
+    """Keys as a mapping for voluptuous; keys with a dot are mappings within it."""
+    import voluptuous as v
+
+    fields: dict[Any, Any] = {}
+    for item in declared:
+        *outer, last = item.path
+        place = fields
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[v.Required(last) if item.required else last] = value_schema(item.kind)
+    return fields
+
+
+def value_schema(type: keys.ValueType) -> Any:
+    """What voluptuous needs for a value."""
+    import voluptuous as v
+
+    made = _without_null(type)
+    return v.Any(made, None) if type.null else made
+
+
+def _without_null(type: keys.ValueType) -> Any:
+    import voluptuous as v
+
+    match type:
+        case keys.Text(choices=(_, *_)):
+            return v.In(list(type.choices))
+        case keys.Text():
+            return str if type.empty else nonempty()
+        case keys.Whole():
+            return integer(type.minimum, type.maximum)
+        case keys.Number():
+            return number(type.minimum, more=type.more)
+        case keys.Flag():
+            return bool
+        case keys.MappingOf():
+            return dict if type.values is None else {str: value_schema(type.values)}
+        case keys.ListOf():
+            return [value_schema(type.item)]
+        case keys.TextOrNumber():
+            return v.Any(str, int, float)
+        case keys.OneOf():
+            return v.Any(*map(value_schema, type.types))
+        case keys.Sections():
+            return [section_schema(type.section)]
+    raise TypeError(f"no schema for {type!r}")
+
+
+# Pieces of schemas.
+
+
+def integer(minimum: int = -MAX_INT, maximum: int = MAX_INT) -> Any:
+    """A whole number in a range. Unlike ``int`` in a schema it refuses ``true`` and ``false``."""
+    import voluptuous as v
+
+    return v.All(v.Any(_plain_int, msg="expected int"), v.Range(min=minimum, max=maximum))
+
+
+def number(minimum: float = -MAX_INT, maximum: float = MAX_INT, *, more: bool = False) -> Any:
+    """A number with or without a fraction; not infinite, not ``true``.
+
+    :param more: the number must be more than the minimum.
+    """
+    import voluptuous as v
+
+    allowed = v.Range(min=minimum, max=maximum, min_included=not more)
+    return v.All(v.Any(_plain_int, float, msg="expected a number"), allowed)
+
+
+def port() -> Any:
+    """A TCP port."""
+    return integer(1, 65535)
+
+
+def nonempty() -> Any:
+    """A text that is not empty."""
+    import voluptuous as v
+
+    return v.All(str, v.Length(min=1))
+
+
+def _plain_int(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("expected int")
+
+
+# Sections of a file as they stand there, before they are checked against a schema.
+
+
+def mappings(data: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Position and content of the entries of a list that are mappings.
+
+    :param data: has the list under ``key``, if it is a mapping and that is a list.
+    """
+    entries = data.get(key) if isinstance(data, dict) else None
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict):
+            yield index, entry
+
+
+# Keys that take a value, or several values in order.
+
+#: A text, or texts in order.
+ONE_OR_MORE: Final = OneOf((TEXT, ListOf(FILLED_TEXT)))
+
+
+def in_order(given: str | list[str]) -> list[str]:
+    """What `ONE_OR_MORE` gives, as a list."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def as_texts(tags: dict[Any, Any]) -> dict[str, str]:
+    """Tags as a cloud takes them: YAML takes ``release: 12`` for a number."""
+    return {str(name): str(value) for name, value in tags.items()}
+
+
+# Values of the configuration that are made of the request that causes a launch (L-15).
+
+#: Fields of a request that such values may use (reference/configuration 5); and ``labels``.
+_REQUEST_FIELDS: Final = [
+    "id",
+    "requestor",
+    "requestor_data",
+    "relative_priority",
+    "event_id",
+    "created_time",
+    "tenant_name",
+]
+
+
+def dynamic_values(label: LabelSettings, name: str, request: NodeRequest | None, log: Log) -> dict[str, str]:
+    """Values of a label that are made of the request. What cannot be formatted is logged and left out.
+
+    :param name: of the key that has them, such as ``dynamic-tags``.
+    :param log: of the node.
+    """
+    fields = {field: getattr(request, field, None) for field in _REQUEST_FIELDS}
+    values = SimpleNamespace(**fields, labels=getattr(request, "node_types", None))
+    found: dict[str, str] = {}
+    for key_of_value, template in getattr(label, name.replace("-", "_")).items():
+        try:
+            found[str(key_of_value)] = str(template).format(request=values)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            log.error("Label %s: %s: %s cannot be formatted; it is left out", label.name, name, key_of_value)
+    return found

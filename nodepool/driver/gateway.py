@@ -24,8 +24,7 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
 from nodepool.model.event import LostInstance
-from nodepool.model.node import Node
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
 from nodepool.plan.launch import meaning

@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.status import ReloadStatus
+from nodepool.model.status import Maintenance, Mode, ReloadStatus
 from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, able_pools, first_choice
 
 if TYPE_CHECKING:
-    from nodepool.model.component import PoolComponent
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
-    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import MaintenanceRecords, PoolComponent
     from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache

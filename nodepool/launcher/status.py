@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.shared import EventRing
     from nodepool.metrics.registry import Registry
     from nodepool.metrics.statsd import StatsdClient
-    from nodepool.model.maintenance import Maintenance
+    from nodepool.model.status import Maintenance
     from nodepool.zk.status import StatusWriter
 
 #: Least time between two looks at the pools.

@@ -39,26 +39,23 @@ from nodepool.launcher.shared import (
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
-from nodepool.model.component import RUNNING, LauncherComponent
 from nodepool.model.event import What, grouped
-from nodepool.model.maintenance import Mode
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import MAX_EVENTS, LauncherStatus
+from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.launch import ANSWERED_REQUEST_STATES, Keep, judge_unlocked, missing
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, Worker, stop_all
+from nodepool.runtime.worker import CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import locks, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.components import Registration
-from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +63,8 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
+    from nodepool.model.status import MaintenanceRecords
     from nodepool.zk.client import ZooKeeperClient
 
 #: Longest time that a stop may take in all.
@@ -97,7 +94,6 @@ class NodePool(ConnectedDaemon):
         self._more_parts = more_parts
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
-        self._call_metrics = CallMetrics(REGISTRY)
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet.
@@ -160,7 +156,7 @@ class NodePool(ConnectedDaemon):
             lambda: StatusWorker(self._shared.all_pools, lambda: self._status(start), self._status_writer, self.events),
         )
         self.events.on_event = lambda: self.status.current.changed()
-        table: list[Part[Any]] = [Part("CallWatch", lambda: CallWatch(REGISTRY)), self.status, self.deletion]
+        table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
         table += [make(self, self._config()) for make in self._more_parts]
         client = shared_client()
@@ -208,7 +204,6 @@ class NodePool(ConnectedDaemon):
         self.pool_threads.update(self.providers.running)
         self.parts.revive()
         self.cache.nodes.refresh_stale()
-        self._call_metrics.publish()
 
     def apply(self, config: Config) -> None:
         """Make providers and pools those of a configuration."""

@@ -14,13 +14,19 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.component import POOL_MARK, PoolComponent
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
-from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
+from nodepool.model.status import (
+    POOL_MARK,
+    AbsentProvider,
+    LauncherStatus,
+    LaunchStatus,
+    Maintenance,
+    PoolComponent,
+    PoolStatus,
+)
 from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.

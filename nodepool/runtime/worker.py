@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.hooks import LateCall
+from nodepool.driver.gateway import LateCall
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS, DRIVER_CALLS, LATE_CALLS

@@ -14,8 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import Reason
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import RUNNING, PoolComponent
-from nodepool.plan.nodes import ReadyNodes, is_free
-from nodepool.plan.triage import PoolInfo
+from nodepool.plan.triage import PoolInfo, ReadyNodes, is_free
 from nodepool.testing.memory_zk import MemoryZooKeeper
 
 #: The longest time between two looks at a handler, for drivers that do not call ``pw.wake()``.

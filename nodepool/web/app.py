@@ -34,10 +34,11 @@ from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, dat
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView, ImageView
-from nodepool.model.maintenance import MODES, Mode
 from nodepool.model.request import origin_of
+from nodepool.model.status import MODES, Mode
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
+from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
 from nodepool.web.answers import StaticFiles, WebProblem, http_error, quoted, zuul_links
@@ -730,7 +731,7 @@ def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAct
 
 def _names(kind: str, name: str) -> list[str]:
     """Names by which a maintenance record may name the subject."""
-    return [name, name.rpartition(":")[0].rpartition("@")[2]] if kind == "host" else [name]
+    return [name, host_name(name)] if kind == "host" else [name]
 
 
 def of_image(name: str, *, paused: bool) -> list[PageAction]:

@@ -27,8 +27,9 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
-from nodepool.model.maintenance import MODES, Maintenance, Mode, host_name
+from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
+from nodepool.plan.observed import host_name
 from nodepool.web.answers import WebProblem, own_address
 from nodepool.web.frame import Frame, Page
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
-    from nodepool.zk.maintenance_store import MaintenanceStore
-    from nodepool.zk.zookeeper import ZooKeeper
+    from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
 
 
 log = logging.getLogger("nodepool.web.changes")

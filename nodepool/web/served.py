@@ -52,7 +52,7 @@ from nodepool.metrics.registry import MAX_SERIES, Distribution, MetricKind, Seri
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
-from nodepool.plan.ownerless import ownerless
+from nodepool.plan.observed import ownerless
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from nodepool.web.server import ON_STOP

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.guard import Guard
-from nodepool.model.component import BuilderComponent
+from nodepool.model.status import BuilderComponent
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
@@ -188,7 +188,7 @@ class WebDaemon(ConnectedDaemon):
         # Libraries for tokens, which most sites do not need.
         from nodepool.web.changes import Access, Actions
         from nodepool.web.logins import Tokens
-        from nodepool.zk.maintenance_store import MaintenanceStore
+        from nodepool.zk.zookeeper import MaintenanceStore
 
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         return Access(

@@ -14,13 +14,13 @@ import pytest
 
 from nodepool.driver.aws import AwsAdapter
 from nodepool.driver.aws.images import BLOCK_BYTES
-from nodepool.driver.framework import images
 from nodepool.driver.framework import uploads as framework_uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from nodepool.plan.retries import Backoff
 from simulators.aws import AwsSimulator
 from simulators.aws.cloud import Region
+from tests.support.image_views import images
 from tests.unit.driver.aws.support import PROVIDER, load, section
 
 BUILD = "b" * 32

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.kubernetes.client import create
 from nodepool.driver.openstack import cloud as cloud_module
-from nodepool.driver.openstack import create
 from nodepool.driver.statemachine import cloud as statemachine
 from tests.support.openstack_place import Place
 from tests.support.tables import rows

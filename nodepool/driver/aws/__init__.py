@@ -28,12 +28,12 @@ from nodepool.driver.aws.images import PREFIX, AwsImages, ImageJob, image_tags
 from nodepool.driver.aws.instances import AwsCreation, AwsInstances, instance_of
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.types import Subnet
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
-from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, of_limits
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
 from nodepool.exceptions import LaunchError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 VOLUME: Final = "volume"
 HOST: Final = "host"

@@ -19,9 +19,9 @@ from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfi
 from nodepool.driver.aws.types import AwsImage, AwsNotFound, AwsRecord, AwsVolume, InstanceType, QuotaCodes
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from nodepool.model.request import NodeRequest
 
 #: How long the newest image of some filters is remembered.
@@ -164,7 +164,7 @@ class Places(ZonePlaces[LaunchPlace]):
 
     def of_label(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
         """The places of a label; see `to_try`."""
-        if label.fleet_types or (az is None and not self._requests.concerns(request)):
+        if label.fleet_types or (az is None and not self.concerns(request)):
             return self.awake(places_of(label))
         return self.to_try(places_of(label, self._zones(label, request)), request, az)
 

@@ -38,15 +38,17 @@ from nodepool.driver.aws.types import (
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.images import ImageTime, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import (
+    ImageTime,
     ImageUploader,
+    ListedImage,
     PartsUpload,
     PartsUploader,
     Segment,
     StoredPart,
     UploadInterrupted,
     crc32_of,
+    wait_wanted,
 )
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY

@@ -58,7 +58,7 @@ from nodepool.driver.statemachine import (
     PlacedCreation,
     instance,
 )
-from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import Log
 from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
 from nodepool.exceptions import (
     LaunchError,

@@ -39,14 +39,13 @@ from nodepool.driver.aws.types import (
     fits,
     tag_specifications,
 )
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.key_schema import dynamic_value
-from nodepool.driver.framework.orders import Batches, JoinedOrders, SharedCall
+from nodepool.driver.framework.orders import Batches, JoinedOrder, JoinedOrders, SharedCall
 from nodepool.driver.framework.rate import Call
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.adapter import Log
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Log, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.model.request import NodeRequest
 
@@ -58,14 +57,7 @@ def instance_tags(
     hostname: str, label: AwsLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
 ) -> dict[str, str]:
     """Tags: the label's, the dynamic ones, what says whose it is, and the name; the later one wins (CM-2)."""
-    tags = dict(label.tags)
-    for name, template in label.dynamic_tags.items():
-        value = dynamic_value(template, request)
-        if value is None:
-            log.error("Label %s: dynamic-tags: %s cannot be formatted; it is left out", label.name, name)
-        else:
-            tags[name] = value
-    return {**tags, **metadata, "Name": hostname}
+    return {**label.tags, **dynamic_values(label, "dynamic-tags", request, log), **metadata, "Name": hostname}
 
 
 def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str) -> dict[str, Any]:
@@ -212,7 +204,7 @@ _ENDED: Final = "IdempotentInstanceTerminated"
 
 
 @dataclass(eq=False)
-class InstanceOrder:
+class InstanceOrder(JoinedOrder):
     """One instance that is wanted.
 
     :param arguments: of RunInstances, but for tags, token and number.
@@ -304,7 +296,7 @@ class LaunchBatches:
         self._client = client
         self._executor = executor
         self._joined = joined
-        self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(
+        self._orders: JoinedOrders[InstanceOrder] = JoinedOrders(
             partial(client.transport.wait_turn, RUN, "RunInstances"), self._send, executor, MOST, client.transport.sleep
         )
 

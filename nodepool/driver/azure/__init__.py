@@ -33,9 +33,8 @@ from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, room_for
 from nodepool.driver.statemachine import (
-    SWEEP_LIST_SECONDS,
     CloudAdapter,
     CloudResource,
     ImageFile,
@@ -47,8 +46,8 @@ from nodepool.driver.statemachine.provider import StateMachineDriver
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
     from nodepool.driver.azure.facts import AzureFacts
-    from nodepool.driver.framework.images import ListedImage
-    from nodepool.model.quota import QuotaInformation
+    from nodepool.driver.framework.uploads import ListedImage
+    from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 40
@@ -82,10 +81,6 @@ class AzureAdapter(CloudAdapter):
         deletions = {IMAGES: self.images.delete_image, DISKS: self.images.discard_disk}
         delete = deletions.get(kind, partial(self.client.delete, kind))
         return ResourceKind(type, found, lambda found: delete(found.id), vital=kind == VMS)
-
-    def _found_instances(self) -> Iterator[CloudResource]:
-        for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
-            yield CloudResource(record.metadata, "instance", record.id)
 
     def _found(self, type: str, kind: str) -> Iterator[CloudResource]:
         for resource in self.client.all_of(kind):

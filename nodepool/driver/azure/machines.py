@@ -38,6 +38,7 @@ from nodepool.driver.azure.client import (
     name_of,
 )
 from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -47,9 +48,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     nothing_sent,
 )
-from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.framework.orders import Batches
-from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.statemachine import (
     CloudInstance,
     CreationKey,
@@ -427,14 +427,8 @@ MAX_TAG_VALUE: Final = 256
 
 def vm_tags(label: AzureLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log) -> dict[str, str]:
     """Tags: the label's, the dynamic ones, and what says whose it is; the later one wins (CM-2)."""
-    tags = dict(label.tags)
-    for name, template in label.dynamic_tags.items():
-        value = dynamic_value(template, request)
-        if value is None:
-            log.error("Label %s: dynamic-tags: %s cannot be formatted; it is left out", label.name, name)
-        else:
-            tags[name] = value
-    return {name.translate(_NOT_IN_TAGS): value[:MAX_TAG_VALUE] for name, value in {**tags, **metadata}.items()}
+    tags = {**label.tags, **dynamic_values(label, "dynamic-tags", request, log), **metadata}
+    return {name.translate(_NOT_IN_TAGS): value[:MAX_TAG_VALUE] for name, value in tags.items()}
 
 
 def generated_password() -> str:

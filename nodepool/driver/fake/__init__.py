@@ -30,10 +30,8 @@ from nodepool.driver.fake.cloud import (
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.uploads import CountingFile, ImageContent, check_stored
 from nodepool.driver.statemachine import (
-    SWEEP_LIST_SECONDS,
     CloudAdapter,
     CloudInstance,
-    CloudResource,
     CreationKey,
     CreationMachine,
     DeletionMachine,
@@ -41,7 +39,6 @@ from nodepool.driver.statemachine import (
     Instance,
     InstanceCloud,
     ListedImage,
-    ResourceKind,
     ResourceKinds,
     StateMachineDriver,
     StateMachineHandler,
@@ -49,7 +46,7 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.guard import OnError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
@@ -140,19 +137,12 @@ class FakeAdapter(CloudAdapter):
         self._instances = FakeInstances(provider_config.name, self.cloud)
         self._stopped = threading.Event()
         self.use(self._instances)
-        kinds = [
-            ResourceKind("instance", self._all, lambda one: self._instances.delete_instance(one.id), vital=True),
-        ]
-        self.resources = ResourceKinds(provider_config.name, kinds)
+        self.resources = ResourceKinds(provider_config.name, [self.instance_kind()])
 
     def stop(self) -> None:
         super().stop()
         self._stopped.set()
         self.cloud.images.wake()
-
-    def _all(self) -> Iterator[CloudResource]:
-        for record in self._instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield CloudResource(record.metadata, "instance", record.id)
 
     def getQuotaLimits(self) -> QuotaInformation:
         return QuotaInformation(default=float("inf"), **self.cloud.knobs.limits)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import (
@@ -25,6 +26,10 @@ from nodepool.exceptions import (
     QuotaException,
     RuntimeConfigurationException,
 )
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool
+    from nodepool.model.node import QuotaInformation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -381,6 +386,51 @@ class Found(NamedTuple):
     text: str
     remedy: str = ""
     ok: bool = False
+
+
+def room_for(pools: Iterable[ConfigPool], limit: float, text: str, more: str) -> Found:
+    """Do pools with ``max-servers`` allow more instances than a limit? That is a warning: the limit counts, too.
+
+    :param text: says the limit.
+    :param more: how it is raised, such as ``raise the quota``.
+    """
+    wanted = sum(pool.max_servers for pool in pools)
+    if wanted <= limit or math.isinf(wanted):
+        return Found(text, ok=True)
+    remedy = f"lower max-servers, or {more}; the smaller one counts"
+    return Found(f"{text}, max-servers of the pools allow {wanted:g}", remedy, ok=True)
+
+
+def of_limits(
+    pools: Iterable[Any], limits: Mapping[str, float], need_of: Callable[[Any], QuotaInformation], called: str, at: str
+) -> list[Found]:
+    """How many nodes of each label some limits of a cloud allow, were there no others.
+
+    :param limits: by name.
+    :param need_of: says what a node of a label needs of them. What is wrong with a label is found elsewhere.
+    :param called: what the cloud calls a limit, such as ``quota {}``.
+    :param at: where there is more, such as ``Service Quotas``.
+    """
+    known: set[str] = set()
+    found: list[Found] = []
+    for label in [label for pool in pools for label in pool.labels.values()]:
+        pool = label.pool
+        needs: Mapping[str, float] = {}
+        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
+            needs = need_of(label).get_resources()
+        for name in [name for name in limits if needs.get(name)]:
+            known.add(f"{name}: {limits[name]:.15g}")
+            most = math.floor(limits[name] / needs[name])
+            if most >= 1 and most >= pool.max_servers:
+                continue
+            wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
+            text = (
+                f"{called.format(name)} is {limits[name]:.15g}: it allows {most} nodes of label {label.name}, "
+                f"max-servers of pool {pool.name} allows {wanted}"
+            )
+            remedy = f"ask for more of {name} under {at}, or lower max-servers; the smaller one counts"
+            found.append(Found(text, remedy, ok=most >= 1))
+    return found or [Found(", ".join(sorted(known)) or "no limit concerns the labels", ok=True)]
 
 
 class CloudChecks:

@@ -513,7 +513,7 @@ class ZonePlaces(Generic[Z]):
         self._rest_until: dict[Z, float] = {}
         self._zone_of: dict[str, str] = {}
         #: How many nodes requests have in their zone; only those that have some.
-        self._made: dict[str, int] = {}
+        self._made: set[str] = set()
 
     @staticmethod
     def concerns(request: NodeRequest | None) -> TypeGuard[NodeRequest]:
@@ -550,7 +550,7 @@ class ZonePlaces(Generic[Z]):
                 while len(self._zone_of) > MOST:
                     oldest = next(iter(self._zone_of))
                     del self._zone_of[oldest]
-                    self._made.pop(oldest, None)
+                    self._made.discard(oldest)
         return found if wanted is None else sorted(found, key=lambda place: self.zone_of(place) != wanted)
 
     def rests(self, place: Z) -> bool:
@@ -566,17 +566,7 @@ class ZonePlaces(Generic[Z]):
                 if request.key not in self._made:
                     self._zone_of[request.key] = zone
                 if self._zone_of[request.key] == zone:
-                    self._made[request.key] = self._made.get(request.key, 0) + 1
-
-    def lost(self, place: Z, request: NodeRequest | None) -> None:
-        """A node of a request that was made there came to nothing. With the last one the zone is left."""
-        if self.concerns(request):
-            zone = self.zone_of(place)
-            with self._lock:
-                if self._zone_of.get(request.key) == zone and request.key in self._made:
-                    self._made[request.key] -= 1
-                    if not self._made[request.key]:
-                        del self._made[request.key], self._zone_of[request.key]
+                    self._made.add(request.key)
 
     def try_another(
         self, places: list[Z], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]

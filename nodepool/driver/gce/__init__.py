@@ -17,9 +17,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, of_limits
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
-from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.cloud_errors import (
+    CheckResult,
+    CloudChecks,
+    CloudNotFound,
+    CloudRefused,
+    Found,
+    of_limits,
+)
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts, ProjectLimits
@@ -28,7 +34,7 @@ from nodepool.driver.gce.instances import GceCreation, GceInstances, network_pat
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64

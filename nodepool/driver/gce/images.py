@@ -23,8 +23,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
 from nodepool.driver.framework.http.rest_calls import RestAnswer, same_server
-from nodepool.driver.framework.images import ImageTime, ListedImage, wait_wanted
-from nodepool.driver.framework.uploads import UploadInterrupted
+from nodepool.driver.framework.uploads import ImageTime, ListedImage, UploadInterrupted, wait_wanted
 from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT, GceDiskImage, GceProviderConfig

@@ -21,11 +21,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
 from nodepool.driver.framework.cloud_errors import (
+    CheckResult,
+    CloudChecks,
     CloudNotFound,
     CloudRefused,
     CloudSetup,
+    Found,
+    room_for,
 )
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc import types as t
@@ -47,10 +50,10 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.driver.statemachine.provider import StateMachineDriver
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.floating import IbmFloatingIps
@@ -111,10 +114,8 @@ class IbmAdapter(CloudAdapter):
     # What is in a resource group of others is theirs.
 
     def _kinds(self) -> Iterator[ResourceKind[CloudResource]]:
-        client, machines = self.client, self.machines
-        yield ResourceKind(
-            t.INSTANCE, self._found_instances, lambda found: machines.delete_instance(found.id), vital=True
-        )
+        client = self.client
+        yield self.instance_kind()
         yield ResourceKind(
             t.FLOATING_IP, self._found_floating_ips, lambda found: self.floating.delete_free(found.id, found.name)
         )

@@ -30,10 +30,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from nodepool.driver.config import ConfigPool, LabelSettings
-from nodepool.driver.framework.images import labels_not_offered
-from nodepool.driver.framework.key_schema import Problem, Section, check_of
-from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.driver.config import ConfigPool, LabelSettings, Problem, Section, section_check
+from nodepool.driver.framework.sections import LaunchingProviderConfig, labels_not_offered
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -73,7 +71,7 @@ def keys_beside_spec(label: Section) -> list[str]:
     return [key for key in label if key not in BESIDE_SPEC]
 
 
-@check_of
+@section_check
 def usable_label(label: Section) -> Iterator[Problem]:
     """Objects can have its name, and what it wants them to have."""
     name = label.get("name")
@@ -88,7 +86,7 @@ def usable_label(label: Section) -> Iterator[Problem]:
                 yield [kind, one], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
 
 
-@check_of
+@section_check
 def usable_pod(label: Section) -> Iterator[Problem]:
     """The same of a label that makes a pod."""
     name = label.get("name")
@@ -100,7 +98,7 @@ def usable_pod(label: Section) -> Iterator[Problem]:
         yield [], "a pod needs an image; add image, or spec"
 
 
-@check_of
+@section_check
 def usable_pool(pool: Section) -> Iterator[Problem]:
     """Namespaces can have its name."""
     if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
@@ -108,7 +106,7 @@ def usable_pool(pool: Section) -> Iterator[Problem]:
         yield ["name"], text
 
 
-@check_of
+@section_check
 def usable_provider(provider: Section) -> Iterator[Problem]:
     """A label can have its name."""
     if not is_label_value(provider["name"]):

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import one_line
-from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.kubernetes.config import mangled
 from nodepool.model.node import QuotaInformation
 
@@ -72,11 +72,7 @@ def labels_of(label: PodLabel, metadata: Mapping[str, str], request: NodeRequest
     A dynamic value is mangled as `nodepool.driver.kubernetes.config.mangled` says.
     """
     found = dict(label.labels)
-    for name, template in label.dynamic_labels.items():
-        value = dynamic_value(template, request)
-        if value is None:
-            log.warning("Label %s: the value of dynamic-labels %s cannot be formatted: left out", label.name, name)
-            continue
+    for name, value in dynamic_values(label, "dynamic-labels", request, log).items():
         usable = mangled(value)
         if usable != value:
             log.info("Label %s: the value of dynamic-labels %s is stored as %r", label.name, name, usable)

@@ -22,8 +22,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
-from nodepool.driver.framework.key_schema import Problem, check_of
+from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, Problem, section_check
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.driver.metastatic.backing import MAX_SLOTS
 from nodepool.exceptions import ConfigError
@@ -190,7 +189,7 @@ def _text(value: Any) -> str:
 class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
     """One ``providers[]`` section with ``driver: metastatic``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (check_of(contradictions),)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(contradictions),)
 
     launch_retries: int = key(
         Whole(1),

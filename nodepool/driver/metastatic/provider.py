@@ -32,7 +32,7 @@ from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchHeldException, LaunchStatusException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.model import states
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 from nodepool.plan import backing as plan
 from nodepool.plan.backing import Release
 from nodepool.plan.retries import SeenTwice

@@ -15,8 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
-from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudNotFound, CloudRefused, CloudSetup, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
@@ -39,7 +38,7 @@ from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 

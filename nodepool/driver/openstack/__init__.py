@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.checks import CheckResult, CloudChecks, Found, room_for
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, room_for
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import (
     COMPUTE,
@@ -39,7 +38,7 @@ from nodepool.driver.openstack.images import OpenStackImages, checksum_propertie
 from nodepool.driver.openstack.servers import Leaks, ServerCreation
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import ImageFile
-from nodepool.driver.statemachine.cloud import CloudAdapter
+from nodepool.driver.statemachine.adapter import CloudAdapter
 from nodepool.driver.statemachine.provider import StateMachineDriver
 from nodepool.exceptions import (
     CloudUnavailableException,
@@ -47,10 +46,10 @@ from nodepool.exceptions import (
     LaunchNodepoolException,
     RuntimeConfigurationException,
 )
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.openstack.cloud import OpenStackCloud
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
 

@@ -29,10 +29,14 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import nodepool.driver.framework.images as images
-from nodepool.driver.config import ImageSettings
-from nodepool.driver.framework.key_schema import Problem, Section, check_of
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool
+from nodepool.driver.config import ImageSettings, Problem, Section, section_check
+from nodepool.driver.framework.sections import (
+    CloudProviderConfig,
+    DeclaredPool,
+    DiskImageSettings,
+    ImageLabel,
+    one_image,
+)
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -62,7 +66,7 @@ log = logging.getLogger("nodepool.driver.openstack.config")
 _CONFIG_DRIVE = key(FLAG, None, "Servers with this image get a config drive, or none.", default_text="the cloud's")
 
 
-class ProviderDiskImage(images.DiskImageSettings):
+class ProviderDiskImage(DiskImageSettings):
     """An image that the builder uploads here."""
 
     config_drive: bool | None = with_default(_CONFIG_DRIVE, None)
@@ -92,22 +96,22 @@ class CloudImage(ImageSettings):
         self.image_name = self.image_name or self.name
 
 
-@check_of
+@section_check
 def _a_flavor(label: Section) -> Iterator[Problem]:
     if "flavor-name" not in label and "min-ram" not in label:
         yield [], "flavor-name or min-ram is needed"
 
 
-@check_of
+@section_check
 def _text_as_userdata(label: Section) -> Iterator[Problem]:
     if isinstance(label.get("userdata"), (dict, list)):
         yield ["userdata"], "userdata must be a text; write it as a block, with | after the key"
 
 
-class OpenStackLabel(images.ImageLabel):
+class OpenStackLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (images.one_image, _a_flavor, _text_as_userdata)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _a_flavor, _text_as_userdata)
 
     pool: OpenStackPool
     diskimage: ProviderDiskImage | None

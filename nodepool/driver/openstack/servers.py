@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
-from nodepool.driver.framework.key_schema import dynamic_value
 from nodepool.driver.openstack.api import (
     ACTIVE,
     BUILD,
@@ -34,9 +34,8 @@ from nodepool.driver.openstack.cloud import OpenStackCloud, usage
 from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
-from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.instance import CreationKey, Instance
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
-from nodepool.driver.statemachine.lost_creations import CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
 from nodepool.exceptions import (
     CapacityException,
@@ -136,13 +135,7 @@ class ServerCreation(CreationMachine[Server]):
         label, provider = self.label, self.cloud.provider
         image = label.diskimage or label.cloud_image
         values = {str(key): str(value) for key, value in label.instance_properties.items()}
-        for key, template in label.dynamic_instance_properties.items():
-            text = dynamic_value(template, self.order.request)
-            if text is None:
-                message = "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out"
-                self.log.error(message, provider, label.name, key)
-            else:
-                values[str(key)] = text
+        values.update(dynamic_values(label, "dynamic-instance-properties", self.order.request, self.log))
         values["groups"] = ",".join([provider, image.name if image else "", label.name])
         return {**values, **self.metadata}
 

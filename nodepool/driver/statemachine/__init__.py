@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.images import ListedImage as ListedImage
+from nodepool.driver.framework.uploads import ListedImage as ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS as SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.adapter import Adapter as Adapter
 from nodepool.driver.statemachine.adapter import CloudAdapter as CloudAdapter

@@ -18,9 +18,10 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.places import P
+from nodepool.driver.framework.quota_support import P
 from nodepool.driver.statemachine.instance import (
     PROVIDER_KEY,
+    CloudResource,
     Creation,
     Instance,
     InstanceCloud,
@@ -31,12 +32,12 @@ from nodepool.driver.statemachine.instance import (
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.exceptions import CapacityException, LaunchError, RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
-    from nodepool.driver.framework.checks import CheckResult
-    from nodepool.driver.framework.images import ListedImage
+    from nodepool.driver.framework.cloud_errors import CheckResult
+    from nodepool.driver.framework.uploads import ListedImage
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -363,6 +364,16 @@ class CloudAdapter(Adapter):
     def listResources(self) -> Iterable[Resource]:
         return self.resources.all()
 
+    def instance_kind(self) -> ResourceKind[CloudResource]:
+        """The first row of `resources`: instances, as the framework has just listed them."""
+        return ResourceKind(
+            "instance", self._found_instances, lambda found: self._cloud.delete_instance(found.id), vital=True
+        )
+
+    def _found_instances(self) -> Iterator[CloudResource]:
+        for record in self._cloud.inventory.all(SWEEP_LIST_SECONDS):
+            yield CloudResource(record.metadata, "instance", record.id)
+
     def upload(self, file: ImageFile) -> str:
         """See `Adapter.uploadImage`."""
         # As `Adapter`: how a driver says that its cloud takes no images.
@@ -389,7 +400,7 @@ class CloudAdapter(Adapter):
 class PlacedCreation(CreationMachine[R], Generic[R, P]):
     """Where the cloud has no capacity at one place it goes on with the next. ``cloud`` has ``places``.
 
-    A place is what a driver may choose among, see `nodepool.driver.framework.places`.
+    A place is what a driver may choose among, see `nodepool.driver.framework.quota_support`.
     """
 
     cloud: Any

@@ -21,10 +21,8 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
-from nodepool.driver.framework.places import BrokenLabels
-from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
-from nodepool.driver.framework.rate import HeldTime
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
+from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
 from nodepool.driver.statemachine.instance import diskimage_of, node_id_of, resources_of
@@ -32,7 +30,7 @@ from nodepool.driver.statemachine.scheduler import InstanceFinder, Scheduler
 from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
 from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
 from nodepool.plan.retries import CircuitBreaker

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import DEFAULT_PORT
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
+from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import reports
@@ -557,12 +557,11 @@ class InstanceCloud(abc.ABC, Generic[R]):
         return [one for one in self.inventory.known() if node_id_of(one.metadata, self.provider) == node_id]
 
     def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
-        """Make a call in a thread of the cloud. The step of a machine ends with it: the same thread can make it.
+        """Make a call in a thread of the cloud.
 
         :param executor: a share of these threads; None = that of other calls than creations.
         """
-        share = executor or self.others
-        return (share.submit_next if isinstance(share, ThreadShare) else share.submit)(function)
+        return (executor or self.others).submit(function)
 
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit, working_for
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
 from nodepool.driver.statemachine.adapter import Adapter
@@ -44,7 +44,7 @@ from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
-from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.plan.observed import OTHERS, end_of_other, of_other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,9 +23,8 @@ from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
 from nodepool.model.event import short
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 from nodepool.model.reasons import Reason
-from nodepool.model.status import HostStatus
+from nodepool.model.status import HostStatus, Maintenance, MaintenanceRecords, Mode
 from nodepool.plan.maintenance import next_end, of_host
 from nodepool.plan.static import (
     RETRY,

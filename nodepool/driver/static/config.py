@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection
-from nodepool.driver.framework.key_schema import Problem, check_of, mappings
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection, Problem, mappings, section_check
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
 from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.exceptions import ConfigError
@@ -156,7 +155,7 @@ def duplicate_hosts(provider: dict[str, Any]) -> Iterator[Problem]:
 class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     """One ``providers[]`` section with ``driver: static``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (check_of(duplicate_hosts),)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(duplicate_hosts),)
 
     quarantine_after: int = key(
         Whole(0),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
-from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Done, Provider
@@ -27,18 +27,17 @@ from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
-from nodepool.plan.nodes import can_match
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
-from nodepool.plan.triage import MIN_READY_REQUESTOR
+from nodepool.plan.triage import MIN_READY_REQUESTOR, can_match
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.cloud_errors import CheckResult
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import Maintenance
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.zookeeper import ZooKeeper
 

@@ -23,8 +23,9 @@ from nodepool.driver import gateway
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model import component, states
+from nodepool.model import states
 from nodepool.model.request import described, origin_of
+from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, PoolComponent
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
@@ -280,7 +281,7 @@ class PoolEntry:
         self._next_look = 0.0
         #: Passes since the own entry was seen.
         self._unseen = 0
-        self._pool = component.PoolComponent(socket.gethostname(), release_string())
+        self._pool = PoolComponent(socket.gethostname(), release_string())
         self._pool.id = pool.launcher_id
         self._pool.name = pool.pool_name
         self._pool.provider_name = pool.provider_name
@@ -293,7 +294,7 @@ class PoolEntry:
         for section in (self._context.pool_config, self._context.config):
             if section.priority is not None:
                 return int(section.priority)
-        return component.DEFAULT_PRIORITY
+        return DEFAULT_PRIORITY
 
     def update(self, *, paused: bool) -> None:
         """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.
@@ -305,7 +306,7 @@ class PoolEntry:
             self.labels = supported
             self._sorted_labels = sorted(supported)
         entry = {
-            "state": component.RUNNING,
+            "state": RUNNING,
             "supported_labels": self._sorted_labels,
             "priority": self.priority,
             # Others take over what this pool gives back or does not take (A-4).

@@ -14,7 +14,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.model.status import PoolComponent
-from nodepool.plan.nodes import PATIENCE_SECONDS
+from nodepool.plan.launch import PATIENCE_SECONDS
 from nodepool.plan.triage import PoolInfo, Progress
 from nodepool.plan.triage import Stage as RequestStage
 from tests.support.manual_clock import ManualClock, monotonic_clock

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.supervisor import PACE_SECONDS, MinReadyWorker
 from nodepool.model.reasons import Reason, ReasonCode
 from tests.support.local_launcher import fake_provider

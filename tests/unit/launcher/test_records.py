@@ -19,8 +19,8 @@ from nodepool.launcher.shared import (
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import get_client
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
+from nodepool.model.status import Maintenance, Mode
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows

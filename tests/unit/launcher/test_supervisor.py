@@ -10,7 +10,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import ABSENT_SECONDS, PoolRegistry
-from nodepool.model.component import PoolComponent
+from nodepool.model.status import PoolComponent
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import PoolZnodes

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nodepool.cmd.configuration import check_table
-from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.listing.images import (
     alien_image_table,
     build_table,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
-from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.web.answers import MAX_DETAIL, to_json
 from nodepool.web.api import (
     MAX_CURSOR,

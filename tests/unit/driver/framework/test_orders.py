@@ -13,7 +13,7 @@ import pytest
 
 from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrder, JoinedOrders
 from nodepool.driver.framework.rate import SharedThreads, ThreadShare
-from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
+from nodepool.driver.gateway import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
