@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of builds below ``images-dir`` (rules B-10, R-9, R-15).
 
-``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it, and with ``.<provider>.upload``
-for each upload that can be taken up again; in the directory ``<image>-<build id>.d`` diskimage-builder describes what
-it built. Only the name of a file says which image and build it belongs to. Then come the logs of builds, and commands
-that only root may run.
+``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it. In the directory
+``<image>-<build id>.d`` diskimage-builder describes what it built. Only the name of a file says which image and build
+it belongs to. Then come the logs of builds, and commands that only root may run.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
-
-from nodepool.driver.framework.uploads import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 
@@ -55,16 +52,13 @@ class BuildFile:
     def format(self) -> str | None:
         """Of an image; None: it is not one."""
         tail = self.extension.rpartition(".")[2]
-        return None if self.extension == MANIFEST or tail in CHECKSUMS or tail == UPLOAD_STATE else self.extension
+        return None if self.extension == MANIFEST or tail in CHECKSUMS else self.extension
 
     @property
     def format_it_belongs_to(self) -> str | None:
-        """Of an image, of a checksum or of the state of an upload; None: it belongs to the whole build."""
+        """Of an image or of a checksum; None: it belongs to the whole build."""
         head, _, tail = self.extension.rpartition(".")
-        if tail == UPLOAD_STATE:
-            # In between it says of which provider.
-            head = head.rpartition(".")[0]
-        return head if tail in (*CHECKSUMS, UPLOAD_STATE) and head else self.format
+        return head if tail in CHECKSUMS and head else self.format
 
 
 @dataclass(frozen=True)
