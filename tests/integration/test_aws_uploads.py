@@ -20,7 +20,6 @@ from nodepool.exceptions import CloudUnavailableException, ImageCreateException,
 from nodepool.plan.retries import Backoff
 from simulators.aws import AwsSimulator
 from simulators.aws.cloud import Region
-from tests.support.image_views import images
 from tests.unit.driver.aws.support import PROVIDER, load, section
 
 BUILD = "b" * 32
@@ -80,7 +79,7 @@ class Uploads:
 
 @pytest.fixture
 def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
-    monkeypatch.setattr(images, "LOOK", Backoff(0.02, 0.1))
+    monkeypatch.setattr(framework_uploads, "LOOK", Backoff(0.02, 0.1))
     monkeypatch.setattr(framework_uploads.ImageUploader, "retry_pause_seconds", 0.01)
     with AwsSimulator() as simulator:
         for name, value in simulator.environment.items():

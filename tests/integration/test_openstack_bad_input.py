@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.kubernetes.client import create
 from nodepool.driver.openstack import cloud as cloud_module
+from nodepool.driver.openstack import servers
 from nodepool.driver.statemachine import cloud as statemachine
 from tests.support.openstack_place import Place
 from tests.support.tables import rows
@@ -92,7 +92,7 @@ def test_server_that_does_not_come_up(
     place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, text: str
 ) -> None:
     """It is a failed attempt, the log has the cause, and nothing is left."""
-    monkeypatch.setattr(create, "NO_ADDRESS_SECONDS", 0.5)
+    monkeypatch.setattr(servers, "NO_ADDRESS_SECONDS", 0.5)
     place.section.update({"launch-retries": 1, **({"launch-timeout": 1} if kind == "stuck" else {})})
     place.simulator.change(boots=[{"kind": kind}])
     place.launch()

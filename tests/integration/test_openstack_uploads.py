@@ -79,7 +79,7 @@ class Uploads:
 @pytest.fixture
 def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
     monkeypatch.setattr("nodepool.driver.openstack.images.AGAIN", Backoff(0.05, 1.0))
-    monkeypatch.setattr("nodepool.driver.framework.images.LOOK", Backoff(0.05, 0.2))
+    monkeypatch.setattr("nodepool.driver.framework.uploads.LOOK", Backoff(0.05, 0.2))
     monkeypatch.setattr("nodepool.driver.openstack.images.NOTICE_SECONDS", 1.0)
     with OpenStackSimulator() as simulator:
         made = Uploads(simulator, tmp_path)
