@@ -82,7 +82,12 @@ def test_pause_between_looks(make_site: MakeSite, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ThreadShare, "submit", at_once)
     provider = make_site().provider
     looks = [monotonic()]
-    monkeypatch.setattr(provider, "sweep_leaks", lambda: looks.append(monotonic()) or len(looks) < 4)
+
+    def look() -> bool:
+        looks.append(monotonic())
+        return len(looks) < 4
+
+    monkeypatch.setattr(provider, "sweep_leaks", look)
     provider.look_for_leaks_soon()
     wait_for("three looks", lambda: len(looks) == 4)
     assert all(later - before >= 0.3 for before, later in itertools.pairwise(looks))
