@@ -395,6 +395,8 @@ class HostCreation(AwsCreation):
     def adopt(self, external_id: Any) -> None:
         super().adopt(external_id)
         self._host_id = host_of(external_id)
+        # Also if there is no instance on it yet: it is released before there is another one.
+        self.external_id = external_id if self._host_id else None
 
     def create(self, key: CreationKey) -> str:
         with nothing_sent():

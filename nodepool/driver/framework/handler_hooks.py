@@ -42,8 +42,6 @@ from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.logconfig import AnnotatedLogger
-    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import PoolInfo, ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper

@@ -18,7 +18,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
@@ -26,10 +26,6 @@ from nodepool.driver.framework.rate import HeldTime, TimeLimit, held_here, held_
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import ERRORS, Guard, OnError, as_exception
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    pass
-
 
 R = TypeVar("R")
 T = TypeVar("T")

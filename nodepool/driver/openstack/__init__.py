@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, room_for
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, failure, room_for
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import (
     COMPUTE,
@@ -220,8 +220,9 @@ class OpenStackAdapter(CloudAdapter):
             try:
                 self.cloud.facts.network_id(name, label)
             except LaunchError as error:
-                text, _, remedy = checks.said(error).removeprefix(f"label {label.name}: ").rpartition("; ")
-                yield Found(text, remedy)
+                # A cloud that is away tells no remedy.
+                found = failure("", checks.said(error).removeprefix(f"label {label.name}: "))
+                yield Found(found.text, found.remedy)
 
     def _check_key(self, label: OpenStackLabel, has_key_pair: Callable[[str], bool]) -> Iterator[Found]:
         if label.key_name and not has_key_pair(label.key_name):

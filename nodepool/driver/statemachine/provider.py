@@ -414,7 +414,10 @@ class StateMachineProvider(CloudProvider):
         """
         again = True
         while again:
-            yield leaks.LOOK_AGAIN_SECONDS
+            until = monotonic() + leaks.LOOK_AGAIN_SECONDS
+            # The end of a look may wake us only now: what two looks show must be in two lists.
+            while (left := until - monotonic()) > 0 and not self.idle_now:
+                yield left
             if self.idle_now:
                 # Nothing shall wait for a look that comes to nothing.
                 break

@@ -316,6 +316,16 @@ def test_no_host(answers: dict[str, Any], expected: type[Exception], calls: int)
     assert quiet == [expected is CloudNoCapacity] * 2
 
 
+def test_host_of_a_launch_that_goes_on_without_room() -> None:
+    """L-18, AW-5: the host that another launcher allocated is released before there is one at the next place."""
+    rig = rig_of(MAC, run_instances=[aws.error("InsufficientInstanceCapacity"), {"Instances": [aws.instance()]}])
+    creation = rig.creation()
+    creation.adopt({"host": "h-9"})
+    rig.advance(creation, 6, seconds=6)
+    assert [one["HostIds"] for one in rig.region.sent("release_hosts")] == [["h-9"]]
+    assert creation.external_id == {"instance": "i-1", "host": "h-1"}
+
+
 def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
     """AW-6: the answer looks like a success. The node goes; the host is released when AWS lets it go."""
     code, text = "HostMinAllocationPeriodUnexpired", "hosts must be allocated for at least 24 hour(s)"

@@ -335,6 +335,14 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
         made.getQuotaForLabel(label)
 
 
+def test_check_without_networks(adapter: MakeAdapter, transport: StubTransport) -> None:
+    """reference/commands: a cloud that does not list its networks says so; it tells no remedy."""
+    made = adapter(label_section(networks=["lan"]))
+    transport.answers["GET", "/networks"] = CloudAway(f"Provider {made.config.name}: reading networks failed: 503")
+    found = [one for one in made.preflight() if "networks" in one.text and one.status == "failed"]
+    assert [(one.text, one.remedy) for one in found] == [("reading networks failed: 503", "")]
+
+
 def test_images(cloud: StubCloud) -> None:
     """O-7, O-10: a name may be an id; one that is missing is asked for every 300 s, and before a launch fails."""
     facts, label, image = cloud.facts, only_label(cloud.config), cloud.config.cloud_images["debian"]

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from nodepool.clock import monotonic
+from nodepool.driver.framework.rate import ThreadShare
 from nodepool.driver.statemachine import Resource
+from nodepool.driver.statemachine.leaks import LeakSweep
+from nodepool.guard import settle
 from nodepool.metrics.catalog import LEAKED
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.counted import Counted
-from tests.unit.driver.statemachine.conftest import MakeSite, Site
+from tests.support.wait import wait_for
+from tests.unit.driver.statemachine.conftest import MakeSite, Site, home
 
 OURS, OTHER = "0123456789abcdef", "fedcba9876543210"
 
@@ -58,3 +65,29 @@ def test_images(
     stays = usable and not settings
     assert store.items == ([known, unknown] if stays else [known])
     assert store.counted.new() == ({} if stays else {("nowhere", "images"): 1})
+
+
+def test_pause_between_looks(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-2: what two looks show is in two lists, also if a look ends before anybody waits for it."""
+    monkeypatch.setattr(home(LeakSweep), "LOOK_AGAIN_SECONDS", 0.3)
+    submit = ThreadShare.submit
+
+    def at_once(share: ThreadShare, call: Any, *arguments: Any, **named: Any) -> Future[Any]:
+        if share.kind != "ask":
+            return submit(share, call, *arguments, **named)
+        future: Future[Any] = Future()
+        settle((future,), lambda: call(*arguments, **named))
+        return future
+
+    monkeypatch.setattr(ThreadShare, "submit", at_once)
+    provider = make_site().provider
+    looks = [monotonic()]
+
+    def look() -> bool:
+        looks.append(monotonic())
+        return len(looks) < 4
+
+    monkeypatch.setattr(provider, "sweep_leaks", look)
+    provider.look_for_leaks_soon()
+    wait_for("three looks", lambda: len(looks) == 4)
+    assert all(later - before >= 0.3 for before, later in itertools.pairwise(looks))
