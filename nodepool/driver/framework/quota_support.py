@@ -512,7 +512,7 @@ class ZonePlaces(Generic[Z]):
         self._lock = threading.Lock()
         self._rest_until: dict[Z, float] = {}
         self._zone_of: dict[str, str] = {}
-        #: How many nodes requests have in their zone; only those that have some.
+        #: Requests that have a node in their zone.
         self._made: set[str] = set()
 
     @staticmethod
