@@ -431,12 +431,9 @@ def _column(problem: Problem) -> int | None:
         return problem.column
     text = linecache.getline(problem.file, problem.line)
     for part in reversed(problem.path):
-        entry = isinstance(part, int)
-        found = (
-            re.match(r"\s*(?:-\s+)+()", text)
-            if entry
-            else re.search(rf"()(?<![\w.-]){re.escape(str(part))}\W*?:", text)
-        )
-        if found is not None:
-            return found.start(1) + 1
+        pattern = r"^\s*(?:-\s+)+()" if isinstance(part, int) else rf"()(?<![\w.-]){re.escape(str(part))}\W*?:"
+        found = list(re.finditer(pattern, text))
+        if found:
+            # In "[{name: a}, {name: b}]" it may be any of them.
+            return found[0].start(1) + 1 if len(found) == 1 else None
     return None
