@@ -425,11 +425,17 @@ def _problem_of(line: str, files: list[str]) -> Problem:
     return Problem(files[0], None, "", line)
 
 
+#: Characters of a line in which a column is looked for: each problem of the line takes a look at all of it.
+_LONGEST_LINE: Final = 1000
+
+
 def _column(problem: Problem) -> int | None:
     """Where the key or the list entry begins in its line, from 1; None = it is not known. Daemons do without."""
     if problem.column is not None or problem.line is None:
         return problem.column
     text = linecache.getline(problem.file, problem.line)
+    if len(text) > _LONGEST_LINE:
+        return None
     for part in reversed(problem.path):
         pattern = r"^\s*(?:-\s+)+()" if isinstance(part, int) else rf"()(?<![\w.-]){re.escape(str(part))}\W*?:"
         found = list(re.finditer(pattern, text))
