@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -117,7 +119,9 @@ def _fill(parser: Any, parts: Iterable[Part]) -> None:
         part(parser)
 
 
-# Durations: ``90s``, ``15m``, ``1h30m``, ``2d``.
+# Durations and moments: ``90s``, ``15m``, ``1h30m``, ``2d``; ``18:30``.
+
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
 
 
 def checked(read: Callable[[str], T]) -> Callable[[str], T]:
@@ -134,6 +138,28 @@ def checked(read: Callable[[str], T]) -> Callable[[str], T]:
 
 #: The seconds of a duration.
 duration: Final = checked(table.duration)
+
+
+@checked
+def moment(text: str) -> float:
+    """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
+
+    In local time, unless the text has an offset. A time without a date is the next one.
+    """
+    now = datetime.now(UTC).astimezone()
+    try:
+        if _CLOCK.fullmatch(text):
+            clock = time.fromisoformat(text.zfill(5))
+            when = _at(now, clock) if _at(now, clock) > now else _at(now + timedelta(days=1), clock)
+        else:
+            when = datetime.fromisoformat(text)
+        return when.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
+
+
+def _at(day: datetime, clock: time) -> datetime:
+    return datetime.combine(day.date(), clock).astimezone()
 
 
 def some_seconds(text: str) -> float:
@@ -196,8 +222,11 @@ def chosen(known: Sequence[str], age: str, **more: str) -> Part:
 
 
 def ended(what: str) -> Part:
-    """``--for``. ``what``: happens at the end, for the help text."""
-    return option("--for", "TIME", f"{what} after this time, e.g. 90m, 8h, 2d", dest="lasts", type=duration)
+    """``--for`` and ``--until``, of which one may be used. ``what``: happens at the end, for the help text."""
+    lasts, then = f"{what} after this time, e.g. 90m, 8h, 2d", f"{what} then: 18:30, 2026-12-24 or 2026-12-24T18:30"
+    return one_of(
+        option("--for", "TIME", lasts, dest="lasts", type=duration), option("--until", "MOMENT", then, type=moment)
+    )
 
 
 #: Kinds that hold requests back, and those that can be drained.

@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import HOST, CommandError
-from nodepool.cmd.session import open_zookeeper, operator, seconds_of, show_listing
+from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
 from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import Table
 from nodepool.model.status import Maintenance, Mode
@@ -33,8 +33,7 @@ _WHAT_NOW: Final = {
 def do_pause(options: argparse.Namespace) -> int:
     """``nodepool pause``, ``drain`` and ``quarantine``"""
     mode, kinds, now = options.mode, options.kinds, wall_time()
-    seconds = seconds_of(options)
-    until = None if seconds is None else now + seconds
+    until = end_of(options, now)
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
         alias = mode is Mode.DRAIN and subject.kind != "launcher"

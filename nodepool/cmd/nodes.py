@@ -124,10 +124,14 @@ def do_label_list(options: argparse.Namespace) -> int:
 
 def do_hold(options: argparse.Namespace) -> int:
     """``nodepool hold``; returns 1 if a node could not be held."""
-    by, seconds = session.operator(), session.seconds_of(options)
+    by = session.operator()
+    session.end_of(options, wall_time())
 
     def hold(zk: ZooKeeper, node: Node) -> None:
-        node.hold(by=by, reason=options.reason, seconds=None if seconds is None else max(1, round(seconds)))
+        end = session.end_of(options, wall_time())
+        # Counted from the time of this write.
+        seconds = None if end is None else max(1, round(end - wall_time()))
+        node.hold(by=by, reason=options.reason, seconds=seconds)
         zk.storeNode(node)
 
     with session.open_zookeeper(options) as zk:

@@ -344,12 +344,16 @@ def operator() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def seconds_of(options: argparse.Namespace) -> float | None:
-    """How long something is to last, as ``--for`` says; None = without an end. Raises CommandError: no time at all."""
-    seconds: float | None = options.lasts
-    if seconds == 0:
-        raise CommandError("--for is no time at all")
-    return seconds
+def end_of(options: argparse.Namespace, now: float) -> float | None:
+    """The end that ``--for`` or ``--until`` name, in seconds since the epoch; None = they want none.
+
+    :param now: seconds since the epoch.
+    :raises CommandError: it is over.
+    """
+    until: float | None = options.until if options.lasts is None else now + options.lasts
+    if until is not None and until <= now:
+        raise CommandError("--until is in the past" if options.lasts is None else "--for is no time at all")
+    return until
 
 
 # A provider of the configuration, started for one command.

@@ -425,18 +425,21 @@ def _problem_of(line: str, files: list[str]) -> Problem:
     return Problem(files[0], None, "", line)
 
 
+#: Characters of a line in which a column is looked for: each problem of the line takes a look at all of it.
+_LONGEST_LINE: Final = 1000
+
+
 def _column(problem: Problem) -> int | None:
     """Where the key or the list entry begins in its line, from 1; None = it is not known. Daemons do without."""
     if problem.column is not None or problem.line is None:
         return problem.column
     text = linecache.getline(problem.file, problem.line)
+    if len(text) > _LONGEST_LINE:
+        return None
     for part in reversed(problem.path):
-        entry = isinstance(part, int)
-        found = (
-            re.match(r"\s*(?:-\s+)+()", text)
-            if entry
-            else re.search(rf"()(?<![\w.-]){re.escape(str(part))}\W*?:", text)
-        )
-        if found is not None:
-            return found.start(1) + 1
+        pattern = r"^\s*(?:-\s+)+()" if isinstance(part, int) else rf"()(?<![\w.-]){re.escape(str(part))}\W*?:"
+        found = list(re.finditer(pattern, text))
+        if found:
+            # In "[{name: a}, {name: b}]" it may be any of them.
+            return found[0].start(1) + 1 if len(found) == 1 else None
     return None

@@ -32,6 +32,8 @@ class What(enum.Enum):
     # A provider, a pool or a label.
     UNAVAILABLE = "unavailable"
     AVAILABLE = "available"
+    SLOW = "launches slow"
+    USUAL = "launches as usual"
     # A static host.
     DOWN = "down"
     UP = "up"

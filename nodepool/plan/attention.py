@@ -400,6 +400,7 @@ def pool_events(before: PoolStatus | None, after: PoolStatus, now: float) -> lis
         *_state(old, after, now),
         *_label_events(old, after, now),
         *_launch_events(old, after),
+        *_slow_events(old, after, now),
         *_host_events(old, after, now),
     ]
 
@@ -439,6 +440,15 @@ def _launch_events(old: PoolStatus, new: PoolStatus) -> Iterator[Event]:
     subject = f"node {error.node}" if error.node else f"pool {new.provider}/{new.pool}"
     text = f"{error.label}: {error.text}" if error.label else error.text
     yield Event(error.at, f"{new.host} {new.provider}/{new.pool}", subject, What.LAUNCH_FAILED.value, error.code, text)
+
+
+def _slow_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    subject = f"pool {new.provider}/{new.pool}"
+    before, after = slow(old.launching), slow(new.launching)
+    if after and not before:
+        yield _event(new, now, subject, What.SLOW, text=summary(after, new.launches.running, now))
+    elif before and not after:
+        yield _event(new, now, subject, What.USUAL)
 
 
 def _host_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -357,8 +358,7 @@ def too_few_slots(labels: Sequence[str], offers: Sequence[Collection[str]]) -> R
     if can_match(labels, offers):
         return None
     wanted = Counter(labels)
-    alike = ((label,) for label in sorted(wanted) if _slots_with((label,), offers) < wanted[label])
-    short = next(alike, tuple(sorted(wanted)))
+    short = next(_short_subsets(wanted, offers), tuple(sorted(wanted)))
     needed = sum(wanted[label] for label in short)
     slots = _slots_with(short, offers)
     what = "label" if len(short) == 1 else "labels"
@@ -367,6 +367,14 @@ def too_few_slots(labels: Sequence[str], offers: Sequence[Collection[str]]) -> R
     labels_needed = f"{counted(needed, 'node')} of {what} {', '.join(short)}"
     text = f"{labels_needed} {verb} needed, this pool has {counted(slots, 'slot')}{alone}"
     return Reason(ReasonCode.ROOM_STATIC, text, {"needed": needed, "slots": slots})
+
+
+def _short_subsets(wanted: Counter[str], offers: Sequence[Collection[str]]) -> Iterator[tuple[str, ...]]:
+    """Labels that together have fewer slots than are wanted of them; no more than two at a time are tried."""
+    for size in (1, 2):
+        for subset in combinations(sorted(wanted), size):
+            if _slots_with(subset, offers) < sum(wanted[label] for label in subset):
+                yield subset
 
 
 def _slots_with(labels: Collection[str], offers: Sequence[Collection[str]]) -> int:

@@ -88,6 +88,7 @@ def test_cloud_that_does_not_go_on(
     assert f"node {node} waits for" in json.loads(nodepool("explain", request, "-o", "json").out)["text"]
     assert "launch-timeout ends the attempt in" in nodepool("explain", node).out
     assert nodepool("explain", "cloud-a").out.startswith("Provider cloud-a works slowly; 1 of 1 launch takes long")
+    assert "launches slow" in nodepool("events").out
     place.simulator.change(latency_seconds=0, boots=[])
 
 

@@ -10,7 +10,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -20,7 +22,9 @@ import pytest
 from nodepool.builder.progress import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 from nodepool.cmd.app import CommandError, run
-from nodepool.cmd.cli import duration
+from nodepool.cmd.cli import duration, moment
+from nodepool.cmd.cli import ended as end_options
+from nodepool.cmd.session import end_of
 from nodepool.driver.registry import PATH_VARIABLE
 from nodepool.exceptions import ConfigError, ZKLockException
 from nodepool.logconfig import LogConfigError
@@ -173,6 +177,36 @@ def test_durations(text: str, seconds: float | str) -> None:
         return
     with pytest.raises(argparse.ArgumentTypeError, match=seconds):
         duration(text)
+
+
+@rows(__file__, "test_moments")
+def test_moments(text: str, when: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In local time, here five hours behind UTC, unless an offset says otherwise; without a date it is the next one."""
+    with monkeypatch.context() as zone:
+        zone.setenv("TZ", "XXX5")
+        time.tzset()
+        if when is None:
+            with pytest.raises(argparse.ArgumentTypeError, match="is no moment; write"):
+                moment(text)
+        elif when == "next":
+            now = time.time()
+            found = moment(text)
+            assert now < found <= now + 86400 + 3600
+            assert datetime.fromtimestamp(found, UTC).astimezone().strftime("%H:%M") == text.zfill(5)
+        else:
+            assert moment(text) == datetime.fromisoformat(f"{when}+00:00").timestamp()
+    time.tzset()
+
+
+@rows(__file__, "test_ends")
+def test_ends(line: str, end: Any) -> None:
+    parser = argparse.ArgumentParser()
+    end_options("it ends")(parser)
+    if isinstance(end, str):
+        with pytest.raises(CommandError if end == "error" else SystemExit):
+            end_of(parser.parse_args(line.split()), 1e9)
+    else:
+        assert end_of(parser.parse_args(line.split()), 1e9) == end
 
 
 #: By driver. Its library is imported when the provider is made.

@@ -142,3 +142,5 @@ def test_many_problems(files: Files) -> None:
     text = "labels:\n" + "- 7\n" * 20_000
     assert len(files.refused(text, strict=False)) == MAX_REPORTED + 1
     assert len([problem for problem in files.problems(text) if "got 7" in str(problem)]) == 20_000
+    text = f"labels: [{'7, ' * 20_000}]"
+    assert len([problem for problem in files.here(text) if "got 7" in problem]) == 20_000

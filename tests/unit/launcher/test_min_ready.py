@@ -16,7 +16,7 @@ from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.still_launcher import StillLauncher
-from tests.unit.launcher.conftest import Passes, Still, home, raising
+from tests.unit.launcher.conftest import Passes, Patch, Still, home, raising
 
 
 class Kept(Passes):
@@ -61,6 +61,17 @@ def test_requests(kept: Kept) -> None:
     assert all(kept.znodes.kazoo.get(f"{REQUESTS}/{i}")[1].ephemeralOwner for i in kept.ids())
     kept.worker.on_stop()
     assert kept.ids() == []
+
+
+def test_order(still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """Labels come in the order of the configuration."""
+    names = tuple("abcdefgh")
+    launcher = still(
+        [fake_provider("one", names[::-1], cloud=cloud_name)],
+        labels={name: {"min-ready": 1} for name in names},
+    )
+    kept = Kept(launcher, znodes, monotonic_clock(monkeypatch, home(MinReadyWorker)))
+    assert [request["node_types"] for request in kept.requests()] == [[name] for name in names]
 
 
 @pytest.mark.parametrize(
