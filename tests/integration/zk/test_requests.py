@@ -257,7 +257,7 @@ def test_which_obstacle(requests: RequestStore, submitted: NodeRequest, znodes: 
 def served(requests: RequestStore, nodes: NodeStore, submitted: NodeRequest, ready: list[Node]) -> NodeRequest:
     """A pending request that we hold, with its nodes."""
     submitted.state = "pending"
-    requests.lock_and_save(submitted)
+    requests.send_lock(submitted)()
     for node in ready:
         node.allocated_to = submitted.id
         nodes.lock_and_save(node)
