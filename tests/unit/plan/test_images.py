@@ -274,5 +274,5 @@ def test_provider_that_refuses_for_days() -> None:
     for last in range(1, 501):
         stay = [upload(one, "failed", time=float(one)) for one in range(max(1, last - plan.REMEMBERED + 1), last + 1)]
         history = plan.observe_uploads(history, images(ready(1, *stay)), 1000.0)
-    found = history.of("debian", "b1", "cloud")
+    found = history["debian", "b1", "cloud"]
     assert (found.failures, found.last, len(found.counted)) == (500, 500.0, plan.REMEMBERED)
