@@ -230,11 +230,13 @@ def _nodes(snapshot: WebSnapshot, question: Question) -> Table:
 
 
 _LOOKS: Final[Mapping[str, _Look]] = {
-    "/image-list": lambda shown, asked: upload_table(shown.images, shown.observed.now, moments=asked.as_json),
+    "/image-list": lambda shown, asked: upload_table(shown.observed.images, shown.observed.now, moments=asked.as_json),
     "/dib-image-list": lambda shown, asked: build_table(
-        shown.images, shown.observed.now, moments=asked.as_json, pauses=False
+        shown.observed.images, shown.observed.now, moments=asked.as_json, pauses=False
     ),
-    "/image-status": lambda shown, asked: image_status_table(shown.images, shown.observed.now, moments=asked.as_json),
+    "/image-status": lambda shown, asked: image_status_table(
+        shown.observed.images, shown.observed.now, moments=asked.as_json
+    ),
     "/node-list": _nodes,
     "/request-list": lambda shown, _asked: request_table(shown.observed.requests.values(), shown.observed.now),
     "/label-list": lambda shown, _asked: label_table(shown.observed.registered),
@@ -583,19 +585,19 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
     return {
         **reports.node_gauges(seen.nodes.values(), seen.registered),
         **reports.request_gauges(seen.requests.values(), seen.registered),
-        **_configured_limits(pools, snapshot.launchers),
+        **_configured_limits(pools, snapshot.observed.launchers),
         **dict(_waiting_gauges(seen)),
         **dict(_limit_gauges(pools)),
         **dict(_pool_gauges(seen, pools)),
         **dict(_host_gauges(pools)),
-        **dict(_launcher_gauges(snapshot.launchers)),
+        **dict(_launcher_gauges(snapshot.observed.launchers)),
         **{
             catalog.MAINTENANCE.series(one.kind, one.name, one.mode.value): 1
             for one in seen.maintenance
             if not one.is_over(seen.now)
         },
         **{catalog.OWNERLESS.series(one.kind, one.name): one.count for one in ownerless(seen)},
-        **dict(_image_gauges(snapshot.images)),
+        **dict(_image_gauges(snapshot.observed.images)),
     }
 
 
