@@ -53,7 +53,7 @@ from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
 from nodepool.plan.observed import ownerless
-from nodepool.plan.pool_summary import PoolSummary, summarize
+from nodepool.plan.pool_summary import PoolSummary, newest, summarize
 from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from nodepool.web.server import ON_STOP
 
@@ -621,13 +621,7 @@ def _waiting_gauges(seen: Observed) -> Found:
 
 def _limit_gauges(pools: Iterable[PoolSummary]) -> Found:
     """Limits, and what is used of them; what several pools share is there once, as it was reported last."""
-    newest: dict[tuple[str, ...], LimitStatus] = {}
-    for pool in pools:
-        for limit in pool.limits:
-            key = _limit_labels(pool, limit)
-            if key not in newest or (limit.asked_at or 0.0) > (newest[key].asked_at or 0.0):
-                newest[key] = limit
-    for key, limit in newest.items():
+    for key, limit in newest((_limit_labels(pool, limit), limit) for pool in pools for limit in pool.limits).items():
         if limit.limit is not None:
             yield catalog.LIMIT.series(*key), limit.limit
         yield catalog.LIMIT_USED.series(*key), limit.used
