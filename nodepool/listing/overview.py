@@ -137,7 +137,7 @@ def as_report(overview: Overview) -> Report:
         parts += [problem_line(problem, overview.now) for problem in overview.problems]
     if overview.capacity.rows:
         parts += [BLANK, Paragraph([("Capacity:", table.HEADING)]), overview.capacity]
-    return Report(parts)
+    return parts
 
 
 def as_object(overview: Overview) -> dict[str, Any]:

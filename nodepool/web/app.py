@@ -597,7 +597,7 @@ class ShownFact:
     css: str = ""
 
 
-def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> ShownFact:
+def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
     """A fact with one value.
 
     :param css: ``state`` = the colour of the value is that of a state.
@@ -605,7 +605,7 @@ def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> Sh
     if value is None or value == "":
         return ShownFact(name, [])
     colour = CSS_CLASSES.get(listing_table.state(value), "") if css == "state" else ""
-    return ShownFact(name, [CellText(str(value), href)], f"{css} {colour}".strip())
+    return ShownFact(name, [CellText(str(value))], f"{css} {colour}".strip())
 
 
 #: Name of a fact -> key of a column whose values lead to the same.

@@ -243,14 +243,9 @@ _LOOKS: Final[Mapping[str, _Look]] = {
 }
 
 
-def listings(
-    daemon: ConnectedDaemon, snapshots: SnapshotMaker, now: Callable[[], float] = wall_time
-) -> list[BaseRoute]:
-    """The listings, and ``/ready``.
-
-    :param now: seconds since the epoch.
-    """
-    recent = KeptAnswers(now)
+def listings(daemon: ConnectedDaemon, snapshots: SnapshotMaker) -> list[BaseRoute]:
+    """The listings, and ``/ready``."""
+    recent = KeptAnswers(wall_time)
 
     def listing(path: str, look: _Look) -> Route:
         def endpoint(request: Request) -> Response:
@@ -265,7 +260,7 @@ def listings(
     def ready(request: Request) -> Response:
         if not daemon.ready.is_set():
             return PlainTextResponse("503 Service Unavailable\n", 503)
-        return _response(request, KeptAnswer(now(), b"OK"), as_json=question_of(request).as_json)
+        return _response(request, KeptAnswer(wall_time(), b"OK"), as_json=question_of(request).as_json)
 
     return [
         *(listing(path, look) for path, look in _LOOKS.items()),
@@ -378,7 +373,7 @@ def build_logs(directory: str, running: Callable[[], Collection[str]]) -> list[B
     """
 
     def listing(_request: Request) -> Response:
-        return PlainTextResponse("".join(f"{log.name}\n" for log in all_logs(directory)[:MOST_LOGS]))
+        return PlainTextResponse("".join(f"{name}\n" for name in all_logs(directory)[:MOST_LOGS]))
 
     def log(request: Request) -> Response:
         name = request.path_params["name"]
