@@ -442,7 +442,7 @@ class BuildAttempt:
         finally:
             for problem in work.remove():
                 self.log.error("Build %s left files or mounts behind: %s", job.name, problem)
-        steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
+        steps = ", ".join(f"{step} {seconds:.0f} s" for step, seconds in progress.ended)
         self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
         return result
 

@@ -224,17 +224,8 @@ def log_path(directory: str | os.PathLike[str], image: str, build_id: str) -> Pa
     return Path(directory) / f"{image}-{build_id}.log"
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """:param name: ``<image>-<build id>``. ``modified``: seconds since the epoch. ``size``: in bytes."""
-
-    name: str
-    modified: float
-    size: int
-
-
-def all_logs(directory: str | os.PathLike[str]) -> list[LogFile]:
-    """The logs of all images, the newest first. Blocks for the file system."""
+def all_logs(directory: str | os.PathLike[str]) -> list[str]:
+    """``<image>-<build id>`` of the logs of all images, the newest first. Blocks for the file system."""
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:
@@ -247,13 +238,13 @@ def all_logs(directory: str | os.PathLike[str]) -> list[LogFile]:
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(status.st_mode):
-                found.append(LogFile(entry.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size))
-    return sorted(found, key=lambda log: (log.modified, log.name), reverse=True)
+                found.append((status.st_mtime, entry.name.removesuffix(_SUFFIX)))
+    return [name for _, name in sorted(found, reverse=True)]
 
 
 def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
     """The logs of exactly this image, the newest first. Blocks for the file system."""
-    found = (f"{log.name}{_SUFFIX}" for log in all_logs(directory))
+    found = (f"{name}{_SUFFIX}" for name in all_logs(directory))
     return [Path(directory, name) for name in found if (match := _LOG.fullmatch(name)) and match[1] == image]
 
 

@@ -141,17 +141,6 @@ _STEPS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Step:
-    """A part of a build that has ended.
-
-    :param seconds: how long it took.
-    """
-
-    name: str
-    seconds: float
-
-
 def step_of(line: str) -> str | None:
     """The step that a line of output tells the begin of; None: it tells none."""
     text = _TIME.sub("", line)
@@ -178,7 +167,8 @@ class BuildProgress:
         self.step = STARTING
         #: Since when, in seconds since the epoch.
         self.since = now
-        self.ended: list[Step] = []
+        #: Parts of the build that have ended, and how many seconds each took.
+        self.ended: list[tuple[str, float]] = []
 
     def read(self, line: str, now: float) -> bool:
         """Take a line of output. True: another step has begun."""
@@ -191,7 +181,7 @@ class BuildProgress:
 
     def end(self, now: float) -> None:
         """The present step has ended."""
-        self.ended.append(Step(self.step, max(0.0, now - self.since)))
+        self.ended.append((self.step, max(0.0, now - self.since)))
 
     def as_status(self) -> dict[str, object]:
         return {"step": self.step, "since": self.begun, "step_since": self.since, "estimate": self.estimate}
@@ -203,22 +193,6 @@ class BuildProgress:
 WINDOW_SECONDS: Final = 10.0
 #: Between two notes for the speed, and between two looks of others, in seconds.
 NOTE_SECONDS: Final = 0.5
-
-
-@dataclass(frozen=True)
-class UploadState:
-    """How far an upload is.
-
-    :param size: of the file, in bytes.
-    """
-
-    done: int
-    size: int
-    bytes_per_second: float
-
-    @property
-    def percent(self) -> float:
-        return 100.0 * self.done / self.size if self.size > 0 else 0.0
 
 
 class Meter:
@@ -249,18 +223,11 @@ class Meter:
                 self._notes.popleft()
         return due
 
-    def state(self) -> UploadState:
+    def as_status(self) -> dict[str, object]:
         """Does not block."""
         now = monotonic()
         with self._lock:
             begun, before = self._notes[0]
             speed = (self._done - before) / (now - begun) if now > begun else 0.0
-            return UploadState(self._done, self._size, max(0.0, speed))
-
-    def as_status(self) -> dict[str, object]:
-        state = self.state()
-        return {
-            "percent": round(state.percent, 1),
-            "bytes_per_second": round(state.bytes_per_second),
-            "size": state.size,
-        }
+            percent = 100.0 * self._done / self._size if self._size > 0 else 0.0
+            return {"percent": round(percent, 1), "bytes_per_second": round(max(0.0, speed)), "size": self._size}

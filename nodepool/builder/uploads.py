@@ -36,6 +36,7 @@ from nodepool.metrics.reports import upload_gauges
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImageUpload, ImageView, UploadView
 from nodepool.plan.images import (
+    UploadFailures,
     UploadHistory,
     UploadJob,
     WantedImages,
@@ -155,8 +156,8 @@ class UploadQueue:
                 self._put_off[job.key] = now + PUT_OFF_SECONDS
             elif outcome is Outcome.FAILED:
                 # Its record may be gone before anybody looks.
-                failures = self._history.of(*job.key).and_one(upload_id or "", now)
-                self._history = UploadHistory({**self._history.failures, job.key: failures})
+                failures = self._history.get(job.key, UploadFailures())
+                self._history[job.key] = failures.and_one(upload_id or "", now)
             elif outcome is Outcome.READY:
                 # The cloud takes uploads: what failed there before is worth another attempt.
                 self._forgive(lambda provider: provider == job.provider)
@@ -168,11 +169,10 @@ class UploadQueue:
 
     def _forgive(self, which: Callable[[str], bool]) -> None:
         """No pause any more before the next attempt. With ``_lock``."""
-        failures = {
+        self._history = {
             key: dataclasses.replace(value, last=0.0) if which(key[2]) else value
-            for key, value in self._history.failures.items()
+            for key, value in self._history.items()
         }
-        self._history = UploadHistory(failures)
 
     def _served(self, wanted: WantedImages) -> WantedImages:
         """Without providers that cannot be asked now."""

@@ -394,7 +394,6 @@ class ServiceRunner:
     :param notifier: informs systemd.
     :param drain: called in the main thread with a signal to stop that comes first. True = the service finishes what it
         does, and ends by itself; False = it is stopped now, as with a further signal.
-    :param clock: monotonic seconds.
     """
 
     def __init__(
@@ -402,14 +401,12 @@ class ServiceRunner:
         service: ConnectedDaemon,
         notifier: Notifier,
         drain: Callable[[int], bool] = lambda number: False,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._service = service
         self._notifier = notifier
         self._drain = drain
         #: Was `look_less_often` called for what is loaded now?
         self._loaded_noted = False
-        self._clock = clock
         # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
         self._events: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
@@ -507,7 +504,7 @@ class ServiceRunner:
         if not self._loaded_noted:
             self._loaded_noted = True
             look_less_often()
-        seconds, now = self._notifier.watchdog_seconds, self._clock()
+        seconds, now = self._notifier.watchdog_seconds, monotonic()
         if seconds is None or now - self._last_ping < seconds / 4:
             return
         silent = now - self._service.last_loop
@@ -522,10 +519,10 @@ class ServiceRunner:
         stopper = threading.Thread(target=self._service_stop, name="Stop", daemon=True)
         stopper.start()
         seconds = max(STOP_SECONDS, self._service.stop_seconds)
-        deadline = self._clock() + seconds
+        deadline = monotonic() + seconds
         # Once the service's thread has ended there is nothing left to stop, whatever `stop` still waits for.
         while worker.is_alive():
-            left = deadline - self._clock()
+            left = deadline - monotonic()
             if left <= 0:
                 self.abandoned = True
                 log.error("Not stopped within %g s, ending now. What the threads do:", seconds)

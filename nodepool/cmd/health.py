@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import http.client
 import socket
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from nodepool.cmd.app import CommandError
 
@@ -21,23 +22,6 @@ LAUNCHER, BUILDER, WEB = "launcher", "builder", "web"
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}
 
 
-class Target(NamedTuple):
-    """Where a daemon answers by HTTP.
-
-    :param verify: check the certificate. Not on this machine: it is made for the name that browsers use.
-    """
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-    verify: bool
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.path}"
-
-
 def do_health(options: argparse.Namespace) -> int:
     """``nodepool health``; blocks at most for the timeout of HTTP and of ZooKeeper. Returns 0.
 
@@ -45,11 +29,13 @@ def do_health(options: argparse.Namespace) -> int:
     """
     path = "/health/live" if options.live else "/health/ready"
     target = target_of_url(options.url, path) if options.url else _configured(options, path)
+    # Not on this machine: a certificate is made for the name that browsers use.
+    verify = bool(options.url)
     if target is None:
         text = _in_zookeeper(options)
     else:
         try:
-            status, answer = ask(target, options.timeout)
+            status, answer = ask(target, options.timeout, verify=verify)
         except ConnectionRefusedError as error:
             # A launcher may run with --no-webapp; ``nodepool-web`` has nothing else.
             if options.url or options.kind == WEB:
@@ -60,7 +46,7 @@ def do_health(options: argparse.Namespace) -> int:
         else:
             if status != http.client.OK:
                 raise _failure(options.kind, f"{target}: {status} {answer}")
-            text = f"{target}: {answer}{_not_in_effect(target, options.timeout)}"
+            text = f"{target}: {answer}{_not_in_effect(target, options.timeout, verify=verify)}"
     print(f"{options.kind}: {text}")
     return 0
 
@@ -70,14 +56,12 @@ def _failure(kind: str, text: str) -> CommandError:
     return CommandError(f"{kind}: {text}", answer=True)
 
 
-def target_of_url(url: str, path: str) -> Target:
+def target_of_url(url: str, path: str) -> str:
     """Where an address of the command line is.
 
     :param path: what to ask for if it names none.
     :raises CommandError: it is no address of a web server.
     """
-    from urllib.parse import urlsplit
-
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -88,10 +72,14 @@ def target_of_url(url: str, path: str) -> Target:
     asked = parts.path.rstrip("/") or path
     if parts.query:
         asked = f"{asked}?{parts.query}"
-    return Target(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), asked, verify=True)
+    return _url(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), asked)
 
 
-def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
+def _url(scheme: str, host: str, port: int, path: str) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
+def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> str | None:
     """Where a daemon of this machine has its web server; None = the configuration does not tell.
 
     :param kind: ``launcher``, ``web``. A builder is looked for in ZooKeeper, as ``webapp.builder-port`` is optional.
@@ -104,10 +92,10 @@ def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target 
         return None
     address = webapp.get("listen_address", "0.0.0.0")
     host = _ANY.get(str(address), str(address))
-    return Target("https" if webapp.get("tls") else "http", host, port, path, verify=False)
+    return _url("https" if webapp.get("tls") else "http", host, port, path)
 
 
-def _configured(options: argparse.Namespace, path: str) -> Target | None:
+def _configured(options: argparse.Namespace, path: str) -> str | None:
     """Raises ConfigError: the file cannot be read."""
     from nodepool.config.loader import read_documents
     from nodepool.config.problems import Problems
@@ -121,15 +109,15 @@ def _configured(options: argparse.Namespace, path: str) -> Target | None:
     return target
 
 
-def _not_in_effect(target: Target, timeout: float) -> str:
+def _not_in_effect(target: str, timeout: float, *, verify: bool) -> str:
     """Why a daemon that is ready runs with an older configuration; empty = it does not, or does not say. Blocks."""
     import json
 
-    path = target.path.removesuffix("/ready")
-    if path == target.path:
+    above = target.removesuffix("/ready")
+    if above == target:
         return ""
     try:
-        _, answer = ask(target._replace(path=f"{path}/status"), timeout, MOST_BYTES)
+        _, answer = ask(f"{above}/status", timeout, MOST_BYTES, verify=verify)
         errors = json.loads(answer)["reload_errors"]
         # A list of texts. Other programs may answer there.
         found = "; ".join(" ".join(error.split()) for error in errors)
@@ -138,25 +126,27 @@ def _not_in_effect(target: Target, timeout: float) -> str:
     return found and f"; the changed configuration is not in effect: {found}"
 
 
-def ask(target: Target, timeout: float, most: int = 200) -> tuple[int, str]:
+def ask(target: str, timeout: float, most: int = 200, *, verify: bool) -> tuple[int, str]:
     """Status and first line of the answer. Blocks. Raises OSError, HTTPException.
 
     :param timeout: of the connection, and of each part of the answer; seconds.
     :param most: bytes that are read.
+    :param verify: check the certificate.
     """
+    scheme, place, path, query, _ = urlsplit(target)
     connection: http.client.HTTPConnection
-    if target.scheme == "https":
+    if scheme == "https":
         import ssl
 
         context = ssl.create_default_context()
-        if not target.verify:
+        if not verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(target.host, target.port, timeout=timeout, context=context)
+        connection = http.client.HTTPSConnection(place, timeout=timeout, context=context)
     else:
-        connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
+        connection = http.client.HTTPConnection(place, timeout=timeout)
     try:
-        connection.request("GET", target.path, headers={"Connection": "close"})
+        connection.request("GET", f"{path}?{query}" if query else path, headers={"Connection": "close"})
         answer = connection.getresponse()
         lines = answer.read(most).decode("utf-8", "replace").splitlines()
         return answer.status, lines[0] if lines else ""

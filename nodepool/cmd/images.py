@@ -370,25 +370,26 @@ def _mark(
 
 def do_image_rollback(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
-    from nodepool.plan.images import NoRollback, choose_rollback
+    from nodepool.plan.images import choose_rollback
 
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)
         choice = choose_rollback(image, options.provider)
-        if isinstance(choice, NoRollback):
+        if isinstance(choice, str):
             providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
             counts = {provider: len(image.ready_uploads(provider)) for provider in providers}
             ready = [f"{provider} ({count})" for provider, count in counts.items() if count]
-            raise CommandError(f"{choice.reason}; {listed('providers with ready uploads', ready)}")
+            raise CommandError(f"{choice}; {listed('providers with ready uploads', ready)}")
+        to, current = choice
         try:
-            zk.images.roll_back(choice.to.copy(), choice.current.copy())
+            zk.images.roll_back(to.copy(), current.copy())
         except ZKConflict:
             raise CommandError(
                 f"the uploads of {image.name} to {options.provider} changed meanwhile; try again"
             ) from None
     print(
-        f"{options.provider} uses upload {choice.to.id} of build {image.name}-{choice.to.build_id} again, "
-        f"no more upload {choice.current.id} of build {image.name}-{choice.current.build_id}"
+        f"{options.provider} uses upload {to.id} of build {image.name}-{to.build_id} again, "
+        f"no more upload {current.id} of build {image.name}-{current.build_id}"
     )
     return 0
 

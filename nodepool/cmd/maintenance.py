@@ -20,7 +20,7 @@ from nodepool.plan.maintenance import Subject, UnclearSubject, find
 from nodepool.plan.observed import host_name
 from nodepool.zk import components, status
 from nodepool.zk.images import read_images
-from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {
@@ -39,7 +39,7 @@ def do_pause(options: argparse.Namespace) -> int:
         alias = mode is Mode.DRAIN and subject.kind != "launcher"
         mode = Mode.PAUSE if alias else mode
         record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), operator(), now, until)
-        MaintenanceStore(zk.client).put(record)
+        zk.maintenance.put(record)
     if alias:
         print("A drain of a provider or a pool is a pause: its nodes stay until their jobs end or you delete them.")
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
@@ -54,7 +54,7 @@ def do_resume(options: argparse.Namespace) -> int:
     """``nodepool resume`` and ``release``"""
     kinds: Sequence[str] = options.kinds
     with open_zookeeper(options) as zk:
-        store = MaintenanceStore(zk.client)
+        store = zk.maintenance
         records = store.read_all()
         known = {kind: {name for of, name in records if of == kind} for kind in kinds}
         done = "quarantined" if kinds == HOST else "paused or drained"
@@ -119,7 +119,7 @@ def do_maintenance(options: argparse.Namespace) -> int:
     """``nodepool maintenance``"""
 
     def look(zk: ZooKeeper) -> Table:
-        records = [*MaintenanceStore(zk.client).read_all().values(), *read_images(zk.client).pauses()]
+        records = [*zk.maintenance.read_all().values(), *read_images(zk.client).pauses()]
         return maintenance_table(records, wall_time())
 
     return show_listing(options, look)

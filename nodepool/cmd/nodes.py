@@ -102,14 +102,13 @@ def _causes(
     from nodepool.plan.explain import causes
     from nodepool.plan.observed import Observed
     from nodepool.zk.status import read_pools
-    from nodepool.zk.zookeeper import MaintenanceStore
 
     seen = Observed(
         now=now,
         requests={request.key: request for request in everything},
         registered=zk.getRegisteredPools(),
         statuses=read_pools(zk.client),
-        maintenance=list(MaintenanceStore(zk.client).read_all().values()),
+        maintenance=list(zk.maintenance.read_all().values()),
     )
     return causes(requests, seen)
 

@@ -28,10 +28,9 @@ from nodepool.model.image import NO_IMAGES
 from nodepool.zk import components
 from nodepool.zk.images import read_images
 from nodepool.zk.status import builder_status, read_launchers, read_pools
-from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from nodepool.plan.attention import Registered
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
 
@@ -48,7 +47,7 @@ def do_status(options: argparse.Namespace) -> int:
 
     def look(zk: ZooKeeper) -> Overview:
         observed = observe(zk, None)
-        seen[:] = [overview(observed, observed.launchers, _registered(zk))]
+        seen[:] = [overview(observed, components.read_launchers(zk.client))]
         return seen[0]
 
     if options.watch:
@@ -102,7 +101,7 @@ def do_launchers(options: argparse.Namespace) -> int:
     """``nodepool launchers``"""
 
     def look(zk: ZooKeeper) -> Table:
-        return launcher_table(read_launchers(zk.client), _registered(zk), wall_time())
+        return launcher_table(read_launchers(zk.client), components.read_launchers(zk.client), wall_time())
 
     return show_listing(options, look, empty=lambda zk: NO_LAUNCHER)
 
@@ -132,12 +131,6 @@ def _pools(zk: ZooKeeper) -> list[PoolSummary]:
     from nodepool.plan.pool_summary import summarize
 
     return summarize(read_pools(zk.client))
-
-
-def _registered(zk: ZooKeeper) -> list[Registered]:
-    from nodepool.plan.attention import Registered
-
-    return [Registered(entry.hostname, entry.version, entry.state) for entry in components.read_launchers(zk.client)]
 
 
 # ``nodepool explain``: why a request waits, a node is held, a label is not served (reference/commands 2).
@@ -238,7 +231,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         nodes=nodes,
         registered=registered,
         statuses=read_pools(zk.client),
-        maintenance=[*MaintenanceStore(zk.client).read_all().values(), *images.pauses()],
+        maintenance=[*zk.maintenance.read_all().values(), *images.pauses()],
         events=[event for launcher in launchers for event in launcher.events],
         launchers=launchers,
         images=images,

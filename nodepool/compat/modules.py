@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -31,7 +32,7 @@ from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConnectionTimeoutException, ZKConflict, ZKConnectionError
 from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageUpload
+from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.version import DISTRIBUTION, release_string
@@ -468,6 +469,19 @@ def _newest(records: list[Any], count: int, state: str | None) -> list[Any]:
     return sorted(wanted, key=lambda record: record.state_time or 0, reverse=True)[:count]
 
 
+class _Passed:
+    """What the connection or a store has under another name.
+
+    :param path: from the facade.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._get = attrgetter(path)
+
+    def __get__(self, facade: ZooKeeper, _owner: type[ZooKeeper]) -> Any:
+        return self._get(facade)
+
+
 #: A facade that a driver makes waits so long for its caches.
 CACHE_SECONDS: Final = 60.0
 
@@ -525,39 +539,27 @@ class ReleasedZooKeeper(ZooKeeper):
         """All requests; each is the caller's own."""
         return (request.copy() for request in super().nodeRequestIterator(cached, cached_ids))
 
-    # -- the connection --
+    # -- what is there under another name --
 
-    @property
-    def kazoo_client(self) -> Any:
-        """Kazoo's client. Raises ZKConnectionError: there is none yet."""
-        return self.client.kazoo
-
-    @property
-    def connected(self) -> bool:
-        """Is there a connection?"""
-        return self.client.connected
-
-    @property
-    def suspended(self) -> bool:
-        """Is the connection lost, but not the session, as far as known?"""
-        return self.client.suspended
-
-    @property
-    def lost(self) -> bool:
-        """Is there no session?"""
-        return self.client.lost
-
-    def disconnect(self) -> None:
-        """End the connection, for all who use it: the launcher, too."""
-        self.client.disconnect()
-
-    def logConnectionRetryEvent(self) -> None:
-        """Log that a connection is tried again, now and then."""
-        self.client.logConnectionRetryEvent()
-
-    def resetHosts(self, hosts: str) -> None:
-        """Use other servers from the next connection attempt on. Raises ZKException: another chroot."""
-        self.client.reset_hosts(hosts)
+    kazoo_client = _Passed("client.kazoo")
+    connected = _Passed("client.connected")
+    suspended = _Passed("client.suspended")
+    lost = _Passed("client.lost")
+    disconnect = _Passed("client.disconnect")
+    logConnectionRetryEvent = _Passed("client.logConnectionRetryEvent")
+    resetHosts = _Passed("client.reset_hosts")
+    getNodeRequestLockIDs = _Passed("requests.lock_dir_ids")
+    getImageNames = _Passed("images.image_names")
+    getBuildIds = _Passed("images.build_ids")
+    getBuild = _Passed("images.build")
+    getBuildProviders = _Passed("images.upload_providers")
+    getImageUploadNumbers = _Passed("images.upload_ids_of")
+    deleteBuild = _Passed("images.delete_build")
+    submitBuildRequest = _Passed("images.request_build")
+    getBuildRequest = _Passed("images.build_request")
+    removeBuildRequest = _Passed("images.remove_build_request")
+    getImagePaused = _Passed("images.paused")
+    setImagePaused = _Passed("images.set_paused")
 
     # -- metrics --
 
@@ -683,10 +685,6 @@ class ReleasedZooKeeper(ZooKeeper):
             raise ZKConflict(f"request {request.id} is gone")
         request.renew(fresh)
 
-    def getNodeRequestLockIDs(self) -> list[str]:
-        """Ids of requests that have a lock directory. Blocks."""
-        return self.requests.lock_dir_ids()
-
     def getNodeRequestLockStats(self, lock_id: str) -> NodeRequestLockStats | None:
         """The lock directory of a request; None = there is none. Blocks."""
         kazoo = self.client.kazoo
@@ -707,33 +705,13 @@ class ReleasedZooKeeper(ZooKeeper):
 
     # -- images: builds, uploads, their locks and requests. They block for round trips --
 
-    def getImageNames(self) -> list[str]:
-        """Names of images that were built."""
-        return self.images.image_names()
-
-    def getBuildIds(self, image: str) -> list[str]:
-        """Ids of the builds of an image."""
-        return self.images.build_ids(image)
-
     def getBuilds(self, image: str, states: Collection[str] | None = None) -> list[ImageBuild]:
         """The builds of an image, of these states or of all."""
         return [build for build in self.images.builds(image) if states is None or build.state in states]
 
-    def getBuild(self, image: str, build_id: str) -> ImageBuild | None:
-        """One build; None = there is none."""
-        return self.images.build(image, build_id)
-
-    def getBuildProviders(self, image: str, build_id: str) -> list[str]:
-        """Providers for which a build has or had uploads."""
-        return self.images.upload_providers(image, build_id)
-
     def getMostRecentBuilds(self, count: int, image: str, state: str | None = None) -> list[ImageBuild]:
         """The newest builds, the last one first."""
         return _newest(self.images.builds(image), count, state)
-
-    def getImageUploadNumbers(self, image: str, build_id: str, provider: str) -> list[str]:
-        """Ids of the uploads of a build to a provider."""
-        return self.images.upload_ids_of(image, build_id, provider)
 
     def getUploads(
         self, image: str, build_id: str, provider: str, states: Collection[str] | None = None
@@ -851,10 +829,6 @@ class ReleasedZooKeeper(ZooKeeper):
         """Remove the record of an upload; one that does not exist is fine."""
         self.images.delete_upload(image, build_id, provider, upload_number)
 
-    def deleteBuild(self, image: str, build_id: str) -> bool:
-        """Remove a build, unless it has uploads or is locked. False = it is there still."""
-        return self.images.delete_build(image, build_id)
-
     def removeProviderBuilds(self, provider_name: str, provider_builds: dict[str, list[str]]) -> None:
         """Remove the records of uploads to a provider; the cloud is not touched.
 
@@ -866,29 +840,9 @@ class ReleasedZooKeeper(ZooKeeper):
 
     # -- images: requests and pauses --
 
-    def submitBuildRequest(self, image: str) -> None:
-        """Ask for a build."""
-        self.images.request_build(image)
-
     def hasBuildRequest(self, image: str) -> bool:
         """Is a build asked for?"""
         return self.images.build_request(image) is not None
-
-    def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
-        """The request for a build, and is it still to be begun? None = there is none."""
-        return self.images.build_request(image)
-
-    def removeBuildRequest(self, image: str) -> None:
-        """Withdraw the request for a build."""
-        self.images.remove_build_request(image)
-
-    def getImagePaused(self, image: str) -> bool:
-        """Are builds of an image paused?"""
-        return self.images.paused(image)
-
-    def setImagePaused(self, image: str, paused: bool) -> None:
-        """Pause builds of an image, or go on with them."""
-        self.images.set_paused(image, paused)
 
     # -- images: backup --
 

@@ -46,13 +46,13 @@ def load_config(
     return config
 
 
-def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> ZooKeeperSettings:
+def load_zookeeper(path: str, secure_path: str | None = None) -> ZooKeeperSettings:
     """Load only how to connect to ZooKeeper; the rest of the file must be YAML, but may be wrong.
 
     :raises ConfigError: see `load_config`.
     """
     problems = Problems()
-    main, secure = read_documents(path, secure_path, problems, sleep)
+    main, secure = read_documents(path, secure_path, problems)
     problems.found.clear()
     settings = ZooKeeperSettings()
     read_zookeeper(settings, main, secure, secure_given=secure_path is not None)

@@ -378,10 +378,9 @@ class SourceText:
         return self.lines[min(number, len(self.lines) - 1)] + 1
 
 
-def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = sleep) -> SourceText:
+def read(path: str, *, sleep: Sleep = sleep) -> SourceText:
     """Read a file and put in environment variables. Blocks about a second when there is no such file.
 
-    :param environ: default: the environment of the process.
     :param sleep: waits that many seconds.
     :raises ConfigError: one line that says what is wrong; `UnreadableError` if the file cannot be opened.
     """
@@ -395,7 +394,7 @@ def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = 
         line = data.count(b"\n", 0, error.start) + 1
         message = f"not UTF-8 text: byte 0x{data[error.start]:02x}; save the file in UTF-8"
         raise ConfigError(f"{path}:{line}: {message}") from error
-    made = substitute(path, text, os.environ if environ is None else environ)
+    made = substitute(path, text, os.environ)
     return replace(made, digest=hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH])
 
 

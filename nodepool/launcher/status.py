@@ -76,14 +76,12 @@ class StatusWorker(PassThread):
         launcher: Callable[[], LauncherStatus],
         writer: StatusWriter,
         events: EventRing,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("StatusWorker", logging.getLogger(log_names.NODEPOOL), ALL_SECONDS)
         self._pools = pools
         self._launcher = launcher
         self._writer = writer
         self._events = events
-        self._clock = clock
         self._changed: set[str] = set()
         self._all_at = -math.inf
         self._makers: dict[str, PoolStatusMaker] = {}
@@ -104,7 +102,7 @@ class StatusWorker(PassThread):
 
     def run_once(self) -> None:
         """Look at the pools that made a pass, or at all of them, and publish what changed."""
-        now = self._clock()
+        now = monotonic()
         look_at_all = now >= self._all_at + ALL_SECONDS
         if look_at_all:
             self._all_at = now

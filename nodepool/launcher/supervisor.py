@@ -55,7 +55,7 @@ from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.components import Registration
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
-from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -521,7 +521,7 @@ class MaintenanceWorker(Worker):
     def __init__(self, launcher: NodePool) -> None:
         super().__init__("MaintenanceWorker", launcher.client, launcher.log, IDLE_SECONDS)
         self._launcher = launcher
-        self._store = MaintenanceStore(launcher.client)
+        self._store = launcher.zk.maintenance
         #: Records that held in the pass before.
         self._holding: MaintenanceRecords = {}
         #: Was it logged that the launcher is being drained?

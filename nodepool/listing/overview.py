@@ -21,8 +21,8 @@ from nodepool.plan.explain import LONG_SECONDS, long_waits
 from nodepool.plan.pool_summary import PoolSummary, free, limiting, summarize
 
 if TYPE_CHECKING:
-    from nodepool.model.status import LauncherStatus
-    from nodepool.plan.attention import Registered, StatusProblem
+    from nodepool.model.status import Component
+    from nodepool.plan.attention import StatusProblem
     from nodepool.plan.explain import LongWait
     from nodepool.plan.observed import Observed
 
@@ -48,13 +48,13 @@ class Overview:
     now: float
 
 
-def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Overview:
+def overview(seen: Observed, registered: Sequence[Component]) -> Overview:
     """Everything about one moment, for the command and the page.
 
-    :param launchers: their status records. ``registered``: all launchers.
+    :param registered: entries of all launchers.
     """
     pools = summarize(seen.statuses)
-    found = problems(pools, launchers, registered, seen)
+    found = problems(pools, registered, seen)
     waits = long_waits(seen)
     first = sentence(waits, found, len(seen.waiting))
     return Overview(first, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
@@ -137,7 +137,7 @@ def as_report(overview: Overview) -> Report:
         parts += [problem_line(problem, overview.now) for problem in overview.problems]
     if overview.capacity.rows:
         parts += [BLANK, Paragraph([("Capacity:", table.HEADING)]), overview.capacity]
-    return Report(parts)
+    return parts
 
 
 def as_object(overview: Overview) -> dict[str, Any]:
@@ -176,7 +176,8 @@ def explanation_text(answer: explained.Explained, now: float) -> str:
     """
     end = "" if answer.text.endswith(("?", ".")) else "."
     lines = [f"{answer.kind.capitalize()} {answer.id} {answer.text}{end}"]
-    lines += _indented(_facts(answer, now))
+    values = {name: ", ".join(map(str, value)) for name, value in facts(answer, now).items()}
+    lines += _indented(_aligned(list(values.items())))
     if isinstance(answer, explained.ExplainedRequest):
         lines += _section("Pools", _verdicts(answer.pools, now))
     elif isinstance(answer, explained.ExplainedLabel):
@@ -206,15 +207,18 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(line) for line in table.padded(rows)]
 
 
-def _facts(answer: explained.Explained, now: float) -> list[str]:
-    """Names and values that the sentence does not have."""
+def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]]:
+    """Name -> values that the sentence does not have; those without a value are left out.
+
+    :param now: seconds since the epoch.
+    """
     facts: dict[str, object] = {"State": answer.state}
     if isinstance(answer, explained.ExplainedRequest):
-        facts |= {"Labels": ", ".join(answer.labels), "Age": _age(answer.age_seconds), "Reason": answer.code}
+        facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds), "Reason": answer.code}
         facts |= {"Only in": answer.provider, "Tenant": answer.tenant, "Job": answer.job, "Pipeline": answer.pipeline}
-        facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": ", ".join(answer.nodes)}
+        facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": answer.nodes}
     elif isinstance(answer, explained.ExplainedNode):
-        facts |= {"Labels": ", ".join(answer.labels), "Age": _age(answer.age_seconds)}
+        facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds)}
         facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
         facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
@@ -223,9 +227,10 @@ def _facts(answer: explained.Explained, now: float) -> list[str]:
     elif isinstance(answer, explained.ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
     elif isinstance(answer, explained.ExplainedProvider):
-        facts |= {"Nodes": ", ".join(f"{count} {state}" for state, count in answer.nodes.items())}
+        facts |= {"Nodes": [f"{count} {state}" for state, count in answer.nodes.items()]}
         facts |= {"Maintenance": "; ".join(answer.maintenance)}
-    return _aligned([(name, str(value)) for name, value in facts.items() if value not in (None, "")])
+    lists = {name: value if isinstance(value, (list, tuple)) else [value] for name, value in facts.items()}
+    return {name: values for name, values in lists.items() if any(value not in (None, "") for value in values)}
 
 
 def _age(seconds: float | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, table_of
 from nodepool.model import states
-from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, summarize
+from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -101,13 +101,11 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
         Column("Used %", "percent"),
         Column("Asked", "asked_at", table.since(now)),
     )
-    found: dict[tuple[str, str, str], LimitStatus] = {}
-    for pool in pools:
-        for limit in pool.limits:
-            key = (limit_owner(pool, limit), limit.scope.partition(":")[0], limit.resource)
-            before = found.get(key)
-            if before is None or (limit.asked_at or 0.0) > (before.asked_at or 0.0):
-                found[key] = limit
+    found = newest(
+        ((limit_owner(pool, limit), limit.scope.partition(":")[0], limit.resource), limit)
+        for pool in pools
+        for limit in pool.limits
+    )
     rows = [
         [
             *(*key, limit.limit, limit.used, limit.others, free(limit)),

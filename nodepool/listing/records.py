@@ -11,8 +11,7 @@ from nodepool.listing.table import Column, Place, Table, printable, table_of
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
-    from nodepool.model.status import LauncherStatus, Maintenance
-    from nodepool.plan.attention import Registered
+    from nodepool.model.status import Component, LauncherStatus, Maintenance
 
 
 def event_table(events: Iterable[Event], now: float) -> Table:
@@ -53,11 +52,11 @@ def event_line(event: Event, now: float) -> str:
 # The table of launchers (reference/commands 2).
 
 
-def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Registered], now: float) -> Table:
+def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Component], now: float) -> Table:
     """The table of launchers.
 
     :param launchers: their status records.
-    :param registered: all launchers; those of older releases have no record.
+    :param registered: entries of all launchers; those of older releases have no record.
     :param now: seconds since the epoch.
     """
     columns = (
@@ -77,8 +76,8 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
     rows = [_row(launcher) for launcher in launchers]
     known = {launcher.host for launcher in launchers}
     for entry in registered:
-        if entry.host not in known:
-            rows.append([entry.host, None, entry.version, entry.state, *[None] * (len(columns) - 4)])
+        if entry.hostname not in known:
+            rows.append([entry.hostname, None, entry.version, entry.state, *[None] * (len(columns) - 4)])
     return Table(columns, sorted(rows, key=lambda row: (row[0], row[1] or 0)))
 
 

@@ -260,16 +260,13 @@ class Paragraph:
 BLANK = Paragraph()
 
 
-@dataclass(frozen=True)
-class Report:
-    """One picture."""
-
-    parts: Sequence[Paragraph | Table]
+#: One picture.
+Report = Sequence[Paragraph | Table]
 
 
 def as_text(report: Report) -> str:
     """A report as it is printed where no terminal is."""
-    return "\n".join(part.text if isinstance(part, Paragraph) else render(part) for part in report.parts)
+    return "\n".join(part.text if isinstance(part, Paragraph) else render(part) for part in report)
 
 
 # Colours of values on a terminal: names that the library ``rich`` knows.

@@ -49,7 +49,7 @@ def show(what: Table | Report, display: Display | None = None, stream: TextIO | 
     if _is_drawn(stream, display):
         console = console_of(stream)
         _print(console, _picture(console, what, display))
-    elif isinstance(what, Report):
+    elif not isinstance(what, Table):
         print(forms.as_text(what), file=stream)
     else:
         text = forms.render(arranged(what, display, terminal=False), display.form, headers=display.headers)
@@ -174,7 +174,7 @@ def _picture(console: Console, what: Table | Report, display: Display, *, wrappe
     if isinstance(what, Table):
         return _lines(console, arranged(what, display, terminal=True), display)
     lines = []
-    for part in what.parts:
+    for part in what:
         if isinstance(part, Table):
             lines += _picture(console, part, Display())
         else:

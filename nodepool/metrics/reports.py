@@ -228,14 +228,13 @@ def report_scan(provider: str, seconds: float) -> None:
 # Leaked resources that were deleted (reference/metrics 4).
 
 
-def report_leaks(provider: str, resource: str, count: int = 1) -> None:
-    """Count deleted resources. Neither blocks nor raises.
+def report_leaks(provider: str, resource: str) -> None:
+    """Count a deleted resource. Neither blocks nor raises.
 
     :param provider: name of the provider.
     :param resource: plural, e.g. ``instances``, ``ports``.
     """
-    if count > 0:
-        REGISTRY.count(catalog.LEAKED.series(provider, resource), count)
+    REGISTRY.count(catalog.LEAKED.series(provider, resource))
 
 
 # Instances that ended, and why (reference/metrics 9).

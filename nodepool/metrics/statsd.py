@@ -133,22 +133,6 @@ def shared_client() -> StatsdClient | None:
     return get_client()
 
 
-@functools.cache
-def client_of(host: str, port: int) -> StatsdClient:
-    """The client of this process for a server that something else than the environment names.
-
-    :param host: name or address. :param port: UDP port.
-
-    Blocks at the first call for a server while its name is looked up, see `get_client`.
-    """
-    shared = shared_client()
-    if shared is not None and (shared.host, shared.port) == (host, port):
-        return shared
-    client = StatsdClient(host, port)
-    client.resolve()
-    return client
-
-
 # The metrics of this process.
 
 #: What everything in this process counts with. statsd gets it when its environment variables are set.

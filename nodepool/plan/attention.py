@@ -20,7 +20,7 @@ from nodepool.plan.static import is_parked
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import PoolComponent
+    from nodepool.model.status import Component, PoolComponent
     from nodepool.plan.observed import Observed
 
 #: A deletion that takes longer is in trouble.
@@ -49,36 +49,20 @@ class StatusProblem:
     command: str = ""
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A launcher as the registry of components has it.
-
-    :param state: ``running``, ``paused``, ``stopped`` ...
-    """
-
-    host: str
-    version: str | None
-    state: str = "running"
-
-
 _NO_LAUNCHER: Final = StatusProblem("launcher", "no launcher is registered: nothing serves requests")
 
 
-def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
-    """Each launcher that has registered a pool, by host."""
-    found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
-    return [found[host] for host in sorted(found)]
+def registered_launchers(pools: Iterable[PoolComponent]) -> list[PoolComponent]:
+    """A pool of each launcher that has registered one, by host."""
+    return sorted({pool.hostname: pool for pool in pools}.values(), key=lambda pool: pool.hostname)
 
 
-def problems(
-    pools: Sequence[PoolSummary], launchers: Sequence[LauncherStatus], registered: Sequence[Registered], seen: Observed
-) -> list[StatusProblem]:
+def problems(pools: Sequence[PoolSummary], registered: Sequence[Component], seen: Observed) -> list[StatusProblem]:
     """Everything that needs attention, the worst first.
 
-    :param launchers: their status records. Launchers of older releases have none.
-    :param registered: all launchers.
+    :param registered: entries of all launchers; those of older releases report no status.
     """
-    nodes, maintenance, now = seen.node_index, seen.maintenance, seen.now
+    launchers, nodes, maintenance, now = seen.launchers, seen.node_index, seen.maintenance, seen.now
     return [
         *([] if registered or launchers else [_NO_LAUNCHER]),
         *_providers(pools),
@@ -261,8 +245,8 @@ def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
         )
 
 
-def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Iterator[StatusProblem]:
-    versions = {entry.host: entry.version or "unknown" for entry in registered}
+def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Component]) -> Iterator[StatusProblem]:
+    versions = {entry.hostname: entry.version or "unknown" for entry in registered}
     versions.update({launcher.host: launcher.version for launcher in launchers})
     yield from _differing("version", "versions", versions)
     hashes = {launcher.host: launcher.config for launcher in launchers if launcher.config}

@@ -589,12 +589,12 @@ class LongWait:
     ids: Sequence[str]
 
 
-def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
+def long_waits(seen: Observed) -> list[LongWait]:
     """Requests without an answer for long, the largest group first."""
     old = [
         request
         for request in seen.waiting
-        if request.created_time is not None and seen.now - request.created_time > seconds
+        if request.created_time is not None and seen.now - request.created_time > LONG_SECONDS
     ]
     why = causes(old, seen)
     groups = grouped(old, lambda request: (tuple(sorted(request.node_types)), why[request.key]))

@@ -224,14 +224,8 @@ class UploadFailures:
         return UploadFailures(max(self.last, when), self.failures + more, latest)
 
 
-@dataclass(frozen=True)
-class UploadHistory:
-    """Failed uploads by image, build and provider, as one builder has seen them."""
-
-    failures: Mapping[tuple[str, str, str], UploadFailures] = field(default_factory=dict)
-
-    def of(self, image: str, build_id: str, provider: str) -> UploadFailures:
-        return self.failures.get((image, build_id, provider)) or UploadFailures()
+#: Failed uploads by image, build and provider, as one builder has seen them.
+UploadHistory = dict[tuple[str, str, str], UploadFailures]
 
 
 def observe_uploads(history: UploadHistory, view: ImagesView, now: float) -> UploadHistory:
@@ -239,11 +233,10 @@ def observe_uploads(history: UploadHistory, view: ImagesView, now: float) -> Upl
 
     :param now: seconds since the epoch.
     """
-    found: dict[tuple[str, str, str], UploadFailures] = {}
+    found = UploadHistory()
     for image in view.images.values():
         for build in image.builds.values():
-            known = {key: value for key, value in history.failures.items() if key[:2] == (image.name, build.id)}
-            found |= known
+            found |= {key: value for key, value in history.items() if key[:2] == (image.name, build.id)}
             for upload in build.all_uploads():
                 if upload.state == states.FAILED:
                     key = (image.name, build.id, upload.provider_name)
@@ -251,7 +244,7 @@ def observe_uploads(history: UploadHistory, view: ImagesView, now: float) -> Upl
                     if upload.key not in failures.counted:
                         # Clocks differ between builders: a time that is still to come would make the pause longer.
                         found[key] = failures.and_one(upload.key, min(now, upload.state_time or 0.0))
-    return UploadHistory(found)
+    return found
 
 
 def uploads_due(
@@ -273,7 +266,7 @@ def uploads_due(
             job = _candidate(view.image(image), provider, use, formats, history)
             if job is None or image not in wanted.images:
                 continue
-            begin_at = history.of(*job.key).last + BACKOFF.pause(job.failures)
+            begin_at = history.get(job.key, UploadFailures()).last + BACKOFF.pause(job.failures)
             if now < begin_at:
                 later.append(begin_at)
             else:
@@ -295,7 +288,7 @@ def _candidate(
         return None
     if newest.ready_uploads(provider) or use.format not in formats.get((view.name, newest.id), ()):
         return None
-    failures = history.of(view.name, newest.id, provider).failures
+    failures = history.get((view.name, newest.id, provider), UploadFailures()).failures
     return UploadJob(view.name, newest.id, provider, use.format, newest.time, failures)
 
 
@@ -340,35 +333,21 @@ def overtaken(build: BuildView | None, view: ImageView, provider: str) -> str | 
 # Back to an older upload: which one, and what becomes of the newer one?
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """Store ``to`` with a new time, so that launchers use it, and mark ``current`` as rolled back."""
+def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageUpload] | str:
+    """The ready upload before the current one, and the current one; a text = why there is nothing to go back to.
 
-    to: ImageUpload
-    current: ImageUpload
-
-
-@dataclass(frozen=True)
-class NoRollback:
-    """Nothing to go back to."""
-
-    reason: str
-
-
-def choose_rollback(view: ImageView, provider: str) -> Rollback | NoRollback:
-    """The ready upload before the current one.
-
-    One that somebody went back from is not preferred again; nor is one whose build is being deleted.
+    The older one is to be stored with a new time, so that launchers use it, and the newer one marked as rolled back.
+    One that an operator went back from is not preferred again; nor is one whose build is being deleted.
     """
     ready = view.ready_uploads(provider)
     if not ready:
-        return NoRollback(f"image {view.name} has no ready upload in {provider}")
+        return f"image {view.name} has no ready upload in {provider}"
     current = ready[0]
     doomed = {build.id for build in view.builds_in(states.DELETING)}
     older = [upload for upload in ready[1:] if not upload.rolled_back and upload.build_id not in doomed]
     if not older:
-        return NoRollback(f"image {view.name} has no ready upload in {provider} before {current.build_id}/{current.id}")
-    return Rollback(older[0], current)
+        return f"image {view.name} has no ready upload in {provider} before {current.build_id}/{current.id}"
+    return older[0], current
 
 
 # When a command that waits for a build, or for uploads, has what it waits for.

@@ -19,6 +19,7 @@ _OF_PROVIDER: Final = ("provider", "cloud")
 #: What a summary has of the launcher that reports the worst state.
 _OF_THE_WORST: Final = ("provider", "pool", "driver", "state", "since", "code", "text", "next")
 
+K = TypeVar("K")
 Number = TypeVar("Number", int, float)
 
 
@@ -147,12 +148,16 @@ def _trouble(host: HostStatus) -> int:
 
 def newest_limits(limits: Iterable[LimitStatus]) -> list[LimitStatus]:
     """Each limit once, as it was told last; in the order in which they come."""
-    found: dict[tuple[str, str], LimitStatus] = {}
-    for limit in limits:
-        key = (limit.scope, limit.resource)
+    return list(newest(((limit.scope, limit.resource), limit) for limit in limits).values())
+
+
+def newest(limits: Iterable[tuple[K, LimitStatus]]) -> dict[K, LimitStatus]:
+    """Of the limits with the same key the one that was told last."""
+    found: dict[K, LimitStatus] = {}
+    for key, limit in limits:
         if key not in found or (limit.asked_at or 0.0) > (found[key].asked_at or 0.0):
             found[key] = limit
-    return list(found.values())
+    return found
 
 
 def free(limit: LimitStatus) -> float | None:

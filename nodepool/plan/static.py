@@ -320,33 +320,12 @@ def missing_keys(spec: HostSpec, scanned: Iterable[str]) -> list[str]:
 MAX_NAMED: Final = 3
 
 
-@dataclass(frozen=True)
-class SlotGroup:
-    """Slots of hosts that cannot be used, for one cause.
-
-    :param hosts: names of the hosts.
-    """
-
-    slots: int = 0
-    hosts: tuple[str, ...] = ()
-
-    def plus(self, host: str, slots: int) -> SlotGroup:
-        """This group with the slots of one more host."""
-        return SlotGroup(self.slots + slots, (*self.hosts, host))
-
-
-@dataclass(frozen=True)
-class LabelSlots:
-    """The slots of a pool with one label.
-
-    :param total: all of them. ``down``: of hosts that failed their last check. ``quarantined``: of hosts that are taken
-        out of service. ``unchecked``: of hosts whose first check has not ended.
-    """
-
-    total: int = 0
-    down: SlotGroup = SlotGroup()
-    quarantined: SlotGroup = SlotGroup()
-    unchecked: SlotGroup = SlotGroup()
+#: Why a host cannot be used: it failed its last check, is taken out of service, or its first check has not ended.
+DOWN: Final = "down"
+ASIDE: Final = "quarantined"
+UNCHECKED: Final = "not checked yet"
+#: The slots of a pool with one label: why they cannot be used (empty = they can be) -> host -> number of its slots.
+LabelSlots = Mapping[str, Mapping[str, int]]
 
 
 def too_few_slots(labels: Sequence[str], offers: Sequence[Collection[str]]) -> Reason | None:
@@ -393,27 +372,26 @@ def waits_for(labels: Sequence[str], slots: Mapping[str, LabelSlots], free: Mapp
     if not short:
         named = ", ".join(f"{count} {label}" for label, count in sorted(wanted.items()))
         return Reason(ReasonCode.WAIT_READY_NODE, f"the free slots are too few for {named} together", {})
-    found = [
-        _waits_for_one(label, wanted[label], slots.get(label, LabelSlots()), free.get(label, 0)) for label in short
-    ]
+    found = [_waits_for_one(label, wanted[label], slots.get(label, {}), free.get(label, 0)) for label in short]
     return Reason(ReasonCode.WAIT_READY_NODE, "; ".join(reason.text for reason in found), found[0].numbers)
 
 
 def _waits_for_one(label: str, needed: int, slots: LabelSlots, free: int) -> Reason:
-    groups = [("down", slots.down), ("quarantined", slots.quarantined), ("not checked yet", slots.unchecked)]
-    in_use = max(0, slots.total - free - sum(group.slots for _, group in groups))
+    total = sum(sum(hosts.values()) for hosts in slots.values())
+    unusable = {how: sum(slots.get(how, {}).values()) for how in (DOWN, ASIDE, UNCHECKED)}
+    in_use = max(0, total - free - sum(unusable.values()))
     parts = [f"{_are(count)} {how}" for count, how in ((free, "free"), (in_use, "in use")) if count]
-    parts += [f"{_are(group.slots)} {how} ({named(group.hosts, MAX_NAMED)})" for how, group in groups if group.slots]
+    parts += [f"{_are(n)} {how} ({named(list(slots[how]), MAX_NAMED)})" for how, n in unusable.items() if n]
     head = f"no slot with label {label} is free" if needed == 1 else f"{needed} slots with label {label} are needed"
     numbers = {
         "needed": needed,
-        "slots": slots.total,
+        "slots": total,
         "free": free,
         "in_use": in_use,
-        "down": slots.down.slots,
-        "quarantined": slots.quarantined.slots,
+        "down": unusable[DOWN],
+        "quarantined": unusable[ASIDE],
     }
-    text = f"{head}: of {slots.total}, {_listed(parts)}" if parts else f"{head}: this pool has none"
+    text = f"{head}: of {total}, {_listed(parts)}" if parts else f"{head}: this pool has none"
     return Reason(ReasonCode.WAIT_READY_NODE, text, numbers)
 
 

@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.image import ImageUpload
@@ -45,7 +44,7 @@ class MemoryNodeStore(NodeStore):
     def existing(self, node_ids: Iterable[str]) -> set[str]:
         return set(self.table.ids()) & set(node_ids)
 
-    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
+    def iterate(self) -> Iterator[Node]:
         """:param wanted: not asked, since nothing is stored as bytes."""
         for node_id in self.ids():
             node = self.get(node_id)
@@ -174,7 +173,7 @@ class MemoryRequestStore(RequestStore):
     def get(self, request_id: str) -> NodeRequest | None:
         return self.table.get(request_id)
 
-    def iterate(self, wanted: object = None) -> Iterator[NodeRequest]:
+    def iterate(self) -> Iterator[NodeRequest]:
         for request_id in self.ids():
             request = self.get(request_id)
             if request is not None:
@@ -201,15 +200,12 @@ class MemoryRequestStore(RequestStore):
                 self._node_table.put(node, node_row)
         self._tell(request, nodes)
 
-    def lock_and_save(self, request: NodeRequest) -> None:
-        with self.table.changed:
-            self.table.put(request, self.table.check(request, unlocked=True))
-            self.table.set_lock(request)
-        self.table.tell(request.key)
-
     def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
         def end() -> None:
-            self.lock_and_save(request)
+            with self.table.changed:
+                self.table.put(request, self.table.check(request, unlocked=True))
+                self.table.set_lock(request)
+            self.table.tell(request.key)
             if node is not None:
                 self._node_table.create(node)
 

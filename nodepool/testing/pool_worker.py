@@ -113,7 +113,7 @@ class PoolWorkerStandIn:
     def accept(self, request: NodeRequest) -> NodeRequestHandler:
         """Lock a request, mark it `pending` and let its handler begin."""
         request.state = states.PENDING
-        self._zk.requests.lock_and_save(request)
+        self._zk.requests.send_lock(request)()
         handler = self._provider.getRequestHandler(self, request)
         self._run(handler)
         return handler

@@ -290,7 +290,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
 def _summary(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     seen = snapshot.observed
     return {
-        **as_object(overview(seen, snapshot.launchers, registered_launchers(seen.registered))),
+        **as_object(overview(seen, registered_launchers(seen.registered))),
         "nodes": Counter(node_status(node) for node in seen.nodes.values()),
         "requests": Counter(request.state for request in seen.requests.values()),
     }
@@ -383,7 +383,7 @@ _KEYS: Final[Mapping[str, str]] = {"age": "state_time", "build_request_age": "bu
 def _images(snapshot: WebSnapshot, query: Query) -> Records:
     names, wanted, providers = query.names(IMAGE), query.names(_IMAGE_STATE), query.names(PROVIDER)
     seen, builders = snapshot.observed, snapshot.builders
-    table = image_status_table(snapshot.images, seen.now, moments=True)
+    table = image_status_table(snapshot.observed.images, seen.now, moments=True)
     columns = [Column(column.header, _KEYS.get(column.key, column.key)) for column in table.columns]
 
     def with_parts(rows: Sequence[Any]) -> Table:
@@ -392,7 +392,7 @@ def _images(snapshot: WebSnapshot, query: Query) -> Records:
         return Table([*columns, *more], [parts(row, nodes) for row in rows])
 
     def parts(row: Sequence[Any], nodes: Mapping[str, list[str]]) -> list[Any]:
-        view = ImagesView({row[0]: snapshot.images.image(row[0])})
+        view = ImagesView({row[0]: snapshot.observed.images.image(row[0])})
         builds = build_table(view, seen.now, builders, nodes, moments=True, pauses=False)
         uploads = _renamed(upload_table(view, seen.now, builders, moments=True))
         return [

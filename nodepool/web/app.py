@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
+from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
@@ -84,9 +85,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.model.status import HostStatus
-    from nodepool.plan.explained import ExplainedProvider, ExplainedRequest, LabelInPool, Moment, WaitingGroup
+    from nodepool.plan.explained import Explained, ExplainedRequest, LabelInPool, Moment, WaitingGroup
     from nodepool.plan.observed import Observed
     from nodepool.web.changes import Access
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
@@ -171,7 +171,7 @@ def make_app(
     frame = Frame(snapshots, version, files, logins=access is not None)
     routes = [
         # Before the API, which has the same addresses to look at.
-        *([] if access is None else changes.routes(snapshots, access.actions)),
+        *([] if access is None else changes.routes(access.actions)),
         *served,
         stream.route(),
         charts_route(history),
@@ -224,32 +224,18 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
     if node is None:
         text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
         raise WebProblem(404, text, (RecordKind.NODES,))
-    answer, links = explain_node(node, seen), Links(snapshot)
+    answer = explain_node(node, seen)
     values = {
         "kind": "Node",
         "explained": answer,
         "facts": [
-            fact("State", node_status(node), css="state"),
-            fact("In this state for", age(answer.state_seconds)),
-            fact("Age", age(answer.age_seconds)),
-            ShownFact("Labels", links.labels_text(answer.labels)),
-            fact("Provider", answer.provider, links.provider(answer.provider)),
-            fact("Pool", answer.pool),
-            fact("Request", answer.request, links.request(answer.request)),
-            fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
+            *facts_of(replace(answer, state=node_status(node)), seen.now, Links(snapshot)),
             fact("Project", project_of(node)),
-            fact("Job", answer.job),
-            fact("Event", answer.event_id),
-            fact("Server", answer.external_id),
             fact("Host name", node.hostname),
             fact("Public IPv4", node.public_ipv4),
             fact("Public IPv6", node.public_ipv6),
             fact("Private IPv4", node.private_ipv4),
             fact("Zone", node.az),
-            fact("Launcher", answer.launcher),
-            fact("Locked", "yes" if answer.locked else "no"),
-            fact("Held by", answer.held_by),
-            fact("Held until", moment_of(answer.held_until)),
             fact("Reason", answer.hold_reason),
         ],
         "history": moments(answer.history),
@@ -296,31 +282,18 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
     values = {
         "kind": "Request",
         "explained": answer,
-        "facts": [*_request_facts(record, answer, links), ShownFact("Zuul", zuul)],
+        "facts": [
+            *facts_of(answer, seen.now, links),
+            fact("Requests that come first", answer.ahead or None),
+            fact("Priority", record.relative_priority),
+            fact("Project", origin_of(record).get("project")),
+            ShownFact("Zuul", zuul),
+        ],
         "tables": [_pools(answer, seen.now, links)],
         "history": moments(answer.history),
         "commands": log_commands(f"node_request: {request_id}"),
     }
     return Page(f"Request {request_id}", values, _REQUEST_KINDS)
-
-
-def _request_facts(record: NodeRequest, answer: ExplainedRequest, links: Links) -> list[ShownFact]:
-    return [
-        fact("State", answer.state, css="state"),
-        fact("Age", age(answer.age_seconds)),
-        ShownFact("Labels", links.labels_text(answer.labels)),
-        fact("Reason", answer.code),
-        fact("Requests that come first", answer.ahead or None),
-        fact("Priority", record.relative_priority),
-        fact("Only in", answer.provider, links.provider(answer.provider)),
-        fact("Tenant", answer.tenant, address("requests", tenant=answer.tenant)),
-        fact("Project", origin_of(record).get("project")),
-        fact("Pipeline", answer.pipeline),
-        fact("Job", answer.job),
-        fact("Event", answer.event_id),
-        fact("Requestor", answer.requestor),
-        ShownFact("Nodes", links.nodes_text(answer.nodes)),
-    ]
 
 
 def _pools(answer: ExplainedRequest, now: float, links: Links) -> TableView:
@@ -357,11 +330,7 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
     values = {
         "kind": "Label",
         "explained": answer,
-        "facts": [
-            fact("State", answer.state, css="state"),
-            fact("Open requests", answer.requests, address("requests", label=name)),
-            fact("Oldest since", moment_of(answer.oldest)),
-        ],
+        "facts": facts_of(answer, seen.now, links, Requests=lambda _count: address("requests", label=name)),
         "tables": [_label_pools(answer.pools, seen.now, links), waiting_view(answer.waiting, seen.now, links)],
     }
     return Page(f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
@@ -404,10 +373,14 @@ def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
 def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
     """One provider: its pools with limits, labels, hosts, and what went wrong."""
     seen, name, links = snapshot.observed, request.path_params["name"], Links(snapshot)
-    absent = [one for launcher in snapshot.launchers for one in launcher.absent if one.name == name]
+    absent = [one for launcher in snapshot.observed.launchers for one in launcher.absent if one.name == name]
     if name not in links.providers:
         raise WebProblem(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
     answer = explain_provider(name, seen)
+
+    def nodes(counted: Any) -> str:
+        return address("nodes", provider=name, state=counted.partition(" ")[2])
+
     pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
     failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]
     tables = [
@@ -421,26 +394,17 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
     values = {
         "kind": "Provider",
         "explained": answer,
-        "facts": [*_provider_facts(answer), *(fact("Not served", one.text) for one in absent)],
+        "facts": [
+            *facts_of(answer, seen.now, links, Nodes=nodes),
+            fact("Launchers that tell no status", ", ".join(answer.silent)),
+            *(fact("Not served", one.text) for one in absent),
+        ],
         "tables": tables,
         "history": moments(answer.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
     actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
     return Page(f"Provider {name}", values, kinds, actions)
-
-
-def _provider_facts(answer: ExplainedProvider) -> list[ShownFact]:
-    nodes = [
-        CellText(f"{count} {state}", address("nodes", provider=answer.id, state=state))
-        for state, count in answer.nodes.items()
-    ]
-    return [
-        fact("State", answer.state, css="state"),
-        ShownFact("Nodes", nodes),
-        fact("Maintenance", "; ".join(answer.maintenance)),
-        fact("Launchers that tell no status", ", ".join(answer.silent)),
-    ]
 
 
 def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView:
@@ -510,7 +474,7 @@ def images_page(request: Request, snapshot: WebSnapshot) -> Page:
         Column("Failed uploads", "failed", priority=2, of=lambda image: uploads(image, states.FAILED)),
         Column("Build request", "request", priority=1, of=build_request_state),
     )
-    images = sorted(snapshot.images.images.values(), key=lambda image: image.name)
+    images = sorted(snapshot.observed.images.images.values(), key=lambda image: image.name)
     return list_of_table(request, _IMAGES, table_of(columns, images), Links(snapshot))
 
 
@@ -520,7 +484,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
     :param builder_url: see `nodepool.web.app.make_app`; builds lead to their logs there.
     """
     name, now = request.path_params["name"], snapshot.observed.now
-    image = snapshot.images.images.get(name)
+    image = snapshot.observed.images.images.get(name)
     if image is None:
         raise WebProblem(404, f"There is no image {name}.", (RecordKind.IMAGES,))
     links, only = Links(snapshot), ImagesView({name: image})
@@ -633,7 +597,7 @@ class ShownFact:
     css: str = ""
 
 
-def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> ShownFact:
+def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
     """A fact with one value.
 
     :param css: ``state`` = the colour of the value is that of a state.
@@ -641,15 +605,32 @@ def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> Sh
     if value is None or value == "":
         return ShownFact(name, [])
     colour = CSS_CLASSES.get(listing_table.state(value), "") if css == "state" else ""
-    return ShownFact(name, [CellText(str(value), href)], f"{css} {colour}".strip())
+    return ShownFact(name, [CellText(str(value))], f"{css} {colour}".strip())
 
 
-def age(seconds: float | None) -> str | None:
-    return None if seconds is None else short(seconds)
+#: Name of a fact -> key of a column whose values lead to the same.
+_LINKED: Final = {
+    "Labels": "labels",
+    "Nodes": "nodes",
+    "Only in": "provider",
+    "Pool": "pool",
+    "Request": "allocated_to",
+    "Tenant": "tenant",
+}
 
 
-def moment_of(at: float | None) -> str | None:
-    return None if at is None else date_and_time(at)
+def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[ShownFact]:
+    """What ``nodepool explain`` shows of an answer, with links.
+
+    :param now: seconds since the epoch.
+    :param more: name of a fact -> where its values lead to.
+    """
+    found = []
+    for name, values in facts(answer, now).items():
+        link = more.get(name) or links.of_column(_LINKED.get(name, ""))
+        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
+        found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
+    return found
 
 
 def moments(history: Sequence[Moment]) -> list[dict[str, str]]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
-    from nodepool.zk.zookeeper import MaintenanceStore, ZooKeeper
+    from nodepool.zk.zookeeper import ZooKeeper
 
 
 log = logging.getLogger("nodepool.web.changes")
@@ -71,31 +71,38 @@ class Wish:
         return f"{self.by} (web)"
 
 
-class Actions:
-    """Changes records in ZooKeeper. Any thread. Methods block for round trips; raise WebProblem, ZKConnectionError."""
+#: Names in the path of an address, and the fields that were sent.
+Fields = Mapping[str, Any]
 
-    def __init__(self, zk: ZooKeeper, maintenance: MaintenanceStore) -> None:
+
+class Actions:
+    """Changes records in ZooKeeper. Any thread. Methods block for round trips; raise WebProblem, ZKConnectionError.
+
+    Each gets the names in the path, the fields that were sent and the wish, and returns what is answered.
+
+    :param snapshots: tell which names there are.
+    """
+
+    def __init__(self, zk: ZooKeeper, snapshots: SnapshotMaker) -> None:
         self._zk = zk
-        self._maintenance = maintenance
+        self._snapshots = snapshots
 
     # -- nodes --
 
-    def hold(self, node_id: str, wish: Wish) -> None:
+    def hold(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
         """As ``nodepool hold``."""
 
         def change(node: Node) -> None:
             seconds = None if wish.until is None else max(1, round(wish.until - wall_time()))
             node.hold(by=wish.operator, reason=wish.reason, seconds=seconds)
 
-        self._change_node(node_id, change, wish)
-        self._done(wish, f"node {node_id}", "hold")
+        return self._change_node(path["id"], change, "hold", wish)
 
-    def delete(self, node_id: str, wish: Wish) -> None:
+    def delete(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
         """As ``nodepool delete``: the launcher does the rest."""
-        self._change_node(node_id, lambda node: setattr(node, "state", states.DELETING), wish)
-        self._done(wish, f"node {node_id}", "delete")
+        return self._change_node(path["id"], lambda node: setattr(node, "state", states.DELETING), "delete", wish)
 
-    def _change_node(self, node_id: str, change: Callable[[Node], None], wish: Wish) -> None:
+    def _change_node(self, node_id: str, change: Callable[[Node], None], what: str, wish: Wish) -> Fields:
         absent = WebProblem(HTTPStatus.NOT_FOUND, f"There is no node {node_id}.")
         node = self._zk.getNode(node_id)
         if node is None:
@@ -115,46 +122,49 @@ class Actions:
             if self._zk.getNode(node_id) is None:
                 raise absent from None
             raise WebProblem(HTTPStatus.CONFLICT, f"Node {node_id} was changed at the same time.") from None
+        self._log(wish, f"node {node_id}", what)
+        return {"id": node_id, "state": node.state}
 
     # -- maintenance --
 
-    def begin(self, kind: str, name: str, mode: str, wish: Wish, seen: Observed) -> Maintenance:
-        """As ``nodepool pause``, ``drain`` and ``quarantine``; returns the record.
-
-        :param seen: tells which names there are.
-        """
+    def begin(self, path: Fields, body: Fields, wish: Wish) -> Fields:
+        """As ``nodepool pause``, ``drain`` and ``quarantine``; answers with the record."""
+        kind, name, mode = path["kind"], path["name"], str(body.get("mode", "pause"))
         allowed = [one.value for one in MODES.get(kind, ())]
         if mode not in allowed:
             raise WebProblem(HTTPStatus.BAD_REQUEST, f"mode of a {kind} must be one of: {', '.join(allowed)}.")
         try:
-            subject = find(name, [kind], {kind: known_names(kind, seen)})
+            subject = find(name, [kind], {kind: known_names(kind, self._snapshots.latest().observed)})
         except UnclearSubject as unclear:
             raise WebProblem(HTTPStatus.NOT_FOUND, f"{unclear}.") from None
         record = Maintenance(kind, subject.name, Mode(mode), wish.reason, wish.operator, wall_time(), wish.until)
-        self._maintenance.put(record)
-        self._done(wish, f"{kind} {record.name}", mode)
-        return record
+        self._zk.maintenance.put(record)
+        self._log(wish, f"{kind} {record.name}", mode)
+        return {"kind": kind, "name": record.name, **record.to_dict()}
 
-    def end(self, kind: str, name: str, wish: Wish) -> None:
+    def end(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
         """As ``nodepool resume`` and ``release``."""
-        removed = self._maintenance.remove(kind, name)
-        if not removed:
+        kind, name = path["kind"], path["name"]
+        if not self._zk.maintenance.remove(kind, name):
             raise WebProblem(HTTPStatus.NOT_FOUND, f"{kind} {name} is neither paused nor drained nor quarantined.")
-        self._done(wish, f"{kind} {name}", "back in service")
+        self._log(wish, f"{kind} {name}", "back in service")
+        return {"kind": kind, "name": name, "mode": None}
 
     # -- images --
 
-    def build(self, image: str, wish: Wish) -> None:
-        """As ``nodepool image-build``."""
-        self._zk.images.request_build(image)
-        self._done(wish, f"image {image}", "build")
+    def image(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
+        """As ``nodepool image-build``, ``image-pause`` and ``image-unpause``."""
+        name, what = path["name"], path["what"]
+        if name not in self._snapshots.latest().observed.images.images:
+            raise WebProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
+        if what == "build":
+            self._zk.images.request_build(name)
+        else:
+            self._zk.images.set_paused(name, what == "pause")
+        self._log(wish, f"image {name}", what)
+        return {"name": name, "what": what}
 
-    def set_paused(self, image: str, paused: bool, wish: Wish) -> None:
-        """As ``nodepool image-pause`` and ``image-unpause``."""
-        self._zk.images.set_paused(image, paused)
-        self._done(wish, f"image {image}", "pause" if paused else "unpause")
-
-    def _done(self, wish: Wish, subject: str, what: str) -> None:
+    def _log(self, wish: Wish, subject: str, what: str) -> None:
         log.info("%s: %s by %s: %s", subject, what, wish.operator, wish.reason)
 
 
@@ -194,52 +204,23 @@ API: Final = "/api/v1"
 THREADS: Final = 2
 #: Modes of maintenance that must be confirmed.
 _TAKE_MUCH: Final = (Mode.DRAIN.value, Mode.QUARANTINE.value)
-#: What a change does with the fields that were sent; blocks; returns what is answered.
-Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
+#: One of `Actions`.
+Change = Callable[[Fields, Fields, Wish], Fields]
 
 
-def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
+def routes(actions: Actions) -> list[BaseRoute]:
     """A route for each kind of change."""
-
     # Not those of pages: a change waits for locks and for ZooKeeper.
     threads = CapacityLimiter(THREADS)
-
-    def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.hold(path["id"], wish)
-        return {"id": path["id"], "state": "hold"}
-
-    def delete(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.delete(path["id"], wish)
-        return {"id": path["id"], "state": "deleting"}
-
-    def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        seen = snapshots.latest().observed
-        record = actions.begin(path["kind"], path["name"], str(body.get("mode", "pause")), wish, seen)
-        return {"kind": record.kind, "name": record.name, **record.to_dict()}
-
-    def end(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.end(path["kind"], path["name"], wish)
-        return {"kind": path["kind"], "name": path["name"], "mode": None}
-
-    def image(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        name, what = path["name"], path["what"]
-        if name not in snapshots.latest().images.images:
-            raise WebProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
-        if what == "build":
-            actions.build(name, wish)
-        else:
-            actions.set_paused(name, what == "pause", wish)
-        return {"name": name, "what": what}
-
     maintenance = f"{API}/maintenance/{{kind}}/{{name:path}}"
     return [
-        _route(f"{API}/nodes/{{id}}/hold", hold, threads, "POST"),
-        _route(f"{API}/nodes/{{id}}/delete", delete, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/hold", actions.hold, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/delete", actions.delete, threads, "POST"),
         # A form can only POST: what ends with ``/end`` is for it.
-        _route(f"{maintenance}/end", end, threads, "POST", reason_needed=False),
-        _route(maintenance, begin, threads, "PUT", "POST"),
-        _route(maintenance, end, threads, "DELETE", reason_needed=False),
-        _route(f"{API}/images/{{name}}/{{what}}", image, threads, "POST"),
+        _route(f"{maintenance}/end", actions.end, threads, "POST", reason_needed=False),
+        _route(maintenance, actions.begin, threads, "PUT", "POST"),
+        _route(maintenance, actions.end, threads, "DELETE", reason_needed=False),
+        _route(f"{API}/images/{{name}}/{{what}}", actions.image, threads, "POST"),
     ]
 
 

@@ -358,7 +358,7 @@ class Links:
     @cached_property
     def providers(self) -> frozenset[str]:
         """Names of the providers that have a page."""
-        absent = (one.name for launcher in self._snapshot.launchers for one in launcher.absent)
+        absent = (one.name for launcher in self._snapshot.observed.launchers for one in launcher.absent)
         return frozenset({*self._seen.providers, *absent, *(status.provider for status in self._seen.statuses)})
 
     @cached_property
@@ -393,7 +393,7 @@ class Links:
         return _page("requests", value, self._seen.requests)
 
     def image(self, value: Any) -> str | None:
-        return _page("images", value, self._snapshot.images.images)
+        return _page("images", value, self._snapshot.observed.images.images)
 
     def tenant(self, value: Any) -> str | None:
         """The requests of a tenant."""
@@ -412,10 +412,6 @@ class Links:
         if kind in pages:
             return pages[kind](name)
         return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
-
-    def labels_text(self, names: Iterable[str]) -> list[CellText]:
-        """Labels, each with its link."""
-        return [CellText(name, self.label(name)) for name in names]
 
     def nodes_text(self, ids: Iterable[str]) -> list[CellText]:
         """Nodes, each with its link."""
@@ -772,7 +768,7 @@ def wrong(name: str, why: object) -> WebProblem:
 
 def all_providers(snapshot: WebSnapshot) -> Table:
     """As ``nodepool providers``."""
-    return provider_table(summarize(snapshot.observed.statuses), snapshot.launchers, snapshot.observed.now)
+    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
 
 
 def all_hosts(snapshot: WebSnapshot) -> Table:
@@ -783,10 +779,10 @@ def all_hosts(snapshot: WebSnapshot) -> Table:
 def all_launchers(snapshot: WebSnapshot) -> Table:
     """As ``nodepool launchers``."""
     seen = snapshot.observed
-    return launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
+    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
 
 
 def all_tenants(snapshot: WebSnapshot) -> Table:
     """As ``nodepool tenants``."""
     seen = snapshot.observed
-    return tenant_table(tenant_limits(snapshot.launchers), seen.nodes.values(), seen.requests.values())
+    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())

@@ -47,7 +47,7 @@ _HIGH, _FULL = 0.8, 0.95
 def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
     seen = snapshot.observed
-    found = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
+    found = overview(seen, registered_launchers(seen.registered))
     links, providers = Links(snapshot), by_provider(summarize(seen.statuses))
     values = {
         "sentence": found.sentence,

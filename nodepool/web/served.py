@@ -53,7 +53,7 @@ from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
 from nodepool.plan.observed import ownerless
-from nodepool.plan.pool_summary import PoolSummary, summarize
+from nodepool.plan.pool_summary import PoolSummary, newest, summarize
 from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from nodepool.web.server import ON_STOP
 
@@ -230,25 +230,22 @@ def _nodes(snapshot: WebSnapshot, question: Question) -> Table:
 
 
 _LOOKS: Final[Mapping[str, _Look]] = {
-    "/image-list": lambda shown, asked: upload_table(shown.images, shown.observed.now, moments=asked.as_json),
+    "/image-list": lambda shown, asked: upload_table(shown.observed.images, shown.observed.now, moments=asked.as_json),
     "/dib-image-list": lambda shown, asked: build_table(
-        shown.images, shown.observed.now, moments=asked.as_json, pauses=False
+        shown.observed.images, shown.observed.now, moments=asked.as_json, pauses=False
     ),
-    "/image-status": lambda shown, asked: image_status_table(shown.images, shown.observed.now, moments=asked.as_json),
+    "/image-status": lambda shown, asked: image_status_table(
+        shown.observed.images, shown.observed.now, moments=asked.as_json
+    ),
     "/node-list": _nodes,
     "/request-list": lambda shown, _asked: request_table(shown.observed.requests.values(), shown.observed.now),
     "/label-list": lambda shown, _asked: label_table(shown.observed.registered),
 }
 
 
-def listings(
-    daemon: ConnectedDaemon, snapshots: SnapshotMaker, now: Callable[[], float] = wall_time
-) -> list[BaseRoute]:
-    """The listings, and ``/ready``.
-
-    :param now: seconds since the epoch.
-    """
-    recent = KeptAnswers(now)
+def listings(daemon: ConnectedDaemon, snapshots: SnapshotMaker) -> list[BaseRoute]:
+    """The listings, and ``/ready``."""
+    recent = KeptAnswers(wall_time)
 
     def listing(path: str, look: _Look) -> Route:
         def endpoint(request: Request) -> Response:
@@ -263,7 +260,7 @@ def listings(
     def ready(request: Request) -> Response:
         if not daemon.ready.is_set():
             return PlainTextResponse("503 Service Unavailable\n", 503)
-        return _response(request, KeptAnswer(now(), b"OK"), as_json=question_of(request).as_json)
+        return _response(request, KeptAnswer(wall_time(), b"OK"), as_json=question_of(request).as_json)
 
     return [
         *(listing(path, look) for path, look in _LOOKS.items()),
@@ -376,7 +373,7 @@ def build_logs(directory: str, running: Callable[[], Collection[str]]) -> list[B
     """
 
     def listing(_request: Request) -> Response:
-        return PlainTextResponse("".join(f"{log.name}\n" for log in all_logs(directory)[:MOST_LOGS]))
+        return PlainTextResponse("".join(f"{name}\n" for name in all_logs(directory)[:MOST_LOGS]))
 
     def log(request: Request) -> Response:
         name = request.path_params["name"]
@@ -583,19 +580,19 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
     return {
         **reports.node_gauges(seen.nodes.values(), seen.registered),
         **reports.request_gauges(seen.requests.values(), seen.registered),
-        **_configured_limits(pools, snapshot.launchers),
+        **_configured_limits(pools, snapshot.observed.launchers),
         **dict(_waiting_gauges(seen)),
         **dict(_limit_gauges(pools)),
         **dict(_pool_gauges(seen, pools)),
         **dict(_host_gauges(pools)),
-        **dict(_launcher_gauges(snapshot.launchers)),
+        **dict(_launcher_gauges(snapshot.observed.launchers)),
         **{
             catalog.MAINTENANCE.series(one.kind, one.name, one.mode.value): 1
             for one in seen.maintenance
             if not one.is_over(seen.now)
         },
         **{catalog.OWNERLESS.series(one.kind, one.name): one.count for one in ownerless(seen)},
-        **dict(_image_gauges(snapshot.images)),
+        **dict(_image_gauges(snapshot.observed.images)),
     }
 
 
@@ -619,13 +616,7 @@ def _waiting_gauges(seen: Observed) -> Found:
 
 def _limit_gauges(pools: Iterable[PoolSummary]) -> Found:
     """Limits, and what is used of them; what several pools share is there once, as it was reported last."""
-    newest: dict[tuple[str, ...], LimitStatus] = {}
-    for pool in pools:
-        for limit in pool.limits:
-            key = _limit_labels(pool, limit)
-            if key not in newest or (limit.asked_at or 0.0) > (newest[key].asked_at or 0.0):
-                newest[key] = limit
-    for key, limit in newest.items():
+    for key, limit in newest((_limit_labels(pool, limit), limit) for pool in pools for limit in pool.limits).items():
         if limit.limit is not None:
             yield catalog.LIMIT.series(*key), limit.limit
         yield catalog.LIMIT_USED.series(*key), limit.used

@@ -165,8 +165,8 @@ class WebDaemon(ConnectedDaemon):
         self.parts = Parts([self._web_part(self._config())], self.log)
 
     def _web_part(self, config: Config) -> Part[WebServer]:
-        access = self._access(config)
         snapshots = _make_snapshots(self.client, self.cache)
+        access = self._access(config, snapshots)
         scheme = "https" if config.webapp_tls_cert else "http"
         logs = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
 
@@ -182,18 +182,17 @@ class WebDaemon(ConnectedDaemon):
             return _part(make_app, config, config.webapp_port, "webapp.port", MOST_OF_PAGES)
         return _part(make_app, config, config.webapp_pages_port, "webapp.pages-port", MOST_OF_PAGES)
 
-    def _access(self, config: Config) -> Access | None:
+    def _access(self, config: Config, snapshots: SnapshotMaker) -> Access | None:
         if not config.webapp_authenticators:
             return None
         # Libraries for tokens, which most sites do not need.
         from nodepool.web.changes import Access, Actions
         from nodepool.web.logins import Tokens
-        from nodepool.zk.zookeeper import MaintenanceStore
 
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         return Access(
             tokens,
-            Actions(self.zk, MaintenanceStore(self.client)),
+            Actions(self.zk, snapshots),
             config.webapp_require_login,
             config.webapp_origins,
             browser_logins(config, tokens),

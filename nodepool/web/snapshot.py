@@ -6,19 +6,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
-from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed
 
 if TYPE_CHECKING:
-    from nodepool.model.status import LauncherStatus
     from nodepool.zk.caches import NodepoolCache, StatusCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
@@ -40,9 +38,7 @@ class WebSnapshot:
 
     number: int
     observed: Observed
-    launchers: Sequence[LauncherStatus] = ()
     builders: BuilderStatus = field(default_factory=BuilderStatus)
-    images: ImagesView = NO_IMAGES
     complete: bool = True
 
 
@@ -133,7 +129,7 @@ class SnapshotMaker:
             # Of what daemons report only that something has changed is known: it is compared.
             for kind, before, after in (
                 (RecordKind.PROVIDERS, old.observed.statuses, new.observed.statuses),
-                (RecordKind.LAUNCHERS, old.launchers, new.launchers),
+                (RecordKind.LAUNCHERS, old.observed.launchers, new.observed.launchers),
                 (RecordKind.IMAGES, old.builders, new.builders),
             ):
                 if before != after:
@@ -188,4 +184,4 @@ class SnapshotMaker:
             builders=self._builders(),
             builder_providers=builders.providers,
         )
-        return WebSnapshot(number, observed, launchers, builders, images, self.complete)
+        return WebSnapshot(number, observed, builders, self.complete)

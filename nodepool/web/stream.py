@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -142,13 +142,11 @@ class EventHub:
     """For one event loop. It looks at the snapshots only while there are viewers.
 
     :param version: of this release, for the viewers.
-    :param clock: monotonic seconds.
     """
 
-    def __init__(self, snapshots: SnapshotMaker, version: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, snapshots: SnapshotMaker, version: str) -> None:
         self._snapshots = snapshots
         self._version = version
-        self._clock = clock
         #: Distinguishes numbers of this hub from those of another process, or of one before.
         self.boot = secrets.token_hex(4)
         #: Number of the last message; 0 = there was none.
@@ -217,7 +215,7 @@ class EventHub:
         while True:
             await self._someone.wait()
             # A snapshot that is made before viewers may be notified would be old then.
-            await asyncio.sleep(max(0.0, self._changes_at + CHANGES_SECONDS - READ_SECONDS - self._clock()))
+            await asyncio.sleep(max(0.0, self._changes_at + CHANGES_SECONDS - READ_SECONDS - monotonic()))
             with Guard(log, "Error while looking for events; trying again in %g s", LOOK_AGAIN_SECONDS) as looked:
                 await anyio.to_thread.run_sync(self._snapshots.refresh, limiter=self._thread)
                 await asyncio.sleep(READ_SECONDS)
@@ -227,11 +225,11 @@ class EventHub:
     async def look(self) -> None:
         """Make messages of what changed since the last look, for all viewers, and drop those far behind."""
         async with self._looking:
-            may_notify = self._clock() >= self._changes_at + CHANGES_SECONDS
+            may_notify = monotonic() >= self._changes_at + CHANGES_SECONDS
             snapshot, changes = await anyio.to_thread.run_sync(self._shown, may_notify, limiter=self._thread)
             self._snapshot_number = snapshot.number
             for kind, ids in sorted(changes.items()):
-                self._changes_at = self._clock()
+                self._changes_at = monotonic()
                 known = ids != ANY
                 self._add(kind, {"count": len(ids) if known else None, "ids": sorted(ids)[:MOST_IDS] if known else []})
         for viewer in list(self._viewers):

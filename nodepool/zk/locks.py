@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
+from kazoo.exceptions import KazooException, LockTimeout
 
 from nodepool import log_names
-from nodepool.exceptions import ZKConnectionError, ZKException, ZKLockException, ZKLockTimeout
+from nodepool.exceptions import ZKException, ZKLockException, ZKLockTimeout
 from nodepool.model.record import InvalidRecord
 from nodepool.model.record import ZkLock as ZkLock
 from nodepool.zk import paths, transactions
@@ -204,17 +204,3 @@ class Election:
             return False
         self.log.info("Leading in %s", self._path)
         return True
-
-    def resign(self) -> None:
-        """Let another process lead. Does not wait for a connection: without one, that is when there is one again."""
-        lock, self._lock = self._lock, None
-        if lock is None:
-            return
-        try:
-            if not self._client.connected:
-                raise ZKConnectionError("it is given back with the next connection")
-            self._client.kazoo.delete(lock.contender)
-        except NoNodeError:
-            self.log.debug("The lock of %s was lost already", self._path)
-        except (KazooException, ZKConnectionError):
-            self._client.orphans.add(lock.contender)

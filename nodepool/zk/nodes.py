@@ -104,22 +104,17 @@ class RecordStore(Generic[R]):
         answers = transactions.read_data(self._client, map(self._path, names))
         return {name for name, found in zip(names, answers, strict=True) if found is not None}
 
-    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[R]:
-        """Read all records, many in a packet; bad ones are logged and skipped.
+    def iterate(self) -> Iterator[R]:
+        """Read all records, many in a packet; bad ones are logged and skipped."""
+        return self.read_some(self.ids())
 
-        :param wanted: is a record wanted, by its id, data and stat? To decode thousands takes longer than to read them.
-        """
-        return self.read_some(self.ids(), wanted)
-
-    def read_some(self, ids: Sequence[str], wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[R]:
+    def read_some(self, ids: Sequence[str]) -> Iterator[R]:
         """Read some records, as `iterate`; those that are gone are skipped.
 
         :param ids: names of znodes (`paths.is_name`).
         """
         for record_id, found in zip(ids, transactions.read_data(self._client, map(self._path, ids)), strict=True):
-            if found is None or (wanted is not None and not wanted(record_id, *found)):
-                continue
-            record = self._decode(record_id, *found)
+            record = None if found is None else self._decode(record_id, *found)
             if record is not None:
                 yield record
 
@@ -564,15 +559,11 @@ class RequestStore(RecordStore[NodeRequest]):
 
     # -- locks --
 
-    def lock_and_save(self, request: NodeRequest) -> None:
-        """Take the free lock and overwrite the request, in one write. A lost answer is resolved by reading.
-
-        :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
-        """
-        self.send_lock(request)()
-
     def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
-        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
+        """Begin to take the free lock and to overwrite the request, in one write; does not block.
+
+        The result waits for the end. It must be called. A lost answer is resolved by reading. It raises ZKConflict:
+        somebody else holds the lock, or the request is not as we read it.
 
         :param node: created with it; not locked.
         :raises ZKTooLarge: the request could not be written when it is fulfilled; nothing was sent.

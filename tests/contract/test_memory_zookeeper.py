@@ -172,9 +172,9 @@ def test_finish(zk: ZooKeeper) -> None:
     with pytest.raises(ZKLockException):
         zk.requests.finish(request, nodes)
     request.state = states.PENDING
-    zk.requests.lock_and_save(request)
+    zk.requests.send_lock(request)()
     with pytest.raises(ZKConflict):
-        zk.requests.lock_and_save(request.copy())
+        zk.requests.send_lock(request.copy())()
     for node in nodes:
         node.state = states.READY
         zk.nodes.lock_and_save(node)
@@ -196,7 +196,7 @@ def test_finish_of_a_deleted_request(zk: ZooKeeper) -> None:
     """Nothing is written when the request is gone; its nodes stay locked."""
     node, request = make_node(zk), make_request(zk)
     request.state = states.PENDING
-    zk.requests.lock_and_save(request)
+    zk.requests.send_lock(request)()
     zk.nodes.lock_and_save(node)
     zk.deleteNodeRequest(request)
     node.allocated_to = request.id

@@ -160,7 +160,7 @@ class Stage(PoolWorkerStandIn):
         for name, value in fields.items():
             setattr(request, name, value)
         request.state = states.PENDING
-        self.zk.requests.lock_and_save(request)
+        self.zk.requests.send_lock(request)()
         handler = self.handler = self.provider.getRequestHandler(self, request)
         handler.run()
         return handler

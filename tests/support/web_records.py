@@ -59,8 +59,10 @@ def full(mark: str = "") -> WebSnapshot:
         ],
         locked=frozenset({"0000000001"}),
         events=[_event(mark)],
+        launchers=_launchers(mark),
+        images=_images(mark),
     )
-    return WebSnapshot(1, seen, _launchers(mark), _builders(mark), _images(mark))
+    return WebSnapshot(1, seen, _builders(mark))
 
 
 def with_node(number: int, state: str) -> WebSnapshot:

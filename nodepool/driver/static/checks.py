@@ -27,8 +27,11 @@ from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, Maintenance, MaintenanceRecords, Mode
 from nodepool.plan.maintenance import next_end, of_host
 from nodepool.plan.static import (
+    ASIDE,
+    DOWN,
     RETRY,
     TELL_AGAIN,
+    UNCHECKED,
     HostFacts,
     HostHealth,
     HostId,
@@ -360,19 +363,12 @@ class HostMonitor:
         return self._slots[1]
 
     def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
-        counted: dict[tuple[str, str], LabelSlots] = {}
+        counted: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
         for spec in self._hosts.values():
             up = self.health(spec.id).up
+            how = ASIDE if spec.id in held else UNCHECKED if up is None else "" if up else DOWN
             for label in spec.labels:
-                found = counted.get((spec.pool, label), LabelSlots())
-                found = replace(found, total=found.total + spec.slots)
-                if spec.id in held:
-                    found = replace(found, quarantined=found.quarantined.plus(str(spec.id), spec.slots))
-                elif up is None:
-                    found = replace(found, unchecked=found.unchecked.plus(str(spec.id), spec.slots))
-                elif not up:
-                    found = replace(found, down=found.down.plus(str(spec.id), spec.slots))
-                counted[spec.pool, label] = found
+                counted.setdefault((spec.pool, label), {}).setdefault(how, {})[str(spec.id)] = spec.slots
         return counted
 
 

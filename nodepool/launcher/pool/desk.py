@@ -97,12 +97,10 @@ class Desk:
     and `handlers`.
 
     :param queue: requests that wait.
-    :param clock: monotonic seconds.
     """
 
-    def __init__(self, queue: RequestQueue, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, queue: RequestQueue) -> None:
         self._queue = queue
-        self._clock = clock
         #: On the fast path, or being locked.
         self._begun: dict[str, Case] = {}
         #: Requests whose lock this pool holds. Apart from the others: each pass goes through these.
@@ -237,7 +235,7 @@ class Desk:
             case.progress.move(Stage.DEFERRED, wall_time())
         case.progress.reason = reason
         case.delay_seconds = delay_seconds
-        case.look_again_at = self._clock() + delay_seconds
+        case.look_again_at = monotonic() + delay_seconds
         case.pointless = pointless
         case.others_turn = others_turn
         self._deferred[request_id] = case
@@ -263,13 +261,13 @@ class Desk:
             when, _, request_id = self._due[0]
             case = self._deferred.get(request_id)
             if case is not None and case.look_again_at == when:
-                return max(0.0, when - self._clock())
+                return max(0.0, when - monotonic())
             heapq.heappop(self._due)
         return None
 
     def take_due(self) -> Iterator[tuple[str, Case, Reason]]:
         """Deferred requests whose time has come, and why. Each is let go alone: an error loses no other one."""
-        now, last = self._clock(), self._deferrals
+        now, last = monotonic(), self._deferrals
         # What is deferred meanwhile comes after all that were due, and waits for the next time.
         while self._due and self._due[0][0] <= now and self._due[0][1] <= last:
             when, _, request_id = heapq.heappop(self._due)

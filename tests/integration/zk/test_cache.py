@@ -122,7 +122,7 @@ def test_own_writes_are_not_read_back(
     request = NodeRequest()
     zk.storeNodeRequest(request, "900")
     request.state = "pending"
-    zk.requests.lock_and_save(request)
+    zk.requests.send_lock(request)()
     request.state = "fulfilled"
     zk.requests.finish(request)
     known = cache.requests.get(request.key)
@@ -285,7 +285,7 @@ def test_own_write_and_release_in_one(
     wait_for("the lock is seen", lambda: cache.nodes.is_locked(node.key))
     request = zk.getNodeRequest(znodes.submit(["small"]))
     assert request is not None
-    zk.requests.lock_and_save(request)
+    zk.requests.send_lock(request)()
     reads = count_reads(zk.client, monkeypatch)
     heard: list[tuple[str, str, bool]] = []
     cache.nodes.add_listener(lambda i: heard.append((i, state(cache, i), cache.nodes.is_locked(i))))

@@ -169,13 +169,8 @@ def test_one_leader(client: ZooKeeperClient, other: ZooKeeperClient, znodes: Poo
     assert Election(other, "min-ready", "b").is_leader(), "elections are independent"
     [name] = znodes.children(STATS)
     assert znodes.kazoo.get(f"{STATS}/{name}")[0] == b"one-1"
-    first.resign()
-    assert [second.is_leader(), first.is_leader()] == [True, False]
-    for _ in range(2):
-        second.resign()
-    assert znodes.children(STATS) == []
     client.kazoo.stop()
-    assert not first.is_leader()
+    assert [first.is_leader(), second.is_leader()] == [False, True]
 
 
 def test_leader_that_loses_its_session(
@@ -186,34 +181,18 @@ def test_leader_that_loses_its_session(
     assert first.is_leader()
     lose_session(client)
     assert [second.is_leader(), first.is_leader()] == [True, False]
-    second.resign()
-    assert first.is_leader()
 
 
 def test_leader_without_a_connection(
     shaky: ZooKeeperClient, client: ZooKeeperClient, cut_off: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    """It does not lead; the lock is still its own later. To resign is not waited for; the session goes on."""
+    """It does not lead; the lock is still its own later."""
     election, second = Election(shaky, "stats", "one"), Election(client, "stats", "two")
     assert election.is_leader()
     with cut_off():
         assert not election.is_leader()
-    assert election.is_leader()
-    with cut_off():
-        election.resign()
         assert not second.is_leader()
-    wait_for("the other one leads", second.is_leader)
-
-
-def test_resigning_leaves_the_queue(client: ZooKeeperClient, competitor: Competitor) -> None:
-    """Older launchers wait for the lock with Kazoo's recipe."""
-    election = Election(client, "stats", "one")
     assert election.is_leader()
-    taken = competitor.wait_for_lock(STATS)
-    assert not taken.is_set()
-    election.resign()
-    assert taken.wait(30)
-    assert not election.is_leader()
 
 
 def test_mutex_of_a_provider(client: ZooKeeperClient, other: ZooKeeperClient) -> None:

@@ -200,7 +200,7 @@ def test_fulfilment(
     zk: ZooKeeper, request_: NodeRequest, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
 ) -> None:
     """A request that was fulfilled must not be taken for a conflict, which would free its nodes."""
-    zk.requests.lock_and_save(request_)
+    zk.requests.send_lock(request_)()
     node.state, node.allocated_to = "ready", request_.key
     zk.nodes.lock_and_save(node)
     request_.state, request_.nodes = "fulfilled", [node.key]
@@ -239,7 +239,7 @@ def test_session_is_lost_too(
 ) -> None:
     """What was not written is a conflict, whoever has node and request now; a lock that was taken is lost."""
     session = zk.client.kazoo.client_id
-    zk.requests.lock_and_save(request_)
+    zk.requests.send_lock(request_)()
     if what == "removal":
         zk.nodes.lock_and_save(node)
     calls: dict[str, Callable[[], object]] = {

@@ -110,12 +110,16 @@ def test_lock_of_another_process(
 Write = Callable[[RequestStore, NodeRequest], None]
 
 
+def lock(requests: RequestStore, request: NodeRequest) -> None:
+    requests.send_lock(request)()
+
+
 def lock_with_node(requests: RequestStore, request: NodeRequest) -> None:
     """As many requests at once are taken."""
     requests.send_lock(request, Node("small"))()
 
 
-FENCED: list[Write] = [RequestStore.lock_and_save, lock_with_node, RequestStore.save_unlocked]
+FENCED: list[Write] = [lock, lock_with_node, RequestStore.save_unlocked]
 
 
 @pytest.mark.parametrize("write", FENCED)
@@ -257,7 +261,7 @@ def test_which_obstacle(requests: RequestStore, submitted: NodeRequest, znodes: 
 def served(requests: RequestStore, nodes: NodeStore, submitted: NodeRequest, ready: list[Node]) -> NodeRequest:
     """A pending request that we hold, with its nodes."""
     submitted.state = "pending"
-    requests.lock_and_save(submitted)
+    requests.send_lock(submitted)()
     for node in ready:
         node.allocated_to = submitted.id
         nodes.lock_and_save(node)

@@ -124,7 +124,7 @@ def test_closed_connection(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     nodes.lock_and_save(node)
     request = requests.get(znodes.submit(["small"]))
     assert request is not None
-    requests.lock_and_save(request)
+    requests.send_lock(request)()
     lock = locks.acquire(client, "/lock")
     registration, pool = Registration(client, PoolComponent("host", "1")), PoolComponent("host", "1")
     registration.update()
@@ -140,7 +140,7 @@ def test_closed_connection(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
         *(requests.ids, lambda: list(requests.iterate()), lambda: requests.get(request.key), requests.lock_dir_ids),
         *(lambda: requests.create(zk_module.NodeRequest(), "900"), lambda: requests.delete(request)),
         *(lambda: requests.save(request), lambda: requests.save_unlocked(request), lambda: requests.lock(request)),
-        *(lambda: requests.lock_and_save(request), lambda: requests.finish(request), lambda: requests.unlock(request)),
+        *(lambda: requests.send_lock(request)(), lambda: requests.finish(request), lambda: requests.unlock(request)),
         *(lambda: requests.remove_lock_dir("x"), lambda: requests.remove_lock_dir_recursive("x")),
         *(lambda: requests.lock_dir_age("x"), images.image_names, lambda: images.builds("debian")),
         *(lambda: images.most_recent_upload("debian", "c"), lambda: images.erase_provider("debian", "1", "c")),

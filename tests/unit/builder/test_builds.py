@@ -25,7 +25,7 @@ from nodepool.builder.build import (
 )
 from nodepool.builder.dib import DibRun, RunResult, end, kill, members, terminate, terminate_again
 from nodepool.builder.image_files import BuildLog, root_command, run_as_root
-from nodepool.builder.progress import BuildProgress, Step, step_of
+from nodepool.builder.progress import BuildProgress, step_of
 from nodepool.builder.uploads import OUTPUT_BYTES, PostUploadHookFailed, run_hook
 from nodepool.config.objects import DiskImage
 from nodepool.driver.config import ImageConversion
@@ -289,4 +289,4 @@ def test_durations() -> None:
     assert progress.read("Converting image using qemu-img convert", 111.0)
     assert (progress.step, progress.since) == ("converting", 111.0)
     progress.end(110.0)
-    assert progress.ended == [Step("starting", 1.0), Step("root", 10.0), Step("converting", 0.0)]
+    assert progress.ended == [("starting", 1.0), ("root", 10.0), ("converting", 0.0)]

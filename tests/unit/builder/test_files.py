@@ -190,8 +190,7 @@ def test_which_logs_are_opened(tmp_path: Path, name: str) -> None:
     (logs / f"link-{ZEROS}.log").symlink_to(logs / "notes.log")
     (logs / f"directory-{ZEROS}.log").mkdir()
     os.mkfifo(logs / f"pipe-{ZEROS}.log")
-    found = [(f"{one.name}.log", one.modified, one.size) for one in all_logs(logs)]
-    assert found == [(second, 1.0, 1), (first, 0.0, 1)]
+    assert [f"{found}.log" for found in all_logs(logs)] == [second, first]
     with open_log(logs, first.removesuffix(".log")) as file:
         assert file.read() == b"x"
     before = len(os.listdir("/proc/self/fd"))

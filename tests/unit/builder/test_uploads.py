@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.builder import progress
 from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.progress import BuilderOptions, Meter, Shared, UploadKey, UploadState
+from nodepool.builder.progress import BuilderOptions, Meter, Shared, UploadKey
 from nodepool.builder.uploads import Outcome, UploadQueue, publish_uploads
 from nodepool.config.objects import Config, DiskImage
 from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_STATE
@@ -89,22 +89,21 @@ def test_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the last seconds, not of all the time. A call that is repeated begins with the first byte."""
     clock = monotonic_clock(monkeypatch, progress, now=100.0)
     meter = Meter(1000)
-    assert meter.state() == UploadState(0, 1000, 0.0)
-    assert UploadState(0, 0, 0.0).percent == 0.0
+    assert meter.as_status() == {"percent": 0.0, "bytes_per_second": 0, "size": 1000}
+    assert Meter(0).as_status()["percent"] == 0.0
     told = []
     for number in range(60):
         clock.now += 0.01
         told.append(meter.report(number, 1000))
-    assert (sum(told), meter.state().done) == (1, 59), "not of each chunk"
+    assert (sum(told), meter.as_status()["percent"]) == (1, 5.9), "not of each chunk"
     for second in range(1, 31):
         clock.now = 101.0 + second
         assert meter.report(min(900, 10 * second if second <= 15 else 150 + 40 * (second - 15)), 1000)
-    state = meter.state()
-    assert (state.done, state.percent, state.bytes_per_second) == (750, 75.0, 40)
-    for done, speed in ((0, 0.0), (20, 20.0)):
+    assert meter.as_status() == {"percent": 75.0, "bytes_per_second": 40, "size": 1000}
+    for done, speed in ((0, 0), (20, 20)):
         clock.now += 1
         meter.report(done, 1000)
-        assert meter.state() == UploadState(done, 1000, speed)
+        assert meter.as_status() == {"percent": done / 10, "bytes_per_second": speed, "size": 1000}
 
 
 KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")

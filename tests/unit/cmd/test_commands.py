@@ -228,15 +228,29 @@ def test_health(port: int, tmp_path: Path, capsys: Output) -> None:
 
 @rows(__file__, "test_health_addresses")
 def test_health_addresses(webapp: Any, address: str | None) -> None:
-    """Of a configuration and of ``--url``. The certificate of the former is for the name that browsers use."""
+    """Of a configuration and of ``--url``."""
     if address is None:
         with pytest.raises(CommandError, match="--url"):
             target_of_url(webapp, "/p")
         return
     target = target_of_url(webapp, "/p") if isinstance(webapp, str) else target_of_webapp("launcher", webapp, "/p")
     assert str(target) == address
-    assert target is None or target.verify == isinstance(webapp, str)
     assert target_of_webapp("builder", {}, "/p") is None
+
+
+def test_health_checks_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ``--url``; that of this machine is for the name that browsers use."""
+    checked: list[bool] = []
+
+    def ask(*_: Any, verify: bool) -> tuple[int, str]:
+        checked.append(verify)
+        return 200, "{}"
+
+    monkeypatch.setattr("nodepool.cmd.health.ask", ask)
+    config = tmp_path / "nodepool.yaml"
+    config.write_text("webapp: {tls: {cert: c, key: k}}")
+    assert [cli.main(["health", "--url", "https://a/x"]), cli.main(["-c", str(config), "health", "--live"])] == [0, 0]
+    assert checked == [True, False]
 
 
 OLD: Final = """

@@ -34,7 +34,7 @@ from nodepool.cmd.daemon import (
     remedy,
 )
 from tests.support.launcher import ROOT
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import monotonic_clock
 from tests.support.tables import rows
 from tests.support.wait import wait_for
 
@@ -154,8 +154,8 @@ def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_what_systemd_hears(notifier: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """READY once, the watchdog while the main loop turns, and a reload with its outcome; before READY nothing."""
-    service, clock, loaded = Service(), ManualClock(), list[bool]()
-    runner = runner_of(service, notifier, clock=clock)
+    service, clock, loaded = Service(), monotonic_clock(monkeypatch, daemon), list[bool]()
+    runner = runner_of(service, notifier)
     monkeypatch.setattr(daemon, "look_less_often", lambda: loaded.append(True))
 
     def heard(seconds: float) -> list[str]:

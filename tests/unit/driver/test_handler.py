@@ -182,7 +182,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     assert not handler.poll()
     stage.add_ready("big", allocated_to=first.id)
     first.state = states.PENDING
-    stage.zk.requests.lock_and_save(first)
+    stage.zk.requests.send_lock(first)()
     handler.run()
     assert handler.is_paused(), "the other one may have room in a moment"
     clock.pass_seconds(PATIENCE_SECONDS)

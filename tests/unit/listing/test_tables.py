@@ -40,7 +40,8 @@ from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.attention import Registered, registered_launchers
+from nodepool.model.status import LauncherComponent
+from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
 from tests.support.observed import NOW, component, node, request
@@ -108,9 +109,12 @@ def keys(table: Table) -> list[str]:
 
 def tables() -> dict[str, Table]:
     shown = full()
-    seen, launchers = shown.observed, [replace(shown.launchers[0], leader=True), shown.launchers[1]]
+    seen = shown.observed
+    launchers = [replace(seen.launchers[0], leader=True), seen.launchers[1]]
+    old = LauncherComponent("old", "11.0.0")
+    old.state = "paused"
     pools = summarize(seen.statuses)
-    registered = [*registered_launchers(seen.registered), Registered("old", "11.0.0", "paused")]
+    registered = [*registered_launchers(seen.registered), old]
     nodes, limits = list(seen.nodes.values()), {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
     checks = [CheckResult("label s", False, "no flavor", "x"), CheckResult("quota", True, "10", "y")]
     return {
@@ -122,9 +126,9 @@ def tables() -> dict[str, Table]:
         "limits": limit_table(pools, NOW),
         "providers": provider_table(pools, launchers, NOW),
         "tenants": tenant_table(limits, nodes, seen.requests.values()),
-        "builds": build_table(shown.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
-        "status": image_status_table(shown.images, NOW),
-        "uploads": upload_table(shown.images, NOW, shown.builders),
+        "builds": build_table(seen.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
+        "status": image_status_table(seen.images, NOW),
+        "uploads": upload_table(seen.images, NOW, shown.builders),
         "aliens": alien_image_table([("lab", "deb-1", "id")]),
         "images": provider_image_table([("debian", "3", ["1", "2"])]),
         "servers": provider_node_table([filled(Node("small"), id="7", external_id="server")]),

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.status import LimitStatus
-from nodepool.plan.attention import Registered, merged, pool_events, problems
+from nodepool.model.status import LauncherComponent, LimitStatus
+from nodepool.plan.attention import merged, pool_events, problems
 from nodepool.plan.explain import causes, long_waits
 from nodepool.plan.observed import ownerless
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
@@ -76,8 +76,8 @@ def test_cause_of_each_request() -> None:
 def test_attention(there: dict[str, Any], registered: list[str], expected: list[dict[str, Any]]) -> None:
     """D-9, D-10, E-10, OV-2, OV-8, S-17"""
     seen = world({"launchers": [{"host": "l1", "version": "12.0.0", "config": "9f3c"}], **there})
-    known = [Registered(*text.split()) for text in registered]
-    found = [asdict(problem) for problem in problems(summarize(seen.statuses), seen.launchers, known, seen)]
+    known = [LauncherComponent(*text.split()) for text in registered]
+    found = [asdict(problem) for problem in problems(summarize(seen.statuses), known, seen)]
     assert like(found, timed(expected)) == timed(expected)
 
 

@@ -6,15 +6,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
+from unittest.mock import MagicMock
 
 import pytest
 
-from nodepool.web.changes import Access, Actions
+from nodepool.plan.observed import Observed
+from nodepool.web.changes import Access, Actions, Fields, Wish
 from nodepool.web.logins import Tokens
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.snapshot import WebSnapshot
-from tests.support.web_site import WebSite
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+from tests.support.web_site import GivenSnapshots, WebSite
 from tests.support.web_tokens import authenticator, operator_rule
 
 SECONDS: Final = 45.0
@@ -46,27 +48,31 @@ def serving(make: Callable[[], Any] | WebSite | None = None) -> Iterator[WebServ
     assert not thread.is_alive()
 
 
-class NotedActions:
-    """What was asked for."""
+class NotedActions(Actions):
+    """What was asked for of nodes; all else goes to a ZooKeeper that takes everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshots: SnapshotMaker) -> None:
+        super().__init__(MagicMock(), snapshots)
         self.held: list[tuple[str, str, str]] = []
         self.deleted: list[str] = []
 
-    def hold(self, node_id: str, wish: Any) -> None:
-        self.held.append((node_id, wish.operator, wish.reason))
+    def hold(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
+        self.held.append((path["id"], wish.operator, wish.reason))
+        return {"id": path["id"], "state": "hold"}
 
-    def delete(self, node_id: str, _wish: Any) -> None:
-        self.deleted.append(node_id)
+    def delete(self, path: Fields, _body: Fields, _wish: Wish) -> Fields:
+        self.deleted.append(path["id"])
+        return {"id": path["id"], "state": "deleting"}
 
 
 class GuardedSite(WebSite):
     """A site with logins: of one authenticator, or as ``access`` says."""
 
     def __init__(self, snapshot: WebSnapshot | None = None, access: Access | None = None, **more: Any) -> None:
-        self.actions = NotedActions()
+        snapshot = snapshot or WebSnapshot(0, Observed(1_000.0))
+        self.actions = NotedActions(GivenSnapshots(snapshot))
         tokens = Tokens([authenticator()], [operator_rule()])
-        self.access = access or Access(tokens, cast("Actions", self.actions), **more)
+        self.access = access or Access(tokens, self.actions, **more)
         super().__init__(snapshot, access=self.access)
 
     def hold(self, **headers: str) -> int:

@@ -171,7 +171,7 @@ def test_what_pages_show(address: str, links: str, texts: list[str]) -> None:
 
 def test_answers_of_commands() -> None:
     """WP-42, WP-46: pages have the sentence of ``nodepool status``, and the answer of ``explain`` with its remedies."""
-    status = overview(SEEN, full().launchers, registered_launchers(SEEN.registered))
+    status = overview(SEEN, registered_launchers(SEEN.registered))
     answer, text = explain_request(SEEN.requests[REQUEST], SEEN), page(f"/requests/{REQUEST}")
     assert f'aria-live="polite">{html.escape(status.sentence)}<' in page("/")
     assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in text

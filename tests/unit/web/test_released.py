@@ -35,7 +35,8 @@ def snapshot() -> WebSnapshot:
     seen = observed.seen(observed.request(), nodes=nodes, registered=registered, locked=frozenset([OTHER]))
     upload = image_views.upload(1, time=observed.NOW - 30.5)
     build = image_views.build("b1", "ready", observed.NOW - 60.5, upload)
-    return WebSnapshot(0, seen, images=image_views.images(build, paused=True, build_requested=observed.NOW - 9.5))
+    images = image_views.images(build, paused=True, build_requested=observed.NOW - 9.5)
+    return WebSnapshot(0, dataclasses.replace(seen, images=images))
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, cast
+from typing import Any
+from unittest.mock import MagicMock
 
 import httpx2 as httpx
 import pytest
@@ -113,7 +114,7 @@ def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
     """WP-65: in order, so that the browser comes back and has to log in."""
     # Accepted by the skew of clocks; the login of its stream ends after a second.
     late = Tokens([authenticator(skew=3600)], [operator_rule()])
-    site = GuardedSite(access=Access(late, cast("Actions", None), require_login=True))
+    site = GuardedSite(access=Access(late, Actions(MagicMock(), MagicMock()), require_login=True))
     with serving(site) as server, viewing(server, **bearer(token(exp=int(wall_time())))) as reader:
         assert reader.next()[0] == "hello"
         while reader.fields():

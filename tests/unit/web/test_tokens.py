@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 from urllib.parse import parse_qsl, urlsplit
 
 import jwt
@@ -196,7 +197,7 @@ class LoginSite(GuardedSite):
         settings = Authenticator(provider.section(**more))
         found = Tokens([settings], [operator_rule()])
         logins = {settings.name: BrowserLogin(settings, found)}
-        super().__init__(None, Access(found, cast("Actions", None), origins=origins, browser_logins=logins))
+        super().__init__(None, Access(found, Actions(MagicMock(), MagicMock()), origins=origins, browser_logins=logins))
         self.client = TestClient(self.client.app, base_url=BASE, follow_redirects=False, root_path=prefix)
 
     def begin(self, target: str = "nodes") -> str:
