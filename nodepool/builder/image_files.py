@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from nodepool.driver.framework.uploads import SUFFIX as UPLOAD_STATE
-
 log = logging.getLogger("nodepool.builder.image_files")
 
 BUILDER_ID_FILE: Final = "builder_id.txt"
@@ -42,8 +40,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 class BuildFile:
     """A file or directory of a build.
 
-    :param extension: what follows the id: a format, a format with a checksum or with the state of an upload,
-        `MANIFEST`, or something else.
+    :param extension: what follows the id: a format, a format with a checksum, `MANIFEST`, or something else.
     """
 
     path: Path
@@ -55,16 +52,13 @@ class BuildFile:
     def format(self) -> str | None:
         """Of an image; None: it is not one."""
         tail = self.extension.rpartition(".")[2]
-        return None if self.extension == MANIFEST or tail in CHECKSUMS or tail == UPLOAD_STATE else self.extension
+        return None if self.extension == MANIFEST or tail in CHECKSUMS else self.extension
 
     @property
     def format_it_belongs_to(self) -> str | None:
-        """Of an image, of a checksum or of the state of an upload; None: it belongs to the whole build."""
+        """Of an image or of a checksum; None: it belongs to the whole build."""
         head, _, tail = self.extension.rpartition(".")
-        if tail == UPLOAD_STATE:
-            # In between it says of which provider.
-            head = head.rpartition(".")[0]
-        return head if tail in (*CHECKSUMS, UPLOAD_STATE) and head else self.format
+        return head if tail in CHECKSUMS and head else self.format
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads of images: segments and parts, errors and clean-up, progress, and what the next upload goes on with."""
+"""Uploads of images: segments and parts, errors and clean-up, progress."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.builder.image_files import ImageFiles
 from nodepool.driver.framework.uploads import (
     ImageUploader,
-    InterruptedUpload,
     Segment,
     StoredPart,
     crc32_of,
@@ -154,30 +150,3 @@ def test_which_part_is_there() -> None:
         *((encrypted, b"aaaa", True), (encrypted, b"aaab", False), (encrypted._replace(crc32=""), b"aaaa", False)),
     ):
         assert is_part(stored, data) is good
-
-
-# -- what the next upload of a build goes on with --
-
-
-def test_interrupted_upload(image: Path) -> None:
-    """It is kept for a provider and one file; the builder removes it with the image (R-9). None but we may read it."""
-    north, south = InterruptedUpload(image, "north"), InterruptedUpload(image, "south")
-    for address in ("first", "second"):
-        north.write({"address": address})
-        assert (InterruptedUpload(image, "north").read(), south.read()) == ({"address": address}, None)
-    # Who has the address may write to the upload.
-    assert north.path.stat().st_mode & 0o777 == 0o600
-    for text in ("", "[]", '"text"', "{", json.dumps({"address": "x"})):
-        south.path.write_text(text, encoding="utf-8")
-        assert south.read() is None
-    files = ImageFiles(image.parent)
-    assert files.formats("fedora", BUILD) == {"raw"}
-    files.remove("fedora", BUILD, ["qcow2"])
-    assert len(os.listdir(image.parent)) == 3
-    south.remove()
-    # Another file of the name is sent from its beginning.
-    os.utime(image, ns=(1, 1))
-    assert north.read() is None
-    files.remove("fedora", BUILD, ["raw"])
-    north.remove()
-    assert os.listdir(image.parent) == []
