@@ -27,14 +27,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, Connection, ImageSettings
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, DiskImageSettings, ImageLabel
+from nodepool.driver.framework.sections import CloudProviderConfig, DiskImageSettings, ImageLabel, LimitedPool
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
     SECONDS,
     TEXT,
     TEXTS,
-    WHOLE,
     ConfigValue,
     MappingOf,
     Number,
@@ -71,11 +70,11 @@ class FakeLabel(ImageLabel):
         self.host_key_checking = False
 
 
-class FakePool(DeclaredPool):
+class FakePool(LimitedPool):
     """A slice of the cloud."""
 
-    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
-    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
+    without_keys: ClassVar[tuple[str, ...]] = ("host-key-checking",)
+
     ignore_provider_quota: bool = key(FLAG, False, "true: only the limits of the pool count.")
     azs: list[str] | None = key(TEXTS, None, "One is chosen for each request.", name="availability-zones")
     labels: dict[str, FakeLabel] = key(Sections(FakeLabel), None, "What nodes are made of.")
