@@ -41,7 +41,7 @@ from nodepool.driver.statemachine import (
     ResourceKind,
     ResourceKinds,
 )
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
@@ -150,13 +150,9 @@ class AzureAdapter(CloudAdapter):
                 yield room_for(self.config.pools.values(), vms.limit, text, "ask for more under Quotas in the portal")
 
 
-class AzureDriver(StateMachineDriver):
+class AzureDriver(CloudDriver):
     """``driver: azure``"""
 
     name = "azure"
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> AzureProviderConfig:
-        return AzureProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> AzureAdapter:
-        return AzureAdapter(provider_config)
+    config_class = AzureProviderConfig
+    adapter_class = AzureAdapter

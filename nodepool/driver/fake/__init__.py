@@ -59,10 +59,10 @@ from nodepool.driver.statemachine import (
     InstanceCloud,
     ListedImage,
     ResourceKinds,
-    StateMachineDriver,
     StateMachineHandler,
     StateMachineProvider,
 )
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.guard import OnError
 from nodepool.model.config_keys import (
@@ -293,16 +293,10 @@ class FakeProvider(StateMachineProvider):
         return self.adapter.cloud
 
 
-class FakeDriver(StateMachineDriver):
+class FakeDriver(CloudDriver):
     """``driver: fake``"""
 
     name = "fake"
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> FakeProviderConfig:
-        return FakeProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> FakeAdapter:
-        return FakeAdapter(provider_config)
-
-    def getProvider(self, provider_config: Any) -> FakeProvider:
-        return FakeProvider(self.getAdapter(provider_config), provider_config)
+    config_class = FakeProviderConfig
+    adapter_class = FakeAdapter
+    provider_class = FakeProvider

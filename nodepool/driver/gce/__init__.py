@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver of Google Compute Engine. Of Google's libraries it needs only google-auth.
 
-First the driver, then what the framework in `nodepool.driver.statemachine` asks of a project (reference/driver 9), also
-for ``nodepool check``. It makes less than thirty kinds of calls. Where to go on:
+Here is what the framework in `nodepool.driver.statemachine` asks of a project (reference/driver 9), also for ``nodepool
+check``, then the driver. It makes less than thirty kinds of calls. Where to go on:
 
 * ``config.py``: what stands in the configuration;
 * ``client.py``: all calls for instances, and tokens; ``types.py``: what Google says, also what can go wrong;
@@ -33,26 +33,13 @@ from nodepool.driver.gce.images import GceImageCalls, GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64
 #: Addresses that others reserved with our labels are looked for so often, in seconds, while there are none.
 ADDRESSES_SECONDS: Final = 600.0
-
-
-class GceDriver(StateMachineDriver):
-    """``driver: gce``"""
-
-    name = "gce"
-    libraries = ("google.auth",)
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> GceProviderConfig:
-        return GceProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> GceAdapter:
-        return GceAdapter(provider_config)
 
 
 class GceAdapter(CloudAdapter):
@@ -207,3 +194,12 @@ class GceAdapter(CloudAdapter):
     def _check_quota(self) -> list[Found]:
         pools, limits = self.config.pools.values(), self.limits.limits().get_resources()
         return of_limits(pools, limits, self.limits.need_of, "quota {}", "Quotas in the Google Cloud console")
+
+
+class GceDriver(CloudDriver):
+    """``driver: gce``"""
+
+    name = "gce"
+    libraries = ("google.auth",)
+    config_class = GceProviderConfig
+    adapter_class = GceAdapter

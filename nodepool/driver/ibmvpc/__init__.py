@@ -49,7 +49,7 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
@@ -265,14 +265,10 @@ class IbmAdapter(CloudAdapter):
             yield Found(f"no operating system {system!r}", remedy)
 
 
-class IbmVpcDriver(StateMachineDriver):
+class IbmVpcDriver(CloudDriver):
     """``driver: ibmvpc``"""
 
     name = "ibmvpc"
     libraries = ("ibm_cloud_sdk_core", "ibm_vpc")
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> IbmProviderConfig:
-        return IbmProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> IbmAdapter:
-        return IbmAdapter(provider_config)
+    config_class = IbmProviderConfig
+    adapter_class = IbmAdapter
