@@ -473,6 +473,7 @@ def _permitted(order: InstanceOrder) -> bool:
     try:
         order.permit()
     except ERRORS as error:
+        # Whoever ordered it gets it.
         order.future.set_exception(as_exception(error))
         return False
     return True
