@@ -66,9 +66,9 @@ def nothing_sent() -> Iterator[None]:
         raise CloudAway(str(error), maybe_done=False, code=error.code) from error
 
 
-def sent_again(call: Callable[[], T], attempts: int = 3) -> T:
+def sent_again(call: Callable[[], T]) -> T:
     """What a call returns that makes nothing new when it is sent again: so it is, when it has no answer."""
-    for _ in range(attempts - 1):
+    for _ in range(2):
         try:
             return call()
         except CloudAway as error:
