@@ -39,8 +39,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 class BuildFile:
     """A file or directory of a build.
 
-    :param extension: what follows the id: a format, a format with a checksum or with the state of an upload,
-        `MANIFEST`, or something else.
+    :param extension: what follows the id: a format, a format with a checksum, `MANIFEST`, or something else.
     """
 
     path: Path

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.fake import FakeLabel, FakePool, FakeProviderConfig
 from nodepool.driver.fake import cloud as fake
-from nodepool.driver.fake.config import FakeLabel, FakePool, FakeProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineDriver
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.model.config_keys import FILLED_TEXT, FLAG, SECONDS, WHOLE, Sections, key

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodepool.config.objects import Config, Label
-from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.fake import FakeProviderConfig
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
 from nodepool.model import states

@@ -22,7 +22,7 @@ import pytest
 from nodepool.driver.fake import FakeDriver
 import nodepool.driver.fake as fake_handler
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.fake import FakeProviderConfig
 from nodepool.driver.fake import FakeRequestHandler
 from nodepool.driver.fake import FakeProvider
 from nodepool.testing.contract import DriverContract

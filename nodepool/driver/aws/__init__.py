@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AWS driver. It needs botocore, which the extra ``aws`` brings.
 
-First the driver, then what the framework in `nodepool.driver.statemachine` asks of a region (reference/driver 9), then
-what ``nodepool check`` finds out. Where to go on:
+First what the framework in `nodepool.driver.statemachine` asks of a region (reference/driver 9), then what ``nodepool
+check`` finds out, then the driver. Where to go on:
 
 * ``config.py``: what stands in the configuration;
 * ``client.py``: one call, and all calls that are made; ``types.py``: what AWS says, also what can go wrong;
@@ -31,7 +31,7 @@ from nodepool.driver.aws.types import Subnet
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, of_limits
 from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import QuotaInformation
 
@@ -42,19 +42,6 @@ TEMPLATE: Final = "launchtemplate"
 OLD_HOSTS_SECONDS: Final = 3600.0
 #: States of volumes that nothing uses.
 _FREE: Final = ("available", "error")
-
-
-class AwsDriver(StateMachineDriver):
-    """``driver: aws``"""
-
-    name = "aws"
-    libraries = ("botocore",)
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> AwsProviderConfig:
-        return AwsProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> AwsAdapter:
-        return AwsAdapter(provider_config)
 
 
 class AwsAdapter(CloudAdapter):
@@ -167,13 +154,9 @@ class AwsPreflight:
         return f"the credentials work; zones: {', '.join(sorted(self._zones))}"
 
     def _others(self, checks: CloudChecks) -> Iterator[CheckResult]:
+        pools, of_label = self._config.pools.values(), (self._types, self._image, self._key)
         good = "instance type, image and key pair are there"
-        for pool in self._config.pools.values():
-            yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
-            for label in pool.labels.values():
-                of_label = [partial(check, label) for check in (self._types, self._image, self._key)]
-                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
-        yield from checks.about("quota", "", self._quota)
+        yield from checks.of_pools(pools, [self._pool], good, of_label, self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:
                 yield from checks.about(f"diskimage {image.name}", "", partial(self._upload, image))
@@ -279,3 +262,12 @@ class AwsPreflight:
         except LaunchError as error:
             return error
         return None
+
+
+class AwsDriver(CloudDriver):
+    """``driver: aws``"""
+
+    name = "aws"
+    libraries = ("botocore",)
+    config_class = AwsProviderConfig
+    adapter_class = AwsAdapter

@@ -14,11 +14,10 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -40,13 +39,14 @@ from nodepool.driver.aws.types import (
     tag_specifications,
 )
 from nodepool.driver.config import dynamic_values
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.orders import Batches, JoinedOrder, JoinedOrders, SharedCall
-from nodepool.driver.framework.rate import Call
+from nodepool.driver.framework.orders import Batches
+from nodepool.driver.framework.rate import Call, Hold, working_for
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.driver.statemachine.instance import PROVIDER_KEY, Log, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.guard import ERRORS, as_exception, settle
 from nodepool.model.request import NodeRequest
 
 #: What is made with an instance, and says whose it is from its first moment on.
@@ -198,18 +198,20 @@ def fleet_arguments(
 
 log = logging.getLogger("nodepool.driver.aws.launches")
 
+#: So long a call waits for more orders when AWS takes no other call now; less while it takes some, in seconds.
+GATHER_SECONDS: Final = 0.25
 #: A creation with this token was sent before, with other parameters; or an instance of it is gone.
 _OTHER_PARAMETERS: Final = "IdempotentParameterMismatch"
 _ENDED: Final = "IdempotentInstanceTerminated"
 
 
 @dataclass(eq=False)
-class InstanceOrder(JoinedOrder):
+class InstanceOrder:
     """One instance that is wanted.
 
     :param arguments: of RunInstances, but for tags, token and number.
     :param tags: of the instance.
-    :param permit: see `nodepool.driver.framework.orders.JoinedOrder`; may have found another place better.
+    :param permit: is it still wanted, and there? Asked right before the call. Raises an error if not.
     :param wanted: likewise, whatever the place. What was sent to a place, maybe, must be sent there again.
     """
 
@@ -224,6 +226,8 @@ class InstanceOrder(JoinedOrder):
     #: The call that it went with, and its launch index there; None = it was not sent.
     batch: LaunchBatch | None = None
     index: int = 0
+    #: Who ordered it waits until it is sent.
+    hold: Hold | None = None
 
     @property
     def common(self) -> str:
@@ -240,10 +244,16 @@ Made = Mapping[int, AwsRecord]
 
 
 class LaunchBatch:
-    """One call, for one order or several equal ones. What is sent again is the same, so AWS knows it by its token."""
+    """One call, for one order or several equal ones. What is sent again is the same, so AWS knows it by its token.
+
+    It is sent again only if it failed. Thread-safe: ``_lock`` guards the latest future; it is not held during the call.
+    """
 
     def __init__(self, client: Ec2, orders: Sequence[InstanceOrder], executor: Executor) -> None:
         self._client = client
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._answer: Future[Made] = Future()
         self.orders = tuple(orders)
         first = self.orders[0]
         self.token = token_of([order.key for order in self.orders], first.place)
@@ -251,13 +261,34 @@ class LaunchBatch:
         if len(self.orders) > 1:
             tags = {**first.common_tags, BATCH_KEY: batch_value(order.key.node_id for order in self.orders)}
         self._arguments = with_tags(first.arguments, tags, self.token)
-        self.call: SharedCall[Made] = SharedCall(self._run, executor)
         for index, order in enumerate(self.orders):
             order.batch, order.index = self, index
 
     def first(self, turn: Call) -> Made:
         """Send it; blocks."""
-        return self.call.make(lambda: self._run(turn))
+        settle((self._answer,), lambda: self._run(turn))
+        return self._answer.result()
+
+    def again(self) -> Future[Made]:
+        """Its answer: of the call that is under way or was answered, else of a new one. Does not block.
+
+        After the end of the executor there is no other call: what the first one did is not known then.
+        """
+        with self._lock:
+            answer = self._answer
+            if not answer.done() or answer.exception() is None:
+                return answer
+            self._answer = answer = Future()
+        try:
+            run = self._executor.submit(settle, (answer,), self._run)
+        except RuntimeError:
+            # The executor was shut down.
+            answer.set_exception(CloudAway("the provider was stopped"))
+        else:
+            run.add_done_callback(
+                lambda run: answer.set_exception(CloudAway("the provider was stopped")) if run.cancelled() else None
+            )
+        return answer
 
     def _run(self, turn: Call | None = None) -> Made:
         try:
@@ -288,7 +319,14 @@ class LaunchBatch:
 class LaunchBatches:
     """The calls of one provider. Thread-safe, does not block.
 
-    :param executor: makes the calls.
+    An order is a call of its own as long as AWS takes as many calls at once as ever. The fewer it still takes, the
+    longer a call waits for more orders; those that gather, also while it waits for its turn, go together, if they are
+    equal. What a call did not carry out goes again, each order alone.
+
+    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
+    only for orders that are there.
+
+    :param executor: makes the calls; as many are under way at once as it has threads.
     :param joined: told of instances that a call made for several orders, in its thread.
     """
 
@@ -296,13 +334,28 @@ class LaunchBatches:
         self._client = client
         self._executor = executor
         self._joined = joined
-        self._orders: JoinedOrders[InstanceOrder] = JoinedOrders(
-            partial(client.transport.wait_turn, RUN, "RunInstances"), self._send, executor, MOST, client.transport.sleep
-        )
+        self._lock = threading.Lock()
+        #: By what the orders have in common; the group whose turn is next is first.
+        self._waiting: dict[Hashable, list[InstanceOrder]] = {}
+        #: Does a thread wait for a turn, or will one?
+        self._gathering = False
 
-    def add(self, order: InstanceOrder) -> Future[str]:
-        """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`."""
-        self._orders.add(order, order.common)
+    def add(self, order: InstanceOrder, common: Hashable = None) -> Future[str]:
+        """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`.
+
+        :param common: equal for orders that may go in one call; None = what the order says.
+        """
+        # Not under the lock, because holds and futures call others.
+        if order.hold is None:
+            order.hold = Hold()
+            order.future.add_done_callback(lambda _: self._over(order))
+        else:
+            order.hold.begin()
+        with self._lock:
+            self._waiting.setdefault(common or order.common, []).append(order)
+            begin, self._gathering = not self._gathering, True
+        if begin:
+            self._begin()
         return order.future
 
     def again(self, order: InstanceOrder) -> Future[str]:
@@ -311,27 +364,119 @@ class LaunchBatches:
         if order.batch is None:
             # It failed before its turn came.
             return self.add(order)
-        order.batch.call.again().add_done_callback(lambda made: self._answered(order, made))
+        order.batch.again().add_done_callback(lambda made: self._answered([order], made))
         return order.future
 
-    def _answered(self, order: InstanceOrder, made: Future[Made]) -> None:
+    def _answered(self, orders: Sequence[InstanceOrder], made: Future[Made]) -> None:
         error = made.exception()
-        if error is not None:
-            order.future.set_exception(error)
-        elif order.index in made.result():
-            order.future.set_result(made.result()[order.index].id)
-        else:
-            # The call made fewer instances.
-            self._orders.add_alone(order)
+        for order in orders:
+            if error is not None:
+                order.future.set_exception(error)
+            elif order.batch is not None and order.index in made.result():
+                order.future.set_result(made.result()[order.index].id)
+            elif order.batch is None or len(order.batch.orders) > 1:
+                # The call made fewer instances. It goes together with nothing else.
+                self.add(order, object())
+            else:
+                order.future.set_exception(RuntimeError("the only order of a call was not carried out"))
 
-    def _send(self, orders: Sequence[InstanceOrder], turn: Call) -> dict[InstanceOrder, str]:
-        while not fits(order.key.node_id for order in orders):
-            orders = orders[:-1]
-        batch = LaunchBatch(self._client, orders, self._executor)
-        made = batch.first(turn)
-        if len(orders) > 1:
-            self._joined(list(made.values()))
-        return {order: made[order.index].id for order in orders if order.index in made}
+    def _over(self, order: InstanceOrder) -> None:
+        hold, order.hold = order.hold, None
+        if hold is not None:
+            hold.end()
+
+    def _begin(self) -> None:
+        try:
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
+        except RuntimeError:
+            # The executor was shut down.
+            self._fail_all(CloudAway("the provider was stopped", maybe_done=False))
+
+    def _run(self) -> None:
+        """One call."""
+        turn: Future[Call] = Future()
+        settle((turn,), self._wait)
+        error = turn.exception()
+        if error is not None:
+            self._fail_all(error)
+            return
+        orders = self._take(MOST if turn.result().spare < 1 else 1)
+        with self._lock:
+            self._gathering = more = bool(self._waiting)
+        if more:
+            # While this call is under way the next one waits for its turn.
+            self._begin()
+        if orders:
+            self._send(orders, turn.result())
+
+    def _wait(self) -> Call:
+        """For a turn, and then for more orders, unless there are enough, or calls are not short."""
+        turn = self._client.transport.wait_turn(RUN, "RunInstances")
+        with self._lock:
+            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= MOST
+        if turn.spare < 1 and not enough:
+            self._client.transport.sleep(GATHER_SECONDS * (1 - turn.spare))
+        return turn
+
+    def _send(self, orders: list[InstanceOrder], turn: Call) -> None:
+        """One call for orders that are equal; blocks."""
+
+        def send() -> Made:
+            sent = orders[:]
+            while not fits(order.key.node_id for order in sent):
+                sent.pop()
+            made = LaunchBatch(self._client, sent, self._executor).first(turn)
+            if len(sent) > 1:
+                self._joined(list(made.values()))
+            return made
+
+        made: Future[Made] = Future()
+        settle((made,), send)
+        self._answered(orders, made)
+
+    def _take(self, most: int) -> list[InstanceOrder]:
+        """Equal orders that are still wanted; those of the others hear why not. Empty = nothing is left."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return []
+                common = next(iter(self._waiting))
+                group = self._waiting.pop(common)
+                taken, rest = group[:most], group[most:]
+                if rest:
+                    # The other groups come first now.
+                    self._waiting[common] = rest
+            for order in taken:
+                if order.hold is not None:
+                    order.hold.end()
+            wanted = [order for order in taken if _permitted(order)]
+            if wanted:
+                return wanted
+
+    def _fail_all(self, error: BaseException) -> None:
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+            self._gathering = False
+        for group in left.values():
+            for order in group:
+                order.future.set_exception(error)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            self._fail_all(CloudAway("the provider was stopped", maybe_done=False))
+
+
+def _permitted(order: InstanceOrder) -> bool:
+    try:
+        order.permit()
+    except ERRORS as error:
+        # Whoever ordered it gets it.
+        order.future.set_exception(as_exception(error))
+        return False
+    return True
 
 
 def token_of(keys: Sequence[CreationKey], place: LaunchPlace) -> str:

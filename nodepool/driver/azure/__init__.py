@@ -41,7 +41,7 @@ from nodepool.driver.statemachine import (
     ResourceKind,
     ResourceKinds,
 )
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
@@ -121,13 +121,8 @@ class AzureAdapter(CloudAdapter):
 
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         yield from checks.about("network", "", self._check_subnet)
-        for pool in self.config.pools.values():
-            for label in pool.labels.values():
-                of_label = partial(self._check_sizes, label), partial(self._check_image, label)
-                yield from checks.about(
-                    f"label {label.name} of pool {pool.name}", "size and image are there", *of_label
-                )
-        yield from checks.about("quota", "", self._check_quota)
+        pools, of_label = self.config.pools.values(), (self._check_sizes, self._check_image)
+        yield from checks.of_pools(pools, (), "size and image are there", of_label, self._check_quota)
 
     def _check_subnet(self) -> Iterator[Found]:
         subnet_id = self.facts.subnet_id()
@@ -155,13 +150,9 @@ class AzureAdapter(CloudAdapter):
                 yield room_for(self.config.pools.values(), vms.limit, text, "ask for more under Quotas in the portal")
 
 
-class AzureDriver(StateMachineDriver):
+class AzureDriver(CloudDriver):
     """``driver: azure``"""
 
     name = "azure"
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> AzureProviderConfig:
-        return AzureProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> AzureAdapter:
-        return AzureAdapter(provider_config)
+    config_class = AzureProviderConfig
+    adapter_class = AzureAdapter

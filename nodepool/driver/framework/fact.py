@@ -126,11 +126,10 @@ class Patience:
     ``_lock`` guards what is left.
     """
 
-    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = monotonic) -> None:
-        self._seconds = seconds
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._left = seconds
+        self._left = FIRST_ANSWER_SECONDS
 
     def wait(self, condition: threading.Condition, until: Callable[[], bool]) -> None:
         """Wait until something is true, or patience is at its end. ``condition`` is held."""
@@ -144,7 +143,7 @@ class Patience:
     def restore(self) -> None:
         """The cloud has answered something."""
         with self._lock:
-            self._left = self._seconds
+            self._left = FIRST_ANSWER_SECONDS
 
 
 class Known(Generic[T]):
@@ -411,12 +410,9 @@ class ToldOnce:
 
     What the first list shows was there before: it is not new. Lists may come in another order than they were begun, so
     an id that a list lacks does not become new again.
-
-    :param many: see `MANY`.
     """
 
-    def __init__(self, many: int = MANY) -> None:
-        self._many = many
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told: frozenset[str] | None = None
 
@@ -427,6 +423,6 @@ class ToldOnce:
         """
         with self._lock:
             before = self._told
-            kept = before if before is not None and len(before) < self._many else frozenset()
+            kept = before if before is not None and len(before) < MANY else frozenset()
             self._told = kept.union(found)
         return [] if before is None else sorted(set(found) - before)

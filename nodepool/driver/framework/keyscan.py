@@ -3,8 +3,8 @@
 
 `scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done with
 paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that a host that sends
-garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan come the one SSH message
-that paramiko does not hand out, and the scans of new nodes, each in a thread.
+garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan come the scans of new
+nodes, each in a thread.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ _KEY_TYPE: Final = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 #: The CPU time of a scan is that of the key exchange; these cost less than 1 ms.
 _CHEAP_KEX: Final = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 _PARAMIKO_LOGGER: Final = f"{__name__}.paramiko"
+#: At the beginning of an SSH_MSG_KEXINIT (RFC 4253 7.1).
+_COOKIE_BYTES: Final = 16
 
 
 class ScanFailed(LaunchKeyscanException):
@@ -252,7 +254,8 @@ class _Attempt:
         if algorithms is not None:
             # Accepting another key than asked for would go round for ever.
             return algorithms[1:]
-        return self._one_for_each_missing_type(known, sock.key_algorithms)
+        offered: Sequence[str] = getattr(transport.packetizer, "key_algorithms", ())
+        return self._one_for_each_missing_type(known, offered)
 
     def _one_for_each_missing_type(self, known: Iterable[str], offered: Sequence[str]) -> list[str]:
         missing: dict[str, str] = {}
@@ -264,7 +267,7 @@ class _Attempt:
 
 
 class _CountingSocket(socket.socket):
-    """A connected socket that ends after `MAX_ANSWER_BYTES` and notes the host's key exchange offer.
+    """A connected socket that ends after `MAX_ANSWER_BYTES`.
 
     Read by paramiko's thread only. ``trouble`` says why the stream was ended, or is empty.
     """
@@ -272,12 +275,7 @@ class _CountingSocket(socket.socket):
     def __init__(self, connected: socket.socket) -> None:
         super().__init__(connected.family, connected.type, connected.proto, connected.detach())
         self._left = MAX_ANSWER_BYTES
-        self._offer = KexInitReader()
         self.trouble = ""
-
-    @property
-    def key_algorithms(self) -> Sequence[str]:
-        return self._offer.key_algorithms
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         if self._left <= 0:
@@ -285,7 +283,6 @@ class _CountingSocket(socket.socket):
             return b""
         data = super().recv(min(size, self._left), flags)
         self._left -= len(data)
-        self._offer.feed(data)
         return data
 
 
@@ -296,13 +293,27 @@ def _one_line(text: str) -> str:
 
 @functools.cache
 def _packetizer_class() -> type[paramiko.packet.Packetizer]:
+    from paramiko.common import MSG_KEXINIT
     from paramiko.packet import Packetizer
 
-    class WithoutTimer(Packetizer):
+    class Reader(Packetizer):
+        #: Algorithms of host keys that the host offers; empty until it has done so.
+        key_algorithms: Sequence[str] = ()
+
+        def read_message(self) -> tuple[int, paramiko.Message]:
+            """Note what paramiko does not hand out (RFC 4253 7.1). Only the first offer counts."""
+            kind, message = super().read_message()
+            if kind == MSG_KEXINIT and not self.key_algorithms:
+                message.get_bytes(_COOKIE_BYTES)
+                message.get_list()
+                self.key_algorithms = message.get_list()
+                message.rewind()
+            return kind, message
+
         def start_handshake(self, timeout: float) -> None:
             """paramiko would start a thread that outlives a failed handshake; the scan has its own deadline."""
 
-    return WithoutTimer
+    return Reader
 
 
 def _make_transport(sock: socket.socket, algorithms: Sequence[str] | None) -> paramiko.Transport:
@@ -333,80 +344,6 @@ def _close(sock: socket.socket, transport: paramiko.Transport | None) -> None:
         if transport.is_alive():
             transport.join(1.0)
     sock.close()
-
-
-# Reads the one SSH message that a host key scan needs and paramiko does not hand out.
-#
-# Format: RFC 4253 sections 4.2 (identification), 6 (binary packet) and 7.1 (SSH_MSG_KEXINIT). The first packet of a
-# connection is not encrypted.
-
-#: RFC 4253 7.1.
-MSG_KEXINIT: Final = 20
-#: RFC 4253 6.1: every implementation must accept this; paramiko's limit is near it.
-MAX_PACKET_BYTES: Final = 35000
-#: Identification plus lines before it plus the packet; more is not worth looking at.
-_MAX_BUFFER: Final = 128 * 1024
-_COOKIE_BYTES: Final = 16
-
-
-class KexInitReader:
-    """Fed with what a server sends; finds its list of host key algorithms.
-
-    ``key_algorithms`` is empty until the list was seen, and stays so if the stream makes no sense.
-    """
-
-    def __init__(self) -> None:
-        self.key_algorithms: tuple[str, ...] = ()
-        self._buffer = bytearray()
-        self._identified = False
-        self._done = False
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream. Never raises; ignores all that follows the list."""
-        if self._done:
-            return
-        self._buffer += data
-        if not self._identified:
-            self._skip_identification()
-        if self._identified:
-            self._read_packet()
-        if len(self._buffer) > _MAX_BUFFER:
-            self._finish()
-
-    def _finish(self) -> None:
-        self._done = True
-        self._buffer.clear()
-
-    def _skip_identification(self) -> None:
-        """A server may send lines of text before its ``SSH-`` line."""
-        while not self._identified:
-            line, newline, rest = self._buffer.partition(b"\n")
-            if not newline:
-                return
-            self._buffer = rest
-            self._identified = line.startswith(b"SSH-")
-
-    def _read_packet(self) -> None:
-        if len(self._buffer) < 6:
-            return
-        length = int.from_bytes(self._buffer[:4])
-        if length > MAX_PACKET_BYTES or self._buffer[5] != MSG_KEXINIT:
-            self._finish()
-            return
-        if len(self._buffer) < 4 + length:
-            return
-        padding = self._buffer[4]
-        payload = bytes(self._buffer[5 : 4 + length - padding])
-        _, offset = _name_list(payload, 1 + _COOKIE_BYTES)
-        self.key_algorithms, _ = _name_list(payload, offset)
-        self._finish()
-
-
-def _name_list(payload: bytes, offset: int) -> tuple[tuple[str, ...], int]:
-    """Read a name-list (RFC 4251 5); returns it and the offset behind it. What is cut off reads as shorter."""
-    end = offset + 4 + int.from_bytes(payload[offset : offset + 4])
-    names = payload[offset + 4 : end].decode("ascii", "replace")
-    return tuple(name for name in names.split(",") if name), end
 
 
 # `Scans`: connection checks of new nodes, each in a thread: they wait for their hosts most of the time.

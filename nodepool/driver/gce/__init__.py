@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver of Google Compute Engine. Of Google's libraries it needs only google-auth.
 
-First the driver, then what the framework in `nodepool.driver.statemachine` asks of a project (reference/driver 9), also
-for ``nodepool check``. It makes less than thirty kinds of calls. Where to go on:
+Here is what the framework in `nodepool.driver.statemachine` asks of a project (reference/driver 9), also for ``nodepool
+check``, then the driver. It makes less than thirty kinds of calls. Where to go on:
 
 * ``config.py``: what stands in the configuration;
 * ``client.py``: all calls for instances, and tokens; ``types.py``: what Google says, also what can go wrong;
@@ -33,26 +33,13 @@ from nodepool.driver.gce.images import GceImageCalls, GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 64
 #: Addresses that others reserved with our labels are looked for so often, in seconds, while there are none.
 ADDRESSES_SECONDS: Final = 600.0
-
-
-class GceDriver(StateMachineDriver):
-    """``driver: gce``"""
-
-    name = "gce"
-    libraries = ("google.auth",)
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> GceProviderConfig:
-        return GceProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> GceAdapter:
-        return GceAdapter(provider_config)
 
 
 class GceAdapter(CloudAdapter):
@@ -145,14 +132,9 @@ class GceAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         for zone in self.config.zones:
             yield from checks.about(f"zone {zone}", "the zone is there", partial(self._check_zone, zone))
-        for pool in self.config.pools.values():
-            good = f"the network {name_of(f'/{pool.network}')} is there"
-            yield from checks.about(f"pool {pool.name}", good, partial(self._check_network, pool))
-            for label in pool.labels.values():
-                of_label = partial(self._check_types, label), partial(self._check_image, label)
-                good = "machine type and image are there"
-                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
-        yield from checks.about("quota", "", self._check_quota)
+        pools, of_label = self.config.pools.values(), (self._check_types, self._check_image)
+        good = "machine type and image are there"
+        yield from checks.of_pools(pools, [self._check_network], good, of_label, self._check_quota)
         if self.config.bucket_name:
             yield from checks.about(f"bucket {self.config.bucket_name}", "", self._check_bucket)
 
@@ -170,13 +152,14 @@ class GceAdapter(CloudAdapter):
         else:
             self._there(f"zones/{zone}", "reading the zone", "correct zone")
 
-    def _check_network(self, pool: GcePool) -> None:
+    def _check_network(self, pool: GcePool) -> Iterator[Found]:
         """Those of another project may not be shown to us."""
         if "/" not in pool.network:
             self._there(network_path(pool.network), "reading the network", "correct network, or make one")
         if pool.subnetwork and "/" not in pool.subnetwork:
             path = subnetwork_path(pool.subnetwork, self.config.region)
             self._there(path, "reading the subnetwork", "correct subnetwork")
+        yield Found(f"the network {name_of(f'/{pool.network}')} is there", ok=True)
 
     def _there(self, path: str, what: str, remedy: str) -> None:
         try:
@@ -211,3 +194,12 @@ class GceAdapter(CloudAdapter):
     def _check_quota(self) -> list[Found]:
         pools, limits = self.config.pools.values(), self.limits.limits().get_resources()
         return of_limits(pools, limits, self.limits.need_of, "quota {}", "Quotas in the Google Cloud console")
+
+
+class GceDriver(CloudDriver):
+    """``driver: gce``"""
+
+    name = "gce"
+    libraries = ("google.auth",)
+    config_class = GceProviderConfig
+    adapter_class = GceAdapter

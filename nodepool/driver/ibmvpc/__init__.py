@@ -49,7 +49,7 @@ from nodepool.driver.statemachine import (
     ResourceKinds,
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
@@ -194,15 +194,9 @@ class IbmAdapter(CloudAdapter):
         return f"login works; the VPC {self.config.vpc} is there"
 
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
-        for pool in self.config.pools.values():
-            yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
-            for label in pool.labels.values():
-                of_label = [
-                    partial(check, label) for check in (self._check_profiles, self._check_image, self._check_keys)
-                ]
-                subject = f"label {label.name} of pool {pool.name}"
-                yield from checks.about(subject, "profile, image and keys are there", *of_label)
-        yield from checks.about("quota", "", self._check_quota)
+        pools, of_label = self.config.pools.values(), (self._check_profiles, self._check_image, self._check_keys)
+        good = "profile, image and keys are there"
+        yield from checks.of_pools(pools, [self._check_pool], good, of_label, self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):
             yield from checks.about("object storage", "", self._check_storage)
             known: Fact[set[str]] = Fact(self.client.operating_systems)
@@ -271,14 +265,10 @@ class IbmAdapter(CloudAdapter):
             yield Found(f"no operating system {system!r}", remedy)
 
 
-class IbmVpcDriver(StateMachineDriver):
+class IbmVpcDriver(CloudDriver):
     """``driver: ibmvpc``"""
 
     name = "ibmvpc"
     libraries = ("ibm_cloud_sdk_core", "ibm_vpc")
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> IbmProviderConfig:
-        return IbmProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> IbmAdapter:
-        return IbmAdapter(provider_config)
+    config_class = IbmProviderConfig
+    adapter_class = IbmAdapter

@@ -10,23 +10,15 @@ The decisions are in `nodepool.plan.backing`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from nodepool.driver.metastatic.config import MetastaticProviderConfig
 from nodepool.driver.metastatic.provider import MetastaticAdapter, MetastaticProvider
-from nodepool.driver.statemachine import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 
 
-class MetastaticDriver(StateMachineDriver):
+class MetastaticDriver(CloudDriver):
     """``driver: metastatic``"""
 
     name = "metastatic"
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> MetastaticProviderConfig:
-        return MetastaticProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> MetastaticAdapter:
-        return MetastaticAdapter(provider_config)
-
-    def getProvider(self, provider_config: Any) -> MetastaticProvider:
-        return MetastaticProvider(self.getAdapter(provider_config), provider_config)
+    config_class = MetastaticProviderConfig
+    adapter_class = MetastaticAdapter
+    provider_class = MetastaticProvider

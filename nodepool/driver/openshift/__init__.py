@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nodepool.driver.openshift.adapter import OpenShiftAdapter, OpenShiftProviderConfig
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 
 
-class OpenShiftDriver(StateMachineDriver):
+class OpenShiftDriver(CloudDriver):
     """``driver: openshift``"""
 
     name = "openshift"
     libraries = ("kubernetes",)
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> OpenShiftProviderConfig:
-        return OpenShiftProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> Any:
-        return OpenShiftAdapter(provider_config)
+    config_class = OpenShiftProviderConfig
+    adapter_class = OpenShiftAdapter

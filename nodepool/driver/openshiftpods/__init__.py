@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nodepool.driver.openshift.adapter import OpenShiftPodsAdapter, OpenShiftPodsProviderConfig
-from nodepool.driver.statemachine.provider import StateMachineDriver
+from nodepool.driver.statemachine.provider import CloudDriver
 
 
-class OpenShiftPodsDriver(StateMachineDriver):
+class OpenShiftPodsDriver(CloudDriver):
     """``driver: openshiftpods``"""
 
     name = "openshiftpods"
     libraries = ("kubernetes",)
-
-    def getProviderConfig(self, provider: dict[str, Any]) -> OpenShiftPodsProviderConfig:
-        return OpenShiftPodsProviderConfig(provider)
-
-    def getAdapter(self, provider_config: Any) -> Any:
-        return OpenShiftPodsAdapter(provider_config)
+    config_class = OpenShiftPodsProviderConfig
+    adapter_class = OpenShiftPodsAdapter

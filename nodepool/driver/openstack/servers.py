@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
@@ -36,7 +36,7 @@ from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKi
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.instance import CreationKey, Instance
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order, Step
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.exceptions import (
     CapacityException,
     LaunchError,
@@ -93,9 +93,6 @@ class ServerCreation(CreationMachine[Server]):
         self._flavor: Flavor | None = None
         self._floating_ip: FloatingIp | None = None
         self._marked = False
-
-    def steps(self) -> Mapping[str, Step]:
-        return {**super().steps(), self.ADDRESSING: self._addressing, self.BROKEN: self._ask_why}
 
     # -- the creation; in a thread of the cloud --
 
@@ -162,7 +159,7 @@ class ServerCreation(CreationMachine[Server]):
         self._mark_volumes(record)
         return record.status == ACTIVE and self.go(self.ADDRESSING)
 
-    def _ask_why(self) -> bool:
+    def _broken(self) -> bool:
         """Status ERROR: raise the reason.
 
         Lists seldom have it: Nova looks for faults in one of its databases only, so those of servers that found no

@@ -17,7 +17,7 @@ deletion (`DeletionMachine`). The launch::
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
-Step = Callable[[], "Instance | bool"]
-
 #: A machine that waits is woken; this is for the case that it is not. Its waiter is forgotten after 20 s.
 SAFETY_SECONDS: Final = 10.0
 
@@ -52,7 +49,11 @@ def cloud_is_away(error: BaseException) -> bool:
 
 
 class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
-    """A machine of steps, one a state. Steps do not block: calls are made in threads of the cloud."""
+    """A machine of steps: that of each state is the method of its name, such as ``_building``.
+
+    A step returns the instance = complete; True = look at the new state at once; False = wait. It does not block: calls
+    are made in threads of the cloud.
+    """
 
     COMPLETE: ClassVar[str] = "complete"
 
@@ -69,20 +70,15 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         self._call: Future[Any] | None = None
         self._waiter: Waiter | None = None
 
-    @abc.abstractmethod
-    def steps(self) -> Mapping[str, Step]:
-        """What is done in each state."""
-
     def advance(self) -> Any:
         self.advanced_at = self.clock()
         self.next_advance_seconds = SAFETY_SECONDS
         if self._waiter is not None:
             self.cloud.inventory.touch(self._waiter)
-        steps = self.steps()
         # Whatever ended it, the lists must not go on for this one.
         with OnError(lambda _: self.stop_waiting(False)):
             while not self.complete:
-                result = steps[self.state]()
+                result: Instance | bool = getattr(self, f"_{self.state}")()
                 if isinstance(result, Instance):
                     self.end()
                     return result
@@ -403,17 +399,6 @@ class CreationMachine(InventoryMachine[R]):
 
     # -- steps --
 
-    def steps(self) -> Mapping[str, Step]:
-        return {
-            self.START: self._start,
-            self.SUBMITTING: self._submitting,
-            self.REPEATING: self._repeating,
-            self.SEARCHING: self._searching,
-            self.BUILDING: self._building,
-            self.CLEARING: self._clearing,
-            self.PAUSING: self._pausing,
-        }
-
     def _start(self) -> bool:
         pool = str(self.metadata.get(tags.POOL_KEY, ""))
         if self._resumed is not None:
@@ -706,15 +691,6 @@ class DeletionMachine(InventoryMachine[R]):
     def lets_go_on(self, record: R | None) -> bool:
         # That the cloud has begun makes the next resend later; the step that would send looks at that.
         return record is None or not self.begun(record)
-
-    def steps(self) -> Mapping[str, Step]:
-        return {
-            self.START: self._start,
-            self.PREPARING: self._preparing,
-            self.DELETING: self._deleting,
-            self.WAITING: self._waiting,
-            self.CLEARING: self._clearing,
-        }
 
     def _start(self) -> bool:
         if not self.external_id:

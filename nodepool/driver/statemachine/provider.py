@@ -631,3 +631,20 @@ class StateMachineDriver(Driver):
     def getProvider(self, provider_config: ProviderConfig) -> Provider:
         """Wires adapter and provider; a driver that needs ZooKeeper itself overrides it."""
         return StateMachineProvider(self.getAdapter(provider_config), provider_config)
+
+
+class CloudDriver(StateMachineDriver):
+    """The same by the classes of a driver."""
+
+    config_class: ClassVar[type[ProviderConfig]]
+    adapter_class: ClassVar[type[Adapter]]
+    provider_class: ClassVar[type[StateMachineProvider]] = StateMachineProvider
+
+    def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
+        return self.config_class(provider)
+
+    def getAdapter(self, provider_config: Any) -> Adapter:
+        return self.adapter_class(provider_config)
+
+    def getProvider(self, provider_config: ProviderConfig) -> Provider:
+        return self.provider_class(self.getAdapter(provider_config), provider_config)

@@ -17,7 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
 from nodepool.config.zookeeper import make_client
 from nodepool.driver.config import ImageConversion, ProviderConfig
-from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.fake import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS

@@ -4,20 +4,26 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodepool.clock import wall_time
+from nodepool.driver.aws import launches
 from nodepool.driver.aws.facts import LaunchPlace, places_of
 from nodepool.driver.aws.launches import (
     AGAIN_SECONDS,
+    GATHER_SECONDS,
     OTHERS_SECONDS,
     OWN_SECONDS,
     SPARED,
     TEMPLATE_PREFIX,
     BatchTags,
+    InstanceOrder,
+    LaunchBatches,
     token_of,
 )
 from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
@@ -204,6 +210,103 @@ def test_made_by_an_earlier_launcher() -> None:
     filters = burst.region.last("describe_instances")["Filters"]
     assert filters == [{"Name": "client-token", "Values": [burst.sent[1]["ClientToken"]]}]
     assert burst.ids == all_of(3)
+
+
+# -- which orders go together --
+
+
+class Calls:
+    """Notes the calls of RunInstances; ``answer`` says what each one makes, for the names of its orders."""
+
+    def __init__(self, answer: Callable[[str], Iterable[str]] = list, spare: float = 0.0, late: str = "") -> None:
+        self.executor = ManualExecutor(eager=False)
+        transport = SimpleNamespace(wait_turn=self.wait_turn, sleep=self.gather)
+        client: Any = SimpleNamespace(transport=transport, run_instances=self.run_instances)
+        self.batches = LaunchBatches(client, self.executor, lambda made: None)
+        self.answer, self.spare = answer, spare
+        #: Orders that come while a call waits for more.
+        self.late = late
+        self.turns = 0
+        self.sent: list[str] = []
+        self.gathered: list[float] = []
+
+    def wait_turn(self, *_: str) -> Any:
+        self.turns += 1
+        return SimpleNamespace(spare=self.spare)
+
+    def gather(self, seconds: float) -> None:
+        self.gathered.append(seconds)
+        late, self.late = self.late, ""
+        self.add(late)
+
+    def run_instances(self, arguments: dict[str, Any], *_: Any) -> Any:
+        tags = tags_of(arguments)
+        names = tags.get(BATCH_KEY, tags.get(instance.NODE_KEY, "")).replace(" ", "")
+        self.sent.append(names)
+        made = self.answer(names)
+        return [SimpleNamespace(id=name.upper(), launch_index=index) for index, name in enumerate(made)]
+
+    def add(self, names: str) -> list[InstanceOrder]:
+        orders = [
+            InstanceOrder(CreationKey("aws", name, 1), PLACE, {}, {instance.NODE_KEY: name}, lambda: None, lambda: None)
+            for name in names
+        ]
+        for order in orders:
+            self.batches.add(order)
+        return orders
+
+    def run(self, names: str) -> list[Any]:
+        orders = self.add(names)
+        while self.executor.waiting:
+            self.executor.run()
+        return [order.future.exception(0) or order.future.result(0) for order in orders]
+
+
+@pytest.mark.parametrize(
+    ("spare", "ordered", "late", "sent", "gathered"),
+    [
+        (0.0, "abcde", "", ["abc", "de"], [GATHER_SECONDS]),
+        # Each goes alone while there is no need to wait.
+        (1.0, "ab", "", ["a", "b"], []),
+        # A call waits for more when calls are short: the fewer AWS still takes, the longer.
+        (0.6, "a", "b", ["ab"], [0.4 * GATHER_SECONDS]),
+        (0.0, "a", "b", ["ab"], [GATHER_SECONDS]),
+        (0.0, "abc", "", ["abc"], []),
+    ],
+)
+def test_joined_calls(
+    spare: float, ordered: str, late: str, sent: list[str], gathered: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn is taken for what is there only; the next order begins anew."""
+    monkeypatch.setattr(launches, "MOST", 3)
+    calls = Calls(list, spare, late)
+    assert calls.run(ordered) == list(ordered.upper())
+    assert calls.sent == sent
+    assert calls.gathered == [pytest.approx(seconds) for seconds in gathered]
+    assert (calls.turns, calls.executor.waiting) == (len(sent), [])
+    assert calls.run("z") == ["Z"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ordered", "sent", "outcomes"),
+    [
+        # All of the orders of a call hear of its error, and no others.
+        (lambda names: "d"[names.index("d")], "abcd", ["abc", "d"], [ValueError] * 3 + ["D"]),
+        # What was not carried out goes again, each alone, so that AWS says why; a single one is an error.
+        (lambda names: names[0], "abc", ["abc", "b", "c"], ["A", "B", "C"]),
+        (lambda names: "", "a", ["a"], [RuntimeError]),
+    ],
+)
+def test_answers_of_a_joined_call(
+    answer: Any, ordered: str, sent: list[str], outcomes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launches, "MOST", 3)
+    calls = Calls(answer)
+    found = calls.run(ordered)
+    assert calls.sent == sent
+    assert [type(each) if isinstance(wanted, type) else each for each, wanted in zip(found, outcomes, strict=True)] == (
+        outcomes
+    )
 
 
 # -- tags that are set later --

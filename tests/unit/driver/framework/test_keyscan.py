@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of hosts, from a real sshd and from hosts that misbehave; and the offer of a host in the SSH protocol."""
+"""Keys of hosts that misbehave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.keyscan import KexInitReader, ScanFailed, scan
+from nodepool.driver.framework.keyscan import ScanFailed, scan
 from tests.support import odd_hosts
 from tests.support.odd_hosts import odd_host
 
@@ -48,30 +48,3 @@ def test_hosts_that_misbehave(behave: Any, reason: str, caplog: pytest.LogCaptur
     assert "\n" not in str(failure.value)
     assert failure.value.statsd_key == "error.keyscan"
     assert not caplog.records
-
-
-# -- the offer of a host --
-
-
-def kexinit(*algorithms: str) -> bytes:
-    """RFC 4253 7.1, with a packet around it."""
-    lists = ["curve25519-sha256", ",".join(algorithms), "aes128-ctr"]
-    payload = b"\x14" + bytes(16) + b"".join(len(text).to_bytes(4) + text.encode() for text in lists)
-    return (len(payload) + 5).to_bytes(4) + b"\x04" + payload + bytes(4)
-
-
-STREAM = b"SSH-2.0-test\r\n" + kexinit("ssh-ed25519", "rsa-sha2-512")
-
-
-def read(*chunks: bytes) -> tuple[str, ...]:
-    reader = KexInitReader()
-    for chunk in chunks:
-        reader.feed(chunk)
-    return reader.key_algorithms
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 100, 10_000])
-def test_offer_in_any_pieces(size: int) -> None:
-    """K-2: RFC 4253 4.2 allows lines before the identification; only the first packet counts."""
-    stream = b"welcome\r\nno SSH- here\r\n" + STREAM + kexinit("ssh-rsa") + b"\x00" * 1000
-    assert read(*(stream[at : at + size] for at in range(0, len(stream), size))) == ("ssh-ed25519", "rsa-sha2-512")

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrder, JoinedOrders
+from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.rate import SharedThreads, ThreadShare
 from nodepool.driver.gateway import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
@@ -86,112 +86,6 @@ def test_error_of_a_batch(before_its_turn: bool) -> None:
     error = outcome(never)
     assert isinstance(error, CloudUnavailableException)
     assert not error.maybe_done
-
-
-# -- joined orders: several calls at once, and an answer for each order --
-
-
-class Order(JoinedOrder):
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.future: Future[str] = Future()
-        self.refusal: BaseException | None = None
-
-    def permit(self) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-
-
-class Cloud:
-    """Notes what is sent; ``answer`` says what a call gives, for the names of its orders."""
-
-    def __init__(self, most: int = 3, executor: Any = None) -> None:
-        self.executor = executor or ManualExecutor(eager=False)
-        self.orders: JoinedOrders[Order] = JoinedOrders(self.wait_turn, self.send, self.executor, most, self.gather)
-        self.sent: list[str] = []
-        self.spare = 0.0
-        self.gathered: list[float] = []
-        #: Orders that come while a call waits for more.
-        self.late = ""
-        #: Of a turn, or of the wait for more orders.
-        self.error: Exception | None = None
-        self.stopped: Exception | None = None
-        self.turns = 0
-        self.answer: Callable[[str], Mapping[str, Any]] = lambda names: {name: name.upper() for name in names}
-
-    def wait_turn(self) -> Any:
-        self.turns += 1
-        if self.error is not None:
-            raise self.error
-        return SimpleNamespace(spare=self.spare)
-
-    def gather(self, seconds: float) -> None:
-        self.gathered.append(seconds)
-        late, self.late = self.late, ""
-        self.add(late)
-        if self.stopped is not None:
-            raise self.stopped
-
-    def send(self, orders: Sequence[Order], turn: Any) -> Mapping[Order, Any]:
-        names = "".join(order.name for order in orders)
-        self.sent.append(names)
-        given = self.answer(names)
-        return {order: given[order.name] for order in orders if order.name in given}
-
-    def add(self, names: str, common: str = "same") -> list[Order]:
-        orders = [Order(name) for name in names]
-        for order in orders:
-            self.orders.add(order, common)
-        return orders
-
-    def run(self, orders: Sequence[Order] = ()) -> list[Any]:
-        while self.executor.waiting:
-            self.executor.run()
-        return [outcome(order.future) for order in orders]
-
-
-@pytest.mark.parametrize(
-    ("spare", "ordered", "late", "sent", "gathered"),
-    [
-        (0.0, "abcde", "", ["abc", "de"], [GATHER_SECONDS]),
-        # Each goes alone while there is no need to wait.
-        (1.0, "ab", "", ["a", "b"], []),
-        # A call waits for more when calls are short: the fewer the cloud still takes, the longer.
-        (0.6, "a", "b", ["ab"], [0.4 * GATHER_SECONDS]),
-        (0.0, "a", "b", ["ab"], [GATHER_SECONDS]),
-        (0.0, "abc", "", ["abc"], []),
-    ],
-)
-def test_joined_calls(spare: float, ordered: str, late: str, sent: list[str], gathered: list[float]) -> None:
-    """A turn is taken for what is there only; the next order begins anew."""
-    cloud = Cloud()
-    cloud.spare, cloud.late = spare, late
-    assert cloud.run(cloud.add(ordered)) == list(ordered.upper())
-    assert cloud.sent == sent
-    assert cloud.gathered == [pytest.approx(seconds) for seconds in gathered]
-    assert (cloud.turns, cloud.executor.waiting) == (len(sent), [])
-    assert cloud.run(cloud.add("z")) == ["Z"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "ordered", "sent", "outcomes"),
-    [
-        (lambda names: {"a": "A", "b": REFUSED}, "ab", ["ab"], ["A", REFUSED]),
-        # All of the orders of a call hear of its error, and no others.
-        (lambda names: {"d": "D"[names.index("d")]}, "abcd", ["abc", "d"], [ValueError] * 3 + ["D"]),
-        # What was not carried out goes again, each alone, so that the cloud says why; a single one is an error.
-        (lambda names: {names[0]: "made"}, "abc", ["abc", "b", "c"], ["made"] * 3),
-        (lambda names: {}, "a", ["a"], [RuntimeError]),
-    ],
-)
-def test_answers_of_a_joined_call(answer: Any, ordered: str, sent: list[str], outcomes: list[Any]) -> None:
-    cloud = Cloud()
-    cloud.answer = answer
-    found = cloud.run(cloud.add(ordered))
-    assert cloud.sent == sent
-    assert [type(each) if isinstance(wanted, type) else each for each, wanted in zip(found, outcomes, strict=True)] == (
-        outcomes
-    )
 
 
 # -- threads of a provider --

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads of images: segments and parts, errors and clean-up, progress, and what the next upload goes on with."""
+"""Uploads of images: segments and parts, errors and clean-up, progress."""
 
 from __future__ import annotations
 
