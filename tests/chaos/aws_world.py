@@ -11,7 +11,7 @@ from simulators.aws.images import IMAGE_NAME
 from tests.chaos.aws_cloud import AwsCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
-from tests.support.aws_provider import aws_section
+from tests.support.clouds import aws_section
 
 #: Type with 1 core and 1 GiB, and with 2 cores and 8 GiB.
 SMALL, MEDIUM = "t3.micro", "c5.xlarge"

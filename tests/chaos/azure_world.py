@@ -11,7 +11,7 @@ from simulators.azure import write_auth_file
 from tests.chaos.azure_cloud import AzureCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
-from tests.support.azure_place import azure_section
+from tests.support.clouds import azure_section
 
 #: Size with 1 core and 1 GiB: with ``max-servers`` alone the limits of cores and RAM hold, too.
 SIZE = "Standard_B1s"

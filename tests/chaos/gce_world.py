@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tests.chaos.gce_cloud import GceCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
-from tests.support.gce_place import gce_section
+from tests.support.clouds import gce_section
 
 #: Type with 1 core and 614 MiB: pools have no limits of cores and memory here.
 SMALL = "f1-micro"

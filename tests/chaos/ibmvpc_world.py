@@ -12,7 +12,7 @@ from tests.chaos import providers
 from tests.chaos.ibmvpc_cloud import KEPT_ADDRESSES, IbmVpcCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
-from tests.support.ibmvpc_place import ibmvpc_section
+from tests.support.clouds import ibmvpc_section
 
 #: Profile with 1 core and 2 GiB: with ``max-servers`` alone the limits of cores and RAM hold, too.
 SMALL = "nxf-1x2"

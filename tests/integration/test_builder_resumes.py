@@ -12,8 +12,8 @@ import pytest
 
 from simulators.aws import AwsSimulator
 from simulators.gce import GceSimulator
+from tests.support.clouds import gce_section
 from tests.support.fake_builder import FakeBuilder, builder_of
-from tests.support.gce_place import gce_section
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -67,7 +67,9 @@ class Gce:
         simulator.change(image_seconds=1000)
 
     def section(self, directory: Path) -> dict[str, Any]:
-        return gce_section(self.simulator.write_key_file(directory / "key.json"), self.simulator.url, name=PROVIDER)
+        return gce_section(self.simulator.write_key_file(directory / "key.json"), self.simulator.url) | {
+            "name": PROVIDER
+        }
 
     def runs(self) -> bool:
         return bool(self.simulator.state()["contents"]["images"])

@@ -17,18 +17,75 @@ from simulators.aws import AwsSimulator
 from simulators.azure import AzureSimulator
 from simulators.base.simulator import Simulator
 from simulators.gce import GceSimulator
+from simulators.gce.cloud import BUCKET, FAMILY, ZONE
+from simulators.gce.links import IMAGE_PROJECT
+from simulators.gce.links import PROJECT as GCE_PROJECT
 from simulators.ibmvpc import IbmVpcSimulator
+from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from simulators.openstack import OpenStackSimulator
-from tests.support.aws_provider import aws_section
-from tests.support.azure_place import azure_section
-from tests.support.gce_place import gce_section
-from tests.support.ibmvpc_place import ibmvpc_section
 from tests.support.kubernetes_place import PROJECT, SimulatedCluster, provider_section
 from tests.support.wait import wait_for
 
 PROVIDER = "cloud-a"
 Json = dict[str, Any]
+
+
+def _section(driver: str, image: Json, label: Json, ssh_port: int, **more: Any) -> Json:
+    """A provider with one pool and one label, ``small``.
+
+    :param more: keys of the provider, with ``_`` for ``-``.
+    :param ssh_port: its instances are reached there over SSH before they are given out.
+    """
+    return {
+        "name": PROVIDER,
+        "driver": driver,
+        "rate": 0,
+        **{key.replace("_", "-"): value for key, value in more.items()},
+        "cloud-images": [{"name": "debian", **image, "connection-port": ssh_port}],
+        "pools": [{"name": "main", "labels": [{"name": "small", "cloud-image": "debian", **label}]}],
+    }
+
+
+def openstack_section(ssh_port: int = 22) -> Json:
+    """As `_section`, in the cloud ``simulator`` of clouds.yaml."""
+    image = {"image-name": "cloud-image", "username": "debian"}
+    section = _section("openstack", image, {"min-ram": 512}, ssh_port, cloud="simulator")
+    section["pools"][0]["networks"] = ["provider"]
+    return section
+
+
+def aws_section(image_id: str, ssh_port: int = 22) -> Json:
+    """As `_section`."""
+    image = {"image-id": image_id, "username": "admin"}
+    return _section("aws", image, {"instance-type": "t3.small", "key-name": "zuul"}, ssh_port, region_name="us-east-1")
+
+
+def azure_section(auth_path: Path, ssh_port: int = 22) -> Json:
+    """As `_section`."""
+    image = {"username": "zuul", "key": "ssh-ed25519 AAAA", "image-filter": {"name": "debian-12"}}
+    where = {"location": "northeurope", "resource_group": "nodepool", "resource_group_location": "northeurope"}
+    label = {"hardware-profile": {"vm-size": "Standard_B1s"}}
+    return _section("azure", image, label, ssh_port, **where, auth_path=str(auth_path), network="ci")
+
+
+def gce_section(key_file: Path, url: str, ssh_port: int = 22) -> Json:
+    """As `_section`.
+
+    :param key_file: of the service account; ``url``: of Compute Engine and of Cloud Storage.
+    """
+    image = {"image-project": IMAGE_PROJECT, "image-family": FAMILY, "username": "zuul", "key": "ssh-ed25519 AAAA"}
+    where = {"project": GCE_PROJECT, "region": "us-central1", "zone": ZONE, "endpoint": url}
+    storage = {"bucket-name": BUCKET, "endpoint": url}
+    label = {"instance-type": "n1-standard-1"}
+    return _section("gce", image, label, ssh_port, **where, object_storage=storage, credentials_file=str(key_file))
+
+
+def ibmvpc_section(credentials: Path, ssh_port: int = 22) -> Json:
+    """As `_section`; instances have floating IPs."""
+    image = {"username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}
+    where = {"region": "us-south", "vpc": "ci", "zone": "us-south-1", "subnet": "ci-us-south-1", "public_ipv4": True}
+    return _section("ibmvpc", image, {"profile": "cx2-2x4"}, ssh_port, **where, credentials_file=str(credentials))
 
 
 class SimulatedCloud(abc.ABC):
@@ -74,9 +131,9 @@ class SimulatedCloud(abc.ABC):
         """What the launcher needs in its environment."""
         return {}
 
-    @abc.abstractmethod
-    def choose_zones(self, section: Json) -> None:
-        """Nodes may be in each of `zones`, in this order."""
+    def choose_zones(self, section: Json, *zones: str) -> None:
+        """Nodes may be in each of some zones, in this order. :param zones: none = all of `zones`."""
+        raise NotImplementedError
 
     # -- what there is
 
@@ -176,17 +233,17 @@ class SimulatedCloud(abc.ABC):
         """Lists come in pages of one entry, and the first is empty where a cloud does that."""
         self.change(page_limit=1, empty_pages=True)
 
-    @abc.abstractmethod
     def missing_image(self, image: Json) -> Json:
         """A cloud image ``missing`` that is not there, otherwise as this one."""
+        raise NotImplementedError
 
     def no_room(self, zone: str) -> None:
         """No instance finds capacity in a zone."""
         self.change(capacity=[{"zone": zone}])
 
-    @abc.abstractmethod
     def limit(self, instances: int) -> None:
         """The quota is for so many instances of the label, all in all."""
+        raise NotImplementedError
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         """Lists lack what is new, and have what is deleted, for a while."""
@@ -222,22 +279,7 @@ class OpenStack(SimulatedCloud):
         return OpenStackSimulator()
 
     def section(self) -> Json:
-        image = {
-            "name": "debian",
-            "image-name": "cloud-image",
-            "username": "debian",
-            "connection-port": self.ssh_port,
-        }
-        label = {"name": "small", "cloud-image": "debian", "min-ram": 512}
-        pool = {"name": "main", "networks": ["provider"], "labels": [label]}
-        return {
-            "name": PROVIDER,
-            "driver": "openstack",
-            "cloud": "simulator",
-            "rate": 0,
-            "cloud-images": [image],
-            "pools": [pool],
-        }
+        return openstack_section(self.ssh_port)
 
     def environment(self) -> Mapping[str, str]:
         file = self.simulator.write_clouds_yaml(self.directory / "clouds.yaml")
@@ -254,9 +296,6 @@ class OpenStack(SimulatedCloud):
 
     def limit(self, instances: int) -> None:
         self.change(quota={"instances": instances})
-
-    def choose_zones(self, section: Json) -> None:
-        raise NotImplementedError
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         self.change(hidden_rate=rate, hidden_seconds=[seconds, seconds])
@@ -284,14 +323,14 @@ class Aws(SimulatedCloud):
 
     def section(self) -> Json:
         with self.simulator.cloud() as cloud:
-            return aws_section(cloud.image_id, self.ssh_port, PROVIDER)
+            return aws_section(cloud.image_id, self.ssh_port)
 
     def environment(self) -> Mapping[str, str]:
         found: Mapping[str, str] = self.simulator.environment
         return found
 
-    def choose_zones(self, section: Json) -> None:
-        section["pools"][0]["availability-zone"] = list(self.zones)
+    def choose_zones(self, section: Json, *zones: str) -> None:
+        section["pools"][0]["availability-zone"] = list(zones or self.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-id": "ami-00000000000000000"}
@@ -338,10 +377,10 @@ class Azure(SimulatedCloud):
 
     def section(self) -> Json:
         file = self.simulator.write_auth_file(self.directory / "azure.json")
-        return azure_section(file, self.ssh_port) | {"name": PROVIDER}
+        return azure_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section["pools"][0]["availability-zones"] = list(self.zones)
+    def choose_zones(self, section: Json, *zones: str) -> None:
+        section["pools"][0]["availability-zones"] = list(zones or self.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-filter": {"name": "missing"}}
@@ -376,10 +415,10 @@ class Gce(SimulatedCloud):
 
     def section(self) -> Json:
         file = self.simulator.write_key_file(self.directory / "key.json")
-        return gce_section(file, self.simulator.url, self.ssh_port, PROVIDER)
+        return gce_section(file, self.simulator.url, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section["zone"] = list(self.zones)
+    def choose_zones(self, section: Json, *zones: str) -> None:
+        section["zone"] = list(zones or self.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-family": "missing"}
@@ -410,10 +449,11 @@ class IbmVpc(SimulatedCloud):
 
     def section(self) -> Json:
         file = self.simulator.write_credentials(self.directory / "ibm.env")
-        return ibmvpc_section(file, self.ssh_port) | {"name": PROVIDER}
+        return ibmvpc_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section |= {"zone": list(self.zones), "subnet": [f"ci-{zone}" for zone in self.zones]}
+    def choose_zones(self, section: Json, *zones: str) -> None:
+        chosen = list(zones or self.zones)
+        section |= {"zone": chosen, "subnet": [f"ci-{zone}" for zone in chosen]}
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-name": "missing"}
@@ -461,9 +501,6 @@ class Kubernetes(SimulatedCloud):
     def environment(self) -> Mapping[str, str]:
         return {"KUBECONFIG": str(self.simulator.write_kubeconfig(self.directory / "kubeconfig"))}
 
-    def choose_zones(self, section: Json) -> None:
-        raise NotImplementedError
-
     def left(self) -> dict[str, int]:
         return dict(Counter(SimulatedCluster(self.simulator).names()))
 
@@ -485,9 +522,6 @@ class Kubernetes(SimulatedCloud):
         self.do("end-namespace", namespace=name)
         wait_for("the namespace has ended", lambda: name not in self.instances().values())
 
-    def missing_image(self, image: Json) -> Json:
-        raise NotImplementedError
-
     def boots_take(self, seconds: float) -> None:
         self.change(start_seconds=[seconds, seconds])
 
@@ -506,9 +540,6 @@ class Kubernetes(SimulatedCloud):
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         """Watches break, and expire: what is watched is known late."""
         self.change(watches=[{"kind": kind, "rate": rate / 2, "after_seconds": 0.3} for kind in ("cut", "expired")])
-
-    def limit(self, instances: int) -> None:
-        raise NotImplementedError
 
     def leak(self, provider: str, installation: str) -> str:
         name = f"leaked-{provider}-{installation}"
