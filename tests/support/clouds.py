@@ -131,7 +131,8 @@ class SimulatedCloud(abc.ABC):
         """What the launcher needs in its environment."""
         return {}
 
-    def choose_zones(self, section: Json, *zones: str) -> None:
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
         """Nodes may be in each of some zones, in this order. :param zones: none = all of `zones`."""
         raise NotImplementedError
 
@@ -143,10 +144,15 @@ class SimulatedCloud(abc.ABC):
 
     def marked(self) -> list[tuple[str, Json]]:
         """Name in the cloud, and metadata, of all instances that live, whether lists have them or not."""
-        what, name, metadata = self._listed
         with self.simulator.cloud():
-            found = self.simulator.application.admin.handlers["GET", f"/admin/{what}"]({})[what]
-            return [(one[name], dict(one[metadata])) for one in found]
+            return self.listed(self.simulator.application)
+
+    @classmethod
+    def listed(cls, application: Any) -> list[tuple[str, Json]]:
+        """The same for an application, as its simulator has it."""
+        what, name, metadata = cls._listed
+        found = application.admin.handlers["GET", f"/admin/{what}"]({})[what]
+        return [(one[name], dict(one[metadata])) for one in found]
 
     def instances(self) -> dict[str, str]:
         """Node id -> name in the cloud."""
@@ -329,8 +335,10 @@ class Aws(SimulatedCloud):
         found: Mapping[str, str] = self.simulator.environment
         return found
 
-    def choose_zones(self, section: Json, *zones: str) -> None:
-        section["pools"][0]["availability-zone"] = list(zones or self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        for pool in section["pools"]:
+            pool["availability-zone"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-id": "ami-00000000000000000"}
@@ -379,8 +387,10 @@ class Azure(SimulatedCloud):
         file = self.simulator.write_auth_file(self.directory / "azure.json")
         return azure_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json, *zones: str) -> None:
-        section["pools"][0]["availability-zones"] = list(zones or self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        for pool in section["pools"]:
+            pool["availability-zones"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-filter": {"name": "missing"}}
@@ -417,8 +427,9 @@ class Gce(SimulatedCloud):
         file = self.simulator.write_key_file(self.directory / "key.json")
         return gce_section(file, self.simulator.url, self.ssh_port)
 
-    def choose_zones(self, section: Json, *zones: str) -> None:
-        section["zone"] = list(zones or self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        section["zone"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-family": "missing"}
@@ -451,8 +462,9 @@ class IbmVpc(SimulatedCloud):
         file = self.simulator.write_credentials(self.directory / "ibm.env")
         return ibmvpc_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json, *zones: str) -> None:
-        chosen = list(zones or self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        chosen = list(zones or cls.zones)
         section |= {"zone": chosen, "subnet": [f"ci-{zone}" for zone in chosen]}
 
     def missing_image(self, image: Json) -> Json:
