@@ -17,7 +17,7 @@ from nodepool.driver.framework.http import plain_http
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from simulators.base.messages import Request
-from tests.model.cloud import ModelCloud, ModelServer, cloud_of
+from tests.model.cloud import ModelCloud, ModelServer
 from tests.model.cloud_api import ModelApi
 from tests.model.moves import Moves
 from tests.model.world import World
@@ -132,21 +132,27 @@ class SimulatedCloud(ModelCloud):
 class SimulatedMoves(Moves):
     """What can happen in such a cloud, too."""
 
+    @property
+    def _simulated(self) -> SimulatedCloud:
+        cloud = self._world.cloud
+        assert isinstance(cloud, SimulatedCloud)
+        return cloud
+
     def do_throttled(self, _: int) -> None:
-        cloud_of(self._world, SimulatedCloud).throttle()
+        self._simulated.throttle()
 
     def do_no_room(self, number: int) -> None:
-        cloud_of(self._world, SimulatedCloud).set_room(number % 2 == 0)
+        self._simulated.set_room(number % 2 == 0)
 
     def do_lag(self, number: int) -> None:
-        cloud_of(self._world, SimulatedCloud).set_lag(number % 2 == 0)
+        self._simulated.set_lag(number % 2 == 0)
 
 
 class LateRoomMoves(SimulatedMoves):
     """Of a cloud whose capacity may be missing after it took the order, too."""
 
     def do_no_room(self, number: int) -> None:
-        cloud_of(self._world, SimulatedCloud).set_room(number % 3 == 0, number % 3 == 1)
+        self._simulated.set_room(number % 3 == 0, number % 3 == 1)
 
 
 class RestModelCloud(SimulatedCloud):
@@ -170,8 +176,8 @@ class RestModelCloud(SimulatedCloud):
             if found is None:
                 raise NoAnswer("no answer", maybe_done=True)
             answer = found
-        told = CaseInsensitiveDict({"Content-Type": answer.content_type, **answer.headers})
-        return HttpAnswer(answer.status, told, answer.body)
+        found_headers = CaseInsensitiveDict({"Content-Type": answer.content_type, **answer.headers})
+        return HttpAnswer(answer.status, found_headers, answer.body)
 
 
 class ModelHttp:
@@ -192,7 +198,8 @@ class ModelHttp:
         query: Mapping[str, str] | None = None,
         seconds: float = 0.0,
     ) -> HttpAnswer:
-        cloud = cloud_of(World.current(), RestModelCloud)
+        cloud = World.current().cloud
+        assert isinstance(cloud, RestModelCloud)
         whole = f"{url}?{urllib.parse.urlencode(query)}" if query else url
         return cloud.send(method, whole, headers, body or b"")
 

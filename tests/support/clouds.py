@@ -88,6 +88,18 @@ def ibmvpc_section(credentials: Path, ssh_port: int = 22) -> Json:
     return _section("ibmvpc", image, {"profile": "cx2-2x4"}, ssh_port, **where, credentials_file=str(credentials))
 
 
+def with_two_pools(section: Json, **large: Any) -> Json:
+    """The same for the contract of drivers: its name is ``somewhere``, and nothing scans the instances.
+
+    :param large: keys of the label ``large`` of the pool ``other``, which has five instances at most; ``_`` is ``-``.
+    """
+    (main,) = section["pools"]
+    main["host-key-checking"] = False
+    label = {**main["labels"][0], "name": "large", **{key.replace("_", "-"): value for key, value in large.items()}}
+    other = {**main, "name": "other", "max-servers": 5, "labels": [label]}
+    return {**section, "name": "somewhere", "pools": [main, other]}
+
+
 class SimulatedCloud(abc.ABC):
     """A simulator that runs, for one test.
 
@@ -111,8 +123,8 @@ class SimulatedCloud(abc.ABC):
     cores: ClassVar[int] = 1
     making: ClassVar[str] = "instances made"
     first: ClassVar[int] = 0
-    #: Name of the list in which the simulator says which instances there are, and the keys of what it says of each.
-    _listed: ClassVar[tuple[str, str, str]] = ("instances", "id", "metadata")
+    #: The list in which the simulator says which instances there are, and its keys of their names and metadata.
+    listed_as: ClassVar[tuple[str, str, str]] = ("instances", "id", "metadata")
 
     def __init__(self, directory: Path, ssh_port: int) -> None:
         self.directory = directory
@@ -150,7 +162,7 @@ class SimulatedCloud(abc.ABC):
     @classmethod
     def listed(cls, application: Any) -> list[tuple[str, Json]]:
         """The same for an application, as its simulator has it."""
-        what, name, metadata = cls._listed
+        what, name, metadata = cls.listed_as
         found = application.admin.handlers["GET", f"/admin/{what}"]({})[what]
         return [(one[name], dict(one[metadata])) for one in found]
 
@@ -176,7 +188,7 @@ class SimulatedCloud(abc.ABC):
         """How many instances were made until now."""
         return int(self.state()["events"].get(self.making, 0)) - self.first
 
-    def instance_of(self, node: Json) -> str:
+    def instance_of(self, node: Mapping[str, Any]) -> str:
         """What `instances` calls the instance of a node that has one."""
         return str(node["external_id"])
 
@@ -229,7 +241,7 @@ class SimulatedCloud(abc.ABC):
 
     def vanish(self, node_id: str) -> None:
         """The instance of a node disappears; no list ever has it again."""
-        self.do("vanish", **{self._listed[1]: self.instances()[node_id]})
+        self.do("vanish", **{self.listed_as[1]: self.instances()[node_id]})
 
     def boots_take(self, seconds: float) -> None:
         """New instances come up after so long."""
@@ -279,7 +291,7 @@ class OpenStack(SimulatedCloud):
     }
     leftovers = ("servers", "ports", "floating_ips", "volumes")
     making = "servers created"
-    _listed = ("servers", "id", "metadata")
+    listed_as = ("servers", "id", "metadata")
 
     def make_simulator(self) -> OpenStackSimulator:
         return OpenStackSimulator()
@@ -346,7 +358,7 @@ class Aws(SimulatedCloud):
     def limit(self, instances: int) -> None:
         self.change(quotas={"L-1216C47A": 2 * instances})
 
-    def instance_of(self, node: Json) -> str:
+    def instance_of(self, node: Mapping[str, Any]) -> str:
         return str(node["external_id"]["instance"])
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
@@ -376,7 +388,7 @@ class Azure(SimulatedCloud):
     zones = ("1", "2")
     cores = 0
     making = "VMs made"
-    _listed = ("vms", "name", "tags")
+    listed_as = ("vms", "name", "tags")
 
     def make_simulator(self) -> AzureSimulator:
         simulator = AzureSimulator()
@@ -418,7 +430,7 @@ class Gce(SimulatedCloud):
     deletion_faults = ("deletes", "failed")
     put_offs = (*SimulatedCloud.put_offs, {"kind": "403", "reason": "rateLimitExceeded"})
     zones = ("us-central1-a", "us-central1-b")
-    _listed = ("instances", "name", "metadata")
+    listed_as = ("instances", "name", "metadata")
 
     def make_simulator(self) -> GceSimulator:
         return GceSimulator()
@@ -453,7 +465,7 @@ class IbmVpc(SimulatedCloud):
     leftovers = ("instances", "volumes")
     zones = ("us-south-1", "us-south-2")
     cores = 0
-    _listed = ("instances", "name", "metadata")
+    listed_as = ("instances", "name", "metadata")
 
     def make_simulator(self) -> IbmVpcSimulator:
         return IbmVpcSimulator()
