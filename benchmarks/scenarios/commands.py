@@ -18,7 +18,7 @@ from benchmarks.support.candidates import Candidate
 from benchmarks.support.costs import Costs
 from benchmarks.support.place import Place, Stage
 from benchmarks.support.populate import create_nodes, create_requests
-from tests.support.aws_provider import aws_section
+from tests.support.clouds import aws_section
 from tests.support.launcher import OUR_COMMAND, ROOT
 from tests.support.launcher_config import write_config
 from tests.support.section_provider import SectionProvider
@@ -38,7 +38,7 @@ def _with_aws(stage: Stage, candidate: Candidate, rounds: int) -> Row:
     with stage.place(candidate) as place:
         create_nodes(place.znodes, NODES_WITH_AWS, "small", provider="region-a", pool="main")
         config = place.directory / "nodepool.yaml"
-        provider = SectionProvider(aws_section("ami-1", 22))
+        provider = SectionProvider(aws_section("ami-1") | {"name": "region-a"})
         write_config(config, place.zookeeper, place.workplace.chroot, [provider])
         return _row(place, WITH_AWS, ["-c", str(config), "list"], rounds)
 

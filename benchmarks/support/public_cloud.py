@@ -23,14 +23,19 @@ import certifi
 
 from benchmarks.support.environment import environment_with
 from tests.support.certificates import make_certificates
-from tests.support.tls_tunnel import open_tunnel
 
 #: Headers of one connection.
 _OWN: Final = ("connection", "content-length", "transfer-encoding", "host", "server", "date")
 
 
 class Translation:
-    """What is changed on the way: nothing. A cloud whose released driver speaks an older API has one of its own."""
+    """What is changed on the way: nothing. A cloud whose released driver speaks an older API has one of its own.
+
+    :param closes: each answer ends its connection, and with it a thread of this process.
+    """
+
+    def __init__(self, closes: bool = False) -> None:
+        self.closes = closes
 
     def request(self, path: str, body: bytes) -> tuple[str, bytes]:
         """Path and body that the simulator gets."""
@@ -57,7 +62,13 @@ def _handler_class(url: str, context: ssl.SSLContext, translation: Translation) 
             self._behind = http.client.HTTPConnection(str(where.hostname), where.port)
 
         def do_CONNECT(self) -> None:
-            self.host = open_tunnel(self, context)
+            self.host = self.path.rpartition(":")[0]
+            self.send_response(200)
+            self.end_headers()
+            # From here on it reads and writes through TLS.
+            self.connection = context.wrap_socket(self.connection, server_side=True)
+            self.rfile = self.connection.makefile("rb")
+            self.wfile = self.connection.makefile("wb", 0)
             self.close_connection = False
             # A client may go at any time.
             with suppress(OSError):
@@ -87,6 +98,9 @@ def _handler_class(url: str, context: ssl.SSLContext, translation: Translation) 
                     self.send_header(name, value)
             if answer.status != 204:
                 self.send_header("Content-Length", str(len(content)))
+            if translation.closes:
+                # `send_header` notes it.
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tests.support.clouds import openstack_section
 from tests.support.launcher_config import StaticHost, StaticProvider
+from tests.support.section_provider import SectionProvider
 
 #: A second provider of the same cloud, and the most servers of each of its pools.
 PROVIDER = "cloud-two"
@@ -22,40 +23,27 @@ STATIC_PROVIDER, STATIC = "hosts", "static"
 HOSTS = (("127.60.0.1", 1), ("127.60.0.2", 2), ("127.60.0.3", 1))
 
 
-@dataclass
-class RichProvider:
+def rich_provider(ssh_port: int, launch_timeout: int) -> SectionProvider:
     """Servers with all that may be left behind; each is reached over SSH before it is given out.
 
     :param ssh_port: where they answer.
     """
-
-    ssh_port: int
-    launch_timeout: int = 15
-    name: str = PROVIDER
-    slots: int = 0
-    labels: Sequence[str] = (VOLUME, FLOATING)
-
-    def as_config(self) -> dict[str, Any]:
-        image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": self.ssh_port}
-        volume = {"name": VOLUME, "cloud-image": "debian", "flavor-name": "small", "volume-size": 5}
-        floating = {"name": FLOATING, "cloud-image": "debian", "flavor-name": "small"}
-        pools = [
-            {"name": VOLUME, "networks": ["provider"], "labels": [{**volume, "boot-from-volume": True}]},
-            {"name": FLOATING, "networks": ["private"], "labels": [floating]},
-        ]
-        return {
-            "name": self.name,
-            "driver": "openstack",
-            "cloud": "simulator",
-            "rate": 0,
-            "launch-timeout": self.launch_timeout,
-            "boot-timeout": self.launch_timeout,
-            "launch-retries": 3,
-            "port-cleanup-interval": 5,
-            "clean-floating-ips": True,
-            "cloud-images": [image],
-            "pools": [{**pool, "max-servers": POOL_SERVERS} for pool in pools],
-        }
+    volume = {"name": VOLUME, "cloud-image": "debian", "flavor-name": "small", "volume-size": 5}
+    floating = {"name": FLOATING, "cloud-image": "debian", "flavor-name": "small"}
+    pools = [
+        {"name": VOLUME, "networks": ["provider"], "labels": [{**volume, "boot-from-volume": True}]},
+        {"name": FLOATING, "networks": ["private"], "labels": [floating]},
+    ]
+    more = {
+        "name": PROVIDER,
+        "launch-timeout": launch_timeout,
+        "boot-timeout": launch_timeout,
+        "launch-retries": 3,
+        "port-cleanup-interval": 5,
+        "clean-floating-ips": True,
+        "pools": [{**pool, "max-servers": POOL_SERVERS} for pool in pools],
+    }
+    return SectionProvider({**openstack_section(ssh_port), **more})
 
 
 def static_provider(ssh_port: int, host_keys: Sequence[str]) -> StaticProvider:

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.aws_world import AwsWorld
-from tests.chaos.azure_world import AzureWorld
+from tests.chaos.cloud_worlds import AwsWorld, AzureWorld, GceWorld, IbmVpcWorld
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
-from tests.chaos.gce_world import GceWorld
-from tests.chaos.ibmvpc_world import IbmVpcWorld
 from tests.chaos.invariants import Aftermath, Watcher
 from tests.chaos.kubernetes_world import KubernetesWorld
 from tests.chaos.load import Load

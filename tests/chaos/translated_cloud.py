@@ -5,50 +5,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from simulators.openstack import SimulatorClient
-
-
-class SteeredCloud(Protocol):
-    """What the clients of all simulators of clouds with servers have."""
-
-    def state(self) -> dict[str, Any]: ...
-
-    def call(self, method: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]: ...
-
-    def change(self, **changes: object) -> None: ...
-
-    def vanish(self, server_id: str, /) -> None: ...
-
-    def release_stuck(self) -> None: ...
+from tests.support.clouds import SimulatedCloud
 
 
 @dataclass(frozen=True)
 class Translation:
-    """What names and settings of the simulated OpenStack are in another cloud.
+    """What names and settings of the simulated OpenStack are in another cloud, beside what is in its words.
 
-    :param servers: word for servers in lists and counters; ``volumes`` likewise.
-    :param create: operation that makes a server; ``compute``: pattern of all operations of servers.
+    :param volumes: what the simulator calls them.
     :param no_host: how a boot fails for want of capacity, beside its kind.
     :param quota: settings for a number of servers that the quota allows.
-    :param throttled: what stands for an answer 429; empty: the cloud gives the same.
-    :param deletes: setting of deletions that go wrong; ``lost``: kind of each of them.
+    :param create: operations that make what a server needs; "" = that which makes the server.
     :param lag: what else lists show late when servers are hidden, as its settings begin.
     :param leaks: settings of the simulated OpenStack for what a deletion leaves that this cloud leaves, too.
+    :param counts: how many ports and floating IPs are there that are counted, of the state of the simulator. Without
+        them each server counts as a port.
     """
 
-    servers: str
+    words: type[SimulatedCloud]
     volumes: str
-    create: str
-    compute: str
     no_host: Mapping[str, Any]
     quota: Callable[[int], dict[str, Any]]
-    throttled: Mapping[str, Any] = field(default_factory=dict)
-    deletes: str = "deletes"
-    lost: str = "swallowed"
+    create: str = ""
     lag: str = "ghost"
-    leaks: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ("volume_leak_rate",)
+    counts: Callable[[Mapping[str, Any]], Mapping[str, int]] = field(default=lambda _state: {})
 
     def settings(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the simulated OpenStack as those of the cloud. What there is not in the cloud is left out."""
@@ -58,7 +42,8 @@ class Translation:
         if "boots" in changes:
             found["boots"] = [self._boot(rule) for rule in changes["boots"]]
         if "deletes" in changes:
-            found[self.deletes] = [{**rule, "kind": self.lost} for rule in changes["deletes"]]
+            setting, kind = self.words.deletion_faults
+            found[setting] = [{**rule, "kind": kind} for rule in changes["deletes"]]
         for what in ("rate", "seconds"):
             if f"hidden_{what}" in changes:
                 found |= dict.fromkeys((f"hidden_{what}", f"{self.lag}_{what}"), changes[f"hidden_{what}"])
@@ -70,10 +55,15 @@ class Translation:
         return found
 
     def _error(self, rule: Mapping[str, Any]) -> dict[str, Any]:
-        operations = {"compute.create_server": self.create, "compute.*": self.compute}
+        create = self.words.operations["create"]
+        operations = {
+            "compute.create_server": self.create or create,
+            "compute.*": f"{create.partition('.')[0]}.*",
+        }
         found = {**rule, "operation": operations.get(rule["operation"], rule["operation"])}
-        if rule["kind"] == "429" and self.throttled:
-            found |= self.throttled
+        throttled = self.words.put_offs[-1]
+        if rule["kind"] == "429" and throttled["kind"] != "429":
+            found |= throttled
             found.pop("retry_after", None)
         return found
 
@@ -83,37 +73,28 @@ class Translation:
 
 
 class TranslatedCloud(SimulatorClient):
-    """Each server has a volume to boot from, which is not counted. There are no ports or floating IPs.
+    """Each server has a volume to boot from, which is not counted."""
 
-    :param client: of the cloud's simulator.
-    """
-
-    def __init__(self, client: SteeredCloud, url: str, translation: Translation) -> None:
+    def __init__(self, url: str, translation: Translation) -> None:
         super().__init__(url)
-        self._client = client
         self._translation = translation
 
     def state(self) -> dict[str, Any]:
-        state = self._client.state()
-        peak = state[f"peak_{self._translation.servers}"]
-        return {**state, "contents": self.counted(state), "peak_servers": peak}
-
-    def counted(self, state: Mapping[str, Any]) -> dict[str, int]:
-        """How many things there are, by the words of the simulated OpenStack. Each server counts as a port."""
-        found = state["contents"]
-        servers, volumes = found[self._translation.servers], found[self._translation.volumes]
-        return {"servers": servers, "ports": servers, "floating_ips": 0, "volumes": volumes - servers}
+        state = super().state()
+        kind, found = self._translation.words.listed_as[0], state["contents"]
+        servers, volumes = found[kind], found[self._translation.volumes]
+        contents = {"servers": servers, "ports": servers, "floating_ips": 0, "volumes": volumes - servers}
+        contents |= self._translation.counts(state)
+        return {**state, "contents": contents, "peak_servers": state[f"peak_{kind}"]}
 
     def servers(self) -> list[dict[str, Any]]:
-        servers: list[dict[str, Any]] = self._client.call("GET", self._translation.servers)[self._translation.servers]
-        return servers
+        kind, name, marks = self._translation.words.listed_as
+        return [{"id": one.get("id", one[name]), "metadata": one[marks]} for one in self.call("GET", kind)[kind]]
 
     def vanish(self, server_id: str) -> None:
-        self._client.vanish(server_id)
-
-    def release_stuck(self) -> None:
-        self._client.release_stuck()
+        # Some have no id beside the name.
+        self.call("POST", "vanish", {"id": server_id, "name": server_id})
 
     def change(self, **changes: Any) -> None:
         """As the faults name them."""
-        self._client.change(**self._translation.settings(changes))
+        super().change(**self._translation.settings(changes))

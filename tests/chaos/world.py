@@ -6,19 +6,20 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simulators.openstack import SimulatorClient
 from tests.chaos.events import Events
 from tests.chaos.links import Links
-from tests.chaos.providers import RichProvider, static_provider
+from tests.chaos.providers import rich_provider, static_provider
 from tests.chaos.skewed_launcher import write_offset
+from tests.support.clouds import openstack_section
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess, launcher_command
 from tests.support.launcher_config import Provider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
+from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -50,52 +51,21 @@ class Limits:
         return cls(servers, round(cls.cores * share), round(cls.ram * share), round(cls.tenant * share))
 
 
-@dataclass
-class CloudProvider:
+def cloud_provider(number: int, limits: Limits, launch_timeout: int) -> SectionProvider:
     """The provider as one launcher has it: besides what all have, it offers a label of its own."""
-
-    number: int
-    limits: Limits = field(default_factory=Limits)
-    launch_timeout: int = 15
-    name: str = PROVIDER
-    slots: int = 0
-
-    @property
-    def labels(self) -> Sequence[str]:
-        return ["small", "medium", own_label(self.number)]
-
-    def as_config(self) -> dict[str, Any]:
-        tenant = {"tenant": "{request.tenant_name}"}
-        flavors = {"medium": "medium"}
-        labels = [
-            {
-                "name": label,
-                "cloud-image": "debian",
-                "flavor-name": flavors.get(label, "small"),
-                "dynamic-instance-properties": tenant,
-            }
-            for label in self.labels
-        ]
-        pool = {
-            "name": "main",
-            "networks": ["provider"],
-            "max-servers": self.limits.servers,
-            "max-cores": self.limits.cores,
-            "max-ram": self.limits.ram,
-            "labels": labels,
-            "host-key-checking": False,
-        }
-        return {
-            "name": self.name,
-            "driver": "openstack",
-            "cloud": "simulator",
-            "rate": 0,
-            "launch-timeout": self.launch_timeout,
-            "launch-retries": 3,
-            "port-cleanup-interval": 5,
-            "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
-            "pools": [pool],
-        }
+    label = {"cloud-image": "debian", "dynamic-instance-properties": {"tenant": "{request.tenant_name}"}}
+    flavors = {"small": "small", "medium": "medium", own_label(number): "small"}
+    pool = {
+        "name": "main",
+        "networks": ["provider"],
+        "max-servers": limits.servers,
+        "max-cores": limits.cores,
+        "max-ram": limits.ram,
+        "labels": [{"name": name, "flavor-name": flavor, **label} for name, flavor in flavors.items()],
+        "host-key-checking": False,
+    }
+    more = {"launch-timeout": launch_timeout, "launch-retries": 3, "port-cleanup-interval": 5, "pools": [pool]}
+    return SectionProvider({**openstack_section(), "name": PROVIDER, **more})
 
 
 def own_label(number: int) -> str:
@@ -213,8 +183,8 @@ class World(Events):
 
     def providers_of(self, number: int, launch_timeout: int) -> list[Provider]:
         """What a launcher has in its configuration: here all have the same, but for one label."""
-        cloud = CloudProvider(number, self.limits, launch_timeout)
-        rich = RichProvider(self.sshd.port, launch_timeout)
+        cloud = cloud_provider(number, self.limits, launch_timeout)
+        rich = rich_provider(self.sshd.port, launch_timeout)
         return [cloud, rich, static_provider(self.sshd.port, self.sshd.host_keys)]
 
     def wait_registered(self, seconds: float = 60.0) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from botocore.loaders import JSONFileLoader
 
-from tests.clouds.clouds import ALL_CLOUDS, CLOUDS
 from tests.clouds.site import Site
+from tests.support.clouds import ALL_CLOUDS, CLOUDS
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.virtual_clock import VirtualClock

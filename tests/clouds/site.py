@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nodepool.cmd.cli import main
-from tests.clouds.clouds import SimulatedCloud
 from tests.clouds.process import LauncherInProcess
+from tests.support.clouds import SimulatedCloud
 from tests.support.local_launcher import LocalLauncher
 from tests.support.logging_state import kept_logging
 from tests.support.pool_znodes import NODES, PoolZnodes

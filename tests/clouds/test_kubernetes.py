@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from simulators.kubernetes.kinds import ACCOUNTS, BINDINGS, NAMESPACES, PODS, ROLES, SECRETS
-from tests.clouds.clouds import Kubernetes
 from tests.clouds.site import Site
+from tests.support.clouds import Kubernetes
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PROJECT, SimulatedCluster
 

@@ -14,6 +14,7 @@ from nodepool.driver.azure.config import MIB
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from simulators.azure import AzureSettings, AzureSimulator
+from tests.support.clouds import azure_section, with_two_pools
 from tests.support.lost_machine_contract import LostMachineContract
 from tests.support.vhd import fixed_footer
 
@@ -30,51 +31,8 @@ class TestAzure(LostMachineContract, ImageContract, DriverContract):
         return AzureDriver()
 
     def provider_section(self) -> dict[str, Any]:
-        pool = {"host-key-checking": False}
-        return {
-            "name": "somewhere",
-            "driver": "azure",
-            "location": "northeurope",
-            "resource-group": "nodepool",
-            "resource-group-location": "northeurope",
-            "auth-path": str(self.auth_path),
-            "network": "ci",
-            "rate": 0,
-            "diskimages": [{"name": "fedora", "key": "ssh-ed25519 AAAA"}],
-            "cloud-images": [
-                {
-                    "name": "debian",
-                    "username": "zuul",
-                    "key": "ssh-ed25519 AAAA",
-                    "image-filter": {"name": "debian-12"},
-                }
-            ],
-            "pools": [
-                {
-                    "name": "main",
-                    "labels": [
-                        {
-                            "name": "small",
-                            "cloud-image": "debian",
-                            "hardware-profile": {"vm-size": "Standard_B1s"},
-                        }
-                    ],
-                    **pool,
-                },
-                {
-                    "name": "other",
-                    "max-servers": 5,
-                    "labels": [
-                        {
-                            "name": "large",
-                            "cloud-image": "debian",
-                            "hardware-profile": {"vm-size": "Standard_D4s_v5"},
-                        }
-                    ],
-                    **pool,
-                },
-            ],
-        }
+        section = with_two_pools(azure_section(self.auth_path), hardware_profile={"vm-size": "Standard_D4s_v5"})
+        return {**section, "diskimages": [{"name": "fedora", "key": "ssh-ed25519 AAAA"}]}
 
     def image_content(self) -> bytes:
         """A small fixed VHD."""

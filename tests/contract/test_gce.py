@@ -13,7 +13,7 @@ from nodepool.driver.gce import GceDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from simulators.gce import GceErrorRule, GceSettings, GceSimulator
-from tests.support.gce_place import gce_section
+from tests.support.clouds import gce_section, with_two_pools
 from tests.support.lost_machine_contract import LostMachineContract
 
 
@@ -30,13 +30,8 @@ class TestGce(LostMachineContract, ImageContract, DriverContract):
         return GceDriver()
 
     def provider_section(self) -> dict[str, Any]:
-        section = gce_section(self.key_file, self.url, name="somewhere")
-        (main,) = section["pools"]
-        large = {"name": "large", "cloud-image": "debian", "instance-type": "n2-standard-4"}
-        main["host-key-checking"] = False
-        section["diskimages"] = [{"name": "fedora", "username": "zuul", "key": "ssh-ed25519 AAAA"}]
-        section["pools"].append({"name": "other", "max-servers": 5, "host-key-checking": False, "labels": [large]})
-        return section
+        section = with_two_pools(gce_section(self.key_file, self.url), instance_type="n2-standard-4")
+        return {**section, "diskimages": [{"name": "fedora", "username": "zuul", "key": "ssh-ed25519 AAAA"}]}
 
     def image_content(self) -> bytes:
         """A small raw disk."""

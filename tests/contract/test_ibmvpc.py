@@ -15,7 +15,7 @@ from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator, VpcErrorRule
-from simulators.ibmvpc.images import IMAGE_NAME
+from tests.support.clouds import ibmvpc_section, with_two_pools
 from tests.support.lost_machine_contract import LostMachineContract
 from tests.support.wait import wait_for
 
@@ -33,33 +33,12 @@ class TestIbmVpc(LostMachineContract, ImageContract, DriverContract):
         return IbmVpcDriver()
 
     def provider_section(self) -> dict[str, Any]:
-        label = {"cloud-image": "debian", "profile": "cx2-2x4"}
-        pool = {"host-key-checking": False, "public-ipv4": True}
+        section = with_two_pools(ibmvpc_section(self.credentials), profile="cx2-4x8")
+        section["pools"][0]["max-servers"] = 10
+        section["pools"][1]["public-ipv4"] = False
         storage = {"instance-name": "storage", "endpoint": self.simulator.url, "bucket-name": "images"}
-        return {
-            "name": "somewhere",
-            "driver": "ibmvpc",
-            "region": "us-south",
-            "vpc": "ci",
-            "zone": "us-south-1",
-            "subnet": "ci-us-south-1",
-            "credentials-file": str(self.credentials),
-            "rate": 0,
-            "floating-ip-pool": 0,
-            "object-storage": storage,
-            "diskimages": [{"name": "fedora", "operating-system": "debian-12-amd64"}],
-            "cloud-images": [{"name": "debian", "username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}],
-            "pools": [
-                {"name": "main", "max-servers": 10, "labels": [{"name": "small", **label}], **pool},
-                {
-                    "name": "other",
-                    "max-servers": 5,
-                    "labels": [{"name": "large", **label, "profile": "cx2-4x8"}],
-                    **pool,
-                    "public-ipv4": False,
-                },
-            ],
-        }
+        images = [{"name": "fedora", "operating-system": "debian-12-amd64"}]
+        return {**section, "floating-ip-pool": 0, "object-storage": storage, "diskimages": images}
 
     def image_content(self) -> bytes:
         """What IBM takes for a small image: it looks at how it begins."""

@@ -13,6 +13,7 @@ from nodepool.driver.openstack import OpenStackDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from simulators.openstack import OpenStackSimulator
+from tests.support.clouds import openstack_section, with_two_pools
 from tests.support.lost_machine_contract import LostMachineContract
 
 
@@ -28,21 +29,9 @@ class TestOpenStack(LostMachineContract, ImageContract, DriverContract):
         return OpenStackDriver()
 
     def provider_section(self) -> dict[str, Any]:
-        labels = [{"name": "small", "cloud-image": "debian", "min-ram": 512}]
-        others = [{"name": "large", "cloud-image": "debian", "min-ram": 2048}]
-        pool = {"networks": ["provider"], "host-key-checking": False}
-        return {
-            "name": "somewhere",
-            "driver": "openstack",
-            "cloud": "simulator",
-            "rate": 0,
-            "diskimages": [{"name": "built", "meta": {"hw_disk_bus": "scsi"}}],
-            "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
-            "pools": [
-                {"name": "main", "availability-zones": ["az1", "az2"], "labels": labels, **pool},
-                {"name": "other", "max-servers": 5, "labels": others, **pool},
-            ],
-        }
+        section = with_two_pools(openstack_section(), min_ram=2048)
+        section["pools"][0]["availability-zones"] = ["az1", "az2"]
+        return {**section, "diskimages": [{"name": "built", "meta": {"hw_disk_bus": "scsi"}}]}
 
     @pytest.fixture(autouse=True)
     def _cloud(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

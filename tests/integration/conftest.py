@@ -13,6 +13,7 @@ import yaml
 
 from simulators.openstack import OpenStackSimulator
 from tests.support.cloud_site import CloudSite, assert_unharmed
+from tests.support.clouds import openstack_section
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.openstack_place import Place
@@ -44,22 +45,8 @@ def place(
     """Change ``section`` and call `Place.launch`."""
     file = simulator.write_clouds_yaml(site.directory / "clouds.yaml")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-    image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": site.sshd.port}
-    section = {
-        "name": "cloud-a",
-        "driver": "openstack",
-        "cloud": "simulator",
-        "rate": 0,
-        "diskimages": [{"name": "built", "connection-port": site.sshd.port}],
-        "cloud-images": [image],
-        "pools": [
-            {
-                "name": "main",
-                "networks": ["provider"],
-                "labels": [{"name": "small", "cloud-image": "debian", "min-ram": 512}],
-            }
-        ],
-    }
+    section = openstack_section(site.sshd.port)
+    section["diskimages"] = [{"name": "built", "connection-port": site.sshd.port}]
     made = Place(simulator, site.znodes, section, file)
 
     with site.running(made):

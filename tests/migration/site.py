@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.providers import RichProvider, static_provider
-from tests.chaos.world import CloudProvider, Limits, World, own_label
+from tests.chaos.providers import rich_provider, static_provider
+from tests.chaos.world import Limits, World, cloud_provider, own_label
 from tests.migration.kinds import Kind
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess
 from tests.support.launcher_config import Provider
@@ -74,9 +74,9 @@ class Site(World):
         return self.directory / f"nodepool{number}.yaml"
 
     def providers_of(self, number: int, launch_timeout: int) -> list[Provider]:
-        providers: list[Provider] = [CloudProvider(number, self.limits, launch_timeout=60)]
+        providers: list[Provider] = [cloud_provider(number, self.limits, launch_timeout=60)]
         if number > 0:
-            providers.append(RichProvider(self.sshd.port, launch_timeout=60))
+            providers.append(rich_provider(self.sshd.port, launch_timeout=60))
         if number < LAUNCHERS - 1:
             providers.append(static_provider(self.sshd.port, self.sshd.host_keys))
         return providers

@@ -5,9 +5,9 @@
 # ruff: noqa: SLF001
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 from botocore.awsrequest import AWSResponse
@@ -19,33 +19,34 @@ from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.instances import instance_of
 from simulators.aws.application import AwsApplication
 from simulators.aws.cloud import Region
-from simulators.aws.instance_record import TERMINATED
 from simulators.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, InstanceBootRule
 from simulators.aws.simulator import environment
-from tests.model.cloud import ModelServer
-from tests.model.setup import Move, Setup
+from tests.model.cloud import cloud_of
+from tests.model.setup import Setup
 from tests.model.simulated_cloud import SimulatedCloud, SimulatedMoves
 from tests.model.world import World
+from tests.support.clouds import aws_section
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
 
 REGION: Final = "us-east-1"
-ZONES: Final = (f"{REGION}a", f"{REGION}b")
 #: Seconds from the order until an instance has ended, and for so long it is listed then.
 END_SECONDS: Final = (0.0, 2.0)
 TERMINATED_SECONDS: Final = 60.0
-#: What a label's instances are.
-TYPES: Final = {"small": "t3.small", "large": "t3.large"}
 
 
 class AwsModelCloud(SimulatedCloud):
     """:ivar region: what is there; the settings say what goes wrong."""
 
     driver_name = "aws"
-    create_call = "ec2.RunInstances"
     error_rule = AwsErrorRule
     boot_rule = InstanceBootRule
+
+    sizes: ClassVar = {
+        "small": {"instance-type": "t3.small", "key-name": "zuul"},
+        "large": {"instance-type": "t3.large", "key-name": "zuul"},
+    }
 
     def __init__(self, world: AwsWorld) -> None:
         self.throttles = world.throttles
@@ -57,44 +58,13 @@ class AwsModelCloud(SimulatedCloud):
             throttles=world.throttles,
         )
         self.region = Region(settings, world.setup.order, lambda: world.now)
-        super().__init__(world, AwsApplication(self.region))
-
-    @property
-    def knobs(self) -> AwsSettings:
-        return self.region.core.knobs
+        super().__init__(world, AwsApplication(self.region), self.region.core)
 
     def make_driver(self) -> ModelAwsDriver:
         return ModelAwsDriver()
 
-    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> AwsProviderConfig:
-        section = {
-            "name": name,
-            "driver": self.driver_name,
-            "region-name": REGION,
-            "rate": 2 if self.throttles else 0,
-            "cloud-images": [{"name": "debian", "image-id": self.region.image_id, "username": "admin"}],
-            "pools": [self._pool(pool) for pool in pools],
-        }
-        config = AwsProviderConfig(section)
-        config.getSchema()(section)
-        return config
-
-    @staticmethod
-    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
-        labels = [
-            {"name": label["name"], "cloud-image": "debian", "instance-type": TYPES[label["name"]], "key-name": "zuul"}
-            for label in pool["labels"]
-        ]
-        return {**pool, "labels": labels, "availability-zone": list(ZONES), "host-key-checking": False}
-
-    @property
-    def creations(self) -> int:
-        return self.region.core.events["instances created"]
-
-    def servers(self) -> list[ModelServer]:
-        self.region.core.run_due()
-        found = self.region.instances.instances.values()
-        return [ModelServer(one.id, one.node_metadata) for one in found if one.name != TERMINATED]
+    def section(self) -> dict[str, Any]:
+        return {**aws_section(self.region.image_id), "rate": 2 if self.throttles else 0}
 
     def server_of(self, external_id: Any) -> str | None:
         return instance_of(external_id)
@@ -106,7 +76,7 @@ class AwsModelCloud(SimulatedCloud):
         self._once("ec2.*", "503", code="RequestLimitExceeded", count=3)
 
     def no_room(self, late: bool) -> CapacityRule:
-        return CapacityRule(zone=ZONES[0])
+        return CapacityRule(zone=self.words.zones[0])
 
     def set_lag(self, lags: bool) -> None:
         """Are new instances, their tags and the end of instances shown late?"""
@@ -118,10 +88,11 @@ class AwsModelCloud(SimulatedCloud):
 class AwsWorld(World):
     """:param throttles: does AWS take as few calls as it documents?"""
 
+    moves_class = SimulatedMoves
+
     def __init__(self, setup: Setup, *, throttles: bool = False, trace: bool = False) -> None:
         self.throttles = throttles
         super().__init__(setup, trace=trace)
-        self.moves = SimulatedMoves(self)
 
     def make_cloud(self) -> AwsModelCloud:
         return AwsModelCloud(self)
@@ -169,8 +140,7 @@ def _client(service: str) -> Any:
 
 def _send(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
     """What botocore does in place of sending a request."""
-    cloud = World.current().cloud
-    assert isinstance(cloud, AwsModelCloud)
+    cloud = cloud_of(World.current(), AwsModelCloud)
     body = request.body or b""
     headers = {name: value if isinstance(value, str) else value.decode() for name, value in request.headers.items()}
     answer = cloud.api.ask(request.method, request.url, headers, body if isinstance(body, bytes) else body.encode())
@@ -188,9 +158,3 @@ class _Body:
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
         yield self._data
-
-
-def replay_aws(setup: Setup, *moves: Move, throttles: bool = False, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with AwsWorld(setup, throttles=throttles, trace=trace) as made:
-        made.play(moves)

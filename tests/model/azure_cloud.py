@@ -3,29 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import pytest
 
 from nodepool.driver.azure import AzureDriver, login
-from nodepool.driver.azure.config import AzureProviderConfig
 from nodepool.driver.azure.login import AuthFile
 from simulators.azure.application import AzureApplication
-from simulators.azure.cloud import IMAGE, NETWORK, Subscription
-from simulators.azure.machines import VMS
-from simulators.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
+from simulators.azure.cloud import IMAGE, Subscription
+from simulators.azure.resources import SUBSCRIPTION, TENANT, resource_id
 from simulators.azure.settings import ArmErrorRule, AzureSettings, SizeCapacity, VmBootRule
-from tests.model.cloud import ModelServer
-from tests.model.rest_cloud import RestModelCloud, RestWorld
-from tests.model.setup import Move, Setup
-from tests.model.simulated_cloud import LateRoomMoves
+from tests.model.simulated_cloud import RestModelCloud, RestWorld
+from tests.model.world import World
+from tests.support.clouds import azure_section
 
 URL: Final = "http://arm.invalid"
 #: Seconds from the order until a VM is gone.
 DELETE_SECONDS: Final = (0.0, 2.0)
-#: What a label's VMs are.
-SIZES: Final = {"small": "Standard_B1s", "large": "Standard_D2s_v5"}
 ACCOUNT: Final = AuthFile(
     SUBSCRIPTION,
     TENANT,
@@ -41,56 +36,28 @@ class AzureModelCloud(RestModelCloud):
     """:ivar subscription: what is there; the settings say what goes wrong."""
 
     driver_name = "azure"
-    create_call = "virtualMachines.put"
     error_rule = ArmErrorRule
     boot_rule = VmBootRule
 
-    def __init__(self, world: AzureWorld) -> None:
+    sizes: ClassVar = {
+        "small": {"hardware-profile": {"vm-size": "Standard_B1s"}},
+        "large": {"hardware-profile": {"vm-size": "Standard_D2s_v5"}},
+    }
+
+    def __init__(self, world: World) -> None:
         boot = world.setup.boot_seconds
         settings = AzureSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS, nic_reserved_seconds=5.0)
         self.subscription = Subscription(settings, world.setup.order, lambda: world.now)
-        super().__init__(world, AzureApplication(self.subscription))
-
-    @property
-    def knobs(self) -> AzureSettings:
-        return self.subscription.core.knobs
+        super().__init__(world, AzureApplication(self.subscription), self.subscription.core)
 
     def make_driver(self) -> AzureDriver:
         return AzureDriver()
 
-    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> AzureProviderConfig:
+    def section(self) -> dict[str, Any]:
+        section = azure_section(Path("/etc/azure.json"))
+        # By its id: it is not looked for.
         image = {"name": "debian", "image-id": resource_id("images", IMAGE), "username": "zuul", "key": "ssh-ed25519 A"}
-        section = {
-            "name": name,
-            "driver": self.driver_name,
-            "location": LOCATION,
-            "resource-group": GROUP,
-            "resource-group-location": LOCATION,
-            "auth-path": "/etc/azure.json",
-            "network": NETWORK,
-            "rate": 0,
-            "cloud-images": [image],
-            "pools": [self._pool(pool) for pool in pools],
-        }
-        config = AzureProviderConfig(section)
-        config.getSchema()(section)
-        return config
-
-    @staticmethod
-    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
-        labels = [
-            {"name": label["name"], "cloud-image": "debian", "hardware-profile": {"vm-size": SIZES[label["name"]]}}
-            for label in pool["labels"]
-        ]
-        return {**pool, "labels": labels, "availability-zones": ["1", "2"], "host-key-checking": False}
-
-    @property
-    def creations(self) -> int:
-        return self.subscription.core.events["VMs made"]
-
-    def servers(self) -> list[ModelServer]:
-        self.subscription.core.run_due()
-        return [ModelServer(vm.name, vm.tags) for vm in self.subscription.resources.of(VMS)]
+        return {**section, "cloud-images": [image]}
 
     def refuse_for_quota(self) -> None:
         self._once(self.create_call, "403", code="QuotaExceeded")
@@ -105,19 +72,9 @@ class AzureModelCloud(RestModelCloud):
 class AzureWorld(RestWorld):
     """See `World`."""
 
-    def __init__(self, setup: Setup, *, trace: bool = False) -> None:
-        super().__init__(setup, trace=trace)
-        self.moves = LateRoomMoves(self)
-
     def make_cloud(self) -> AzureModelCloud:
         return AzureModelCloud(self)
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
         super().patch(patch)
         patch.setattr(login, "read_auth_file", lambda _path: ACCOUNT)
-
-
-def replay_azure(setup: Setup, *moves: Move, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with AzureWorld(setup, trace=trace) as made:
-        made.play(moves)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import Instance, Resource
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Driver
     from tests.model.world import World
+
+
+C = TypeVar("C", bound="ModelCloud")
 
 
 class ModelServer(NamedTuple):
@@ -85,6 +88,13 @@ class ModelCloud(abc.ABC):
     def close(self) -> None:
         """The world ends."""
         return
+
+
+def cloud_of(world: World, kind: type[C]) -> C:
+    """The cloud of a world, which is of this kind."""
+    found = world.cloud
+    assert isinstance(found, kind)
+    return found
 
 
 class FakeModelCloud(ModelCloud):

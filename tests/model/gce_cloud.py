@@ -3,33 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import pytest
 from google.auth import compute_engine
 
 from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.client import GoogleLogin
-from nodepool.driver.gce.config import GceProviderConfig
 from nodepool.driver.gce.types import record_id
 from simulators.gce.application import GceApplication
-from simulators.gce.cloud import FAMILY, Project
-from simulators.gce.links import IMAGE_PROJECT, PROJECT
+from simulators.gce.cloud import Project
 from simulators.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
 from simulators.gce.token_api import METADATA_PATH
-from tests.model.cloud import ModelServer
+from tests.model.cloud import ModelServer, cloud_of
 from tests.model.moves import LAUNCH_RETRIES
-from tests.model.rest_cloud import RestModelCloud, RestWorld
-from tests.model.setup import Move, Setup
-from tests.model.simulated_cloud import LateRoomMoves
+from tests.model.simulated_cloud import LateRoomMoves, RestModelCloud, RestWorld
+from tests.model.world import World
+from tests.support.clouds import Gce, gce_section
 
-REGION: Final = "us-central1"
-ZONES: Final = (f"{REGION}-a", f"{REGION}-b")
+FIRST_ZONE: Final = Gce.zones[0]
 #: Seconds from the order until an instance is gone.
 DELETE_SECONDS: Final = (0.0, 2.0)
-#: What a label's instances are.
-TYPES: Final = {"small": "e2-small", "large": "n1-standard-2"}
 #: More instances of a region than these are not begun at once.
 CONCURRENT: Final = 1
 
@@ -38,19 +33,16 @@ class GceModelCloud(RestModelCloud):
     """:ivar project: what is there; the settings say what goes wrong."""
 
     driver_name = "gce"
-    create_call = "instances.insert"
     error_rule = GceErrorRule
     boot_rule = GceBootRule
 
-    def __init__(self, world: GceWorld) -> None:
+    sizes: ClassVar = {"small": {"instance-type": "e2-small"}, "large": {"instance-type": "n1-standard-2"}}
+
+    def __init__(self, world: World) -> None:
         boot = world.setup.boot_seconds
         settings = GceSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS)
         self.project = Project(settings, world.setup.order, lambda: world.now)
-        super().__init__(world, GceApplication(self.project))
-
-    @property
-    def knobs(self) -> GceSettings:
-        return self.project.core.knobs
+        super().__init__(world, GceApplication(self.project), self.project.core)
 
     def is_login(self, path: str) -> bool:
         return path.startswith(METADATA_PATH)
@@ -58,43 +50,11 @@ class GceModelCloud(RestModelCloud):
     def make_driver(self) -> GceDriver:
         return GceDriver()
 
-    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> GceProviderConfig:
-        image = {
-            "name": "debian",
-            "image-project": IMAGE_PROJECT,
-            "image-family": FAMILY,
-            "username": "zuul",
-            "key": "ssh-ed25519 A",
-        }
-        section = {
-            "name": name,
-            "driver": self.driver_name,
-            "project": PROJECT,
-            "region": REGION,
-            "zone": list(ZONES),
-            "endpoint": "http://gce.invalid",
-            "rate": 0,
-            "cloud-images": [image],
-            "pools": [self._pool(pool) for pool in pools],
-        }
-        config = GceProviderConfig(section)
-        config.getSchema()(section)
-        return config
-
-    @staticmethod
-    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
-        labels = [
-            {"name": label["name"], "cloud-image": "debian", "instance-type": TYPES[label["name"]]}
-            for label in pool["labels"]
-        ]
-        return {**pool, "labels": labels, "host-key-checking": False}
-
-    @property
-    def creations(self) -> int:
-        return self.project.core.events["instances made"]
+    def section(self) -> dict[str, Any]:
+        return gce_section(Path("/etc/key.json"), "http://gce.invalid")
 
     def servers(self) -> list[ModelServer]:
-        self.project.core.run_due()
+        self._core.run_due()
         found = self.project.instances.all()
         return [ModelServer(record_id(one.spec.zone, one.name), one.spec.metadata) for one in found]
 
@@ -107,7 +67,7 @@ class GceModelCloud(RestModelCloud):
         self._once("*", "403", reason="rateLimitExceeded", count=3)
 
     def no_room(self, late: bool) -> ZoneCapacity:
-        return ZoneCapacity(zone=ZONES[0], late=late)
+        return ZoneCapacity(zone=FIRST_ZONE, late=late)
 
     def set_crowded(self, crowded: bool) -> None:
         """Are few insertions of a region possible at once? Operations of more say it."""
@@ -115,7 +75,7 @@ class GceModelCloud(RestModelCloud):
 
     def set_silent(self, silent: bool, by_warning: bool, whole: bool) -> None:
         """Does the first of the zones answer? If not: how do lists of all zones tell it, and do only lists fail?"""
-        self.knobs.unreachable = [ZONES[0]] if silent else []
+        self.knobs.unreachable = [FIRST_ZONE] if silent else []
         self.knobs.unreachable_warnings = by_warning
         self.knobs.unreachable_seconds = 0.0 if whole else None
 
@@ -128,27 +88,19 @@ class GceModelCloud(RestModelCloud):
 class GceMoves(LateRoomMoves):
     """What can happen in a project, too."""
 
-    @property
-    def _project(self) -> GceModelCloud:
-        cloud = self._world.cloud
-        assert isinstance(cloud, GceModelCloud)
-        return cloud
-
     def do_crowded(self, number: int) -> None:
-        self._project.set_crowded(number % 2 == 0)
+        cloud_of(self._world, GceModelCloud).set_crowded(number % 2 == 0)
 
     def do_silent_zone(self, number: int) -> None:
         # Nothing can be made or deleted there, and an instance there may be one that was not answered for.
         self._world.create_faults += LAUNCH_RETRIES
-        self._project.set_silent(number % 3 != 0, number % 3 == 1, number % 2 == 0)
+        cloud_of(self._world, GceModelCloud).set_silent(number % 3 != 0, number % 3 == 1, number % 2 == 0)
 
 
 class GceWorld(RestWorld):
     """See `World`."""
 
-    def __init__(self, setup: Setup, *, trace: bool = False) -> None:
-        super().__init__(setup, trace=trace)
-        self.moves = GceMoves(self)
+    moves_class = GceMoves
 
     def make_cloud(self) -> GceModelCloud:
         return GceModelCloud(self)
@@ -161,9 +113,3 @@ class GceWorld(RestWorld):
 
 def _metadata_credentials(*_: object) -> compute_engine.Credentials:
     return compute_engine.Credentials()  # type: ignore[no-untyped-call]
-
-
-def replay_gce(setup: Setup, *moves: Move, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with GceWorld(setup, trace=trace) as made:
-        made.play(moves)

@@ -3,28 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc import login as c
-from nodepool.driver.ibmvpc.config import IbmProviderConfig
 from nodepool.driver.ibmvpc.floating import SETTLED_SECONDS
 from nodepool.driver.ibmvpc.types import node_metadata
 from nodepool.model import states
 from simulators.ibmvpc.application import IbmVpcApplication
 from simulators.ibmvpc.cloud import VpcRegion
-from simulators.ibmvpc.core import REGION, ZONES
-from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.resources import ADDRESSES, INSTANCES, VOLUMES
 from simulators.ibmvpc.settings import IbmVpcSettings, ProfileCapacity, VpcBootRule, VpcErrorRule
-from tests.model.cloud import ModelServer
+from tests.model.cloud import ModelServer, cloud_of
 from tests.model.invariants import Invariants
-from tests.model.rest_cloud import RestModelCloud, RestWorld
-from tests.model.setup import Move, Setup
-from tests.model.simulated_cloud import SimulatedMoves
+from tests.model.setup import Setup
+from tests.model.simulated_cloud import RestModelCloud, RestWorld, SimulatedMoves
+from tests.support.clouds import ibmvpc_section
 
 if TYPE_CHECKING:
     from simulators.ibmvpc.resources import VpcResource
@@ -32,67 +29,34 @@ if TYPE_CHECKING:
 URL: Final = "http://ibm.invalid"
 #: Seconds from the order until an instance is gone.
 DELETE_SECONDS: Final = (0.0, 2.0)
-#: What a label's instances are.
-PROFILES: Final = {"small": "cx2-2x4", "large": "bx2-2x8"}
 #: Free floating IPs that a pool keeps.
 KEPT: Final = 1
-FIRST_ZONE: Final = next(iter(ZONES))
 
 
 class IbmModelCloud(RestModelCloud):
     """:ivar region: what is there; the settings say what goes wrong."""
 
     driver_name = "ibmvpc"
-    create_call = "vpc.create_instance"
     error_rule = VpcErrorRule
     boot_rule = VpcBootRule
     #: IBM documents none: the driver counts on a second.
     lag_seconds = (0.2, 0.9)
+
+    sizes: ClassVar = {"small": {"profile": "cx2-2x4"}, "large": {"profile": "bx2-2x8"}}
 
     def __init__(self, world: IbmWorld) -> None:
         boot = world.setup.boot_seconds
         self.addresses = world.addresses
         settings = IbmVpcSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS)
         self.region = VpcRegion(settings, world.setup.order, lambda: world.now)
-        super().__init__(world, IbmVpcApplication(self.region))
-
-    @property
-    def knobs(self) -> IbmVpcSettings:
-        return self.region.core.knobs
+        super().__init__(world, IbmVpcApplication(self.region), self.region.core)
 
     def make_driver(self) -> IbmVpcDriver:
         return IbmVpcDriver()
 
-    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> IbmProviderConfig:
-        image = {"name": "debian", "image-name": IMAGE_NAME, "username": "root", "keys": ["zuul"]}
-        section = {
-            "name": name,
-            "driver": self.driver_name,
-            "vpc": "ci",
-            "region": REGION,
-            "rate": 0,
-            "public-ipv4": self.addresses,
-            "floating-ip-pool": KEPT,
-            "use-internal-ip": not self.addresses,
-            "cloud-images": [image],
-            "pools": [self._pool(name, pool) for pool in pools],
-        }
-        config = IbmProviderConfig(section)
-        config.getSchema()(section)
-        return config
-
-    def _pool(self, provider: str, pool: dict[str, Any]) -> dict[str, Any]:
-        labels = [
-            {"name": label["name"], "cloud-image": "debian", "profile": PROFILES[label["name"]]}
-            for label in pool["labels"]
-        ]
-        zones = list(ZONES)[:2]
-        places = {"zone": zones, "subnet": [f"ci-{zone}" for zone in zones]}
-        return {**pool, "labels": labels, **places, "host-key-checking": False}
-
-    @property
-    def creations(self) -> int:
-        return self.region.core.events["instances made"]
+    def section(self) -> dict[str, Any]:
+        addresses = {"public-ipv4": self.addresses, "floating-ip-pool": KEPT, "use-internal-ip": not self.addresses}
+        return {**ibmvpc_section(Path("/etc/ibm.env")), **addresses}
 
     def servers(self) -> list[ModelServer]:
         return [ModelServer(one.name, node_metadata(one.name, one.group_name)) for one in self._of(INSTANCES)]
@@ -104,7 +68,7 @@ class IbmModelCloud(RestModelCloud):
         return self._of(VOLUMES)
 
     def _of(self, kind: str) -> list[VpcResource]:
-        self.region.core.run_due()
+        self._core.run_due()
         return list(self.region.resources.of(kind))
 
     def refuse_for_quota(self) -> None:
@@ -118,7 +82,7 @@ class IbmModelCloud(RestModelCloud):
         self._once("vpc.*te_floating_ip", "drop", after=True)
 
     def no_room(self, late: bool) -> ProfileCapacity:
-        return ProfileCapacity(zone=FIRST_ZONE)
+        return ProfileCapacity(zone=self.words.zones[0])
 
     def set_addresses(self, room: bool) -> None:
         """Are there more floating IPs?"""
@@ -135,7 +99,7 @@ class IbmInvariants(Invariants):
     def look(self) -> None:
         """A node that can be used has the floating IP that its record names."""
         super().look()
-        cloud = self._region
+        cloud = cloud_of(self._world, IbmModelCloud)
         if not cloud.addresses:
             return
         bound: dict[str, list[str]] = {}
@@ -157,7 +121,7 @@ class IbmInvariants(Invariants):
         # What is too many is deleted when no launcher can be at it.
         self._world.run_seconds(2 * SETTLED_SECONDS)
         super().at_the_end()
-        cloud = self._region
+        cloud = cloud_of(self._world, IbmModelCloud)
         for volume in cloud.volumes():
             if not volume.document["volume_attachments"]:
                 self._world.violation(f"volume {volume.name} is left over")
@@ -169,52 +133,33 @@ class IbmInvariants(Invariants):
             if len(names) > KEPT:
                 self._world.violation(f"free floating IPs of {group}: {names}")
 
-    @property
-    def _region(self) -> IbmModelCloud:
-        cloud = self._world.cloud
-        assert isinstance(cloud, IbmModelCloud)
-        return cloud
-
 
 class IbmMoves(SimulatedMoves):
     """What can happen in a region, too."""
 
-    @property
-    def _region(self) -> IbmModelCloud:
-        cloud = self._world.cloud
-        assert isinstance(cloud, IbmModelCloud)
-        return cloud
-
     def do_lost_address(self, _: int) -> None:
         self._world.create_faults += 1
-        self._region.lose_address()
+        cloud_of(self._world, IbmModelCloud).lose_address()
 
     def do_no_addresses(self, number: int) -> None:
-        self._region.set_addresses(number % 2 == 0)
+        cloud_of(self._world, IbmModelCloud).set_addresses(number % 2 == 0)
 
 
 class IbmWorld(RestWorld):
     """:param addresses: do nodes get floating IPs?"""
 
+    moves_class = IbmMoves
+    invariants_class = IbmInvariants
+
     def __init__(self, setup: Setup, *, addresses: bool = False, trace: bool = False) -> None:
         self.addresses = addresses
         super().__init__(setup, trace=trace)
-        self.moves = IbmMoves(self)
 
     def make_cloud(self) -> IbmModelCloud:
         return IbmModelCloud(self)
-
-    def make_invariants(self) -> IbmInvariants:
-        return IbmInvariants(self)
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
         super().patch(patch)
         values = {"APIKEY": IbmVpcSettings.api_key}
         found = c.Credentials(c.IAM, "the world", values, URL, f"{URL}/v1", URL)
         patch.setattr(c, "read_credentials", lambda _path: found)
-
-
-def replay_ibmvpc(setup: Setup, *moves: Move, addresses: bool = False, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with IbmWorld(setup, addresses=addresses, trace=trace) as made:
-        made.play(moves)

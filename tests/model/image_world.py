@@ -29,7 +29,7 @@ from tests.model.image_cloud import NoScheduler, SteppedImageDriver, SteppedImag
 from tests.model.image_invariants import ImageInvariants
 from tests.model.image_layout import FORMATS, ImageLayout
 from tests.model.image_moves import ImageMoves
-from tests.model.setup import Move, Setup, Violated
+from tests.model.setup import Setup, Violated
 from tests.model.threads import ModelSharedThreads
 from tests.model.world import World
 from tests.support.stored_images import Build, Image, Upload
@@ -64,6 +64,8 @@ class ImageWorld(World):
 
     #: A driver that says what a cloud says, as many do.
     expected_errors = (ImageError,)
+    moves_class = ImageMoves
+    invariants_class = ImageInvariants
 
     def __init__(self, setup: Setup, *, trace: bool = False) -> None:
         self.images = ImageLayout()
@@ -75,7 +77,6 @@ class ImageWorld(World):
         self._parent = Path(tempfile.mkdtemp(prefix="model-images-"))
         self.disks: list[Path] = []
         super().__init__(setup, trace=trace)
-        self.moves = ImageMoves(self)
         self.hand = Hand(self)
 
     @classmethod
@@ -95,9 +96,6 @@ class ImageWorld(World):
     @property
     def builders(self) -> list[Builder]:
         return [daemon for daemon in self.launchers if isinstance(daemon, Builder)]
-
-    def make_invariants(self) -> ImageInvariants:
-        return ImageInvariants(self)
 
     def make_daemon(self, name: str) -> Daemon:
         return Builder(self, name)
@@ -179,12 +177,6 @@ class ImageWorld(World):
         self.invariants.at_the_end()
         if self.violations:
             raise Violated(self.violations)
-
-
-def replay_images(setup: Setup, *moves: Move, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with ImageWorld(setup, trace=trace) as made:
-        made.play(moves)
 
 
 def image_setup(builders: int = 2, order: int = 0, sends_after_death: bool = True) -> Setup:

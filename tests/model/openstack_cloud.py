@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 import pytest
 from openstack.config import defaults
@@ -17,34 +17,32 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver, clouds
 from nodepool.driver.openstack import transport as openstack_transport
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
-from nodepool.driver.openstack.config import OpenStackProviderConfig
 from nodepool.driver.openstack.transport import Transport
 from simulators.base.messages import Answer
 from simulators.openstack.application import CloudApplication
-from simulators.openstack.cloud import IMAGE, KEY, Cloud
+from simulators.openstack.cloud import KEY, Cloud
 from simulators.openstack.knobs import BootRule, ErrorRule, Knobs
-from tests.model.cloud import ModelServer
-from tests.model.setup import Setup
+from tests.model.cloud import cloud_of
 from tests.model.simulated_cloud import SimulatedCloud, SimulatedMoves
 from tests.model.world import World
+from tests.support.clouds import openstack_section
 
 URL: Final = "https://openstack.invalid"
 TOKEN: Final = "token"
 #: Seconds from the order until a server is gone.
 DELETE_SECONDS: Final = (0.0, 2.0)
-#: What a label's servers are.
-FLAVORS: Final = {"small": "small", "large": "large"}
 
 
 class OpenStackModelCloud(SimulatedCloud):
     """:ivar whole: what is there; the settings say what goes wrong."""
 
     driver_name = "openstack"
-    create_call = "compute.create_server"
     error_rule = ErrorRule
     boot_rule = BootRule
+    sizes: ClassVar = {size: {"flavor-name": size, "key-name": KEY} for size in ("small", "large")}
+    networks: ClassVar = {"networks": ["provider"]}
 
-    def __init__(self, world: OpenStackWorld) -> None:
+    def __init__(self, world: World) -> None:
         boot = world.setup.boot_seconds
         knobs = Knobs(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS)
         self.whole = Cloud(knobs, world.setup.order, lambda: world.now)
@@ -57,43 +55,13 @@ class OpenStackModelCloud(SimulatedCloud):
             "image": "/image/v2",
             "block-storage": f"/volume/v3/{project}",
         }
-        super().__init__(world, application)
+        super().__init__(world, application, self.whole.core)
 
-    @property
-    def knobs(self) -> Knobs:
-        return self.whole.core.knobs
+    def make_driver(self) -> ModelOpenStackDriver:
+        return ModelOpenStackDriver()
 
-    def make_driver(self) -> OpenStackDriver:
-        return OpenStackDriver()
-
-    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> OpenStackProviderConfig:
-        section = {
-            "name": name,
-            "driver": self.driver_name,
-            "cloud": "world",
-            "rate": 0,
-            "cloud-images": [{"name": IMAGE, "username": "zuul"}],
-            "pools": [self._pool(pool) for pool in pools],
-        }
-        config = OpenStackProviderConfig(section, ModelClouds())
-        config.getSchema()(section)
-        return config
-
-    @staticmethod
-    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
-        labels = [
-            {"name": label["name"], "cloud-image": IMAGE, "flavor-name": FLAVORS[label["name"]], "key-name": KEY}
-            for label in pool["labels"]
-        ]
-        return {**pool, "labels": labels, "networks": ["provider"], "host-key-checking": False}
-
-    @property
-    def creations(self) -> int:
-        return self.whole.core.events["servers created"]
-
-    def servers(self) -> list[ModelServer]:
-        self.whole.core.run_due()
-        return [ModelServer(server.id, server.metadata) for server in self.whole.compute.servers]
+    def section(self) -> dict[str, Any]:
+        return openstack_section()
 
     def refuse_for_quota(self) -> None:
         self._once(
@@ -140,6 +108,11 @@ class ModelClouds(Clouds):
         return []
 
 
+class ModelOpenStackDriver(OpenStackDriver):
+    def __init__(self) -> None:
+        self._clouds = ModelClouds()
+
+
 class ModelResponse:
     """What is used of one of requests."""
 
@@ -161,9 +134,7 @@ class ModelClient:
         self._service = service
 
     def request(self, url: str, method: str, **arguments: Any) -> ModelResponse:
-        cloud = World.current().cloud
-        assert isinstance(cloud, OpenStackModelCloud)
-        answer = cloud.send(self._service, method, url, arguments)
+        answer = cloud_of(World.current(), OpenStackModelCloud).send(self._service, method, url, arguments)
         if answer is None:
             raise CloudAway("no answer", maybe_done=True)
         return ModelResponse(answer)
@@ -172,9 +143,7 @@ class ModelClient:
 class OpenStackWorld(World):
     """See `World`."""
 
-    def __init__(self, setup: Setup, *, trace: bool = False) -> None:
-        super().__init__(setup, trace=trace)
-        self.moves = SimulatedMoves(self)
+    moves_class = SimulatedMoves
 
     def make_cloud(self) -> OpenStackModelCloud:
         return OpenStackModelCloud(self)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model.aws_cloud import AwsModelCloud, AwsWorld, replay_aws
+from tests.model.aws_cloud import AwsModelCloud, AwsWorld
 from tests.model.budget import budget
+from tests.model.cloud import cloud_of
 from tests.model.setup import Move, Setup
 from tests.model.strategies import CALM, CLOUD_SETUPS, ORDERS, SUBMITS, cloud_moves, moves
+from tests.model.world import replay
 
 REGION = ("throttled", "no_room", "lag", "lag")
 
@@ -22,7 +24,7 @@ REGION = ("throttled", "no_room", "lag", "lag")
 @budget(5)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """AW-2, CM-8: whatever fails, with lists that lag, lost answers, throttled calls and zones without room."""
-    replay_aws(setup, *moves)
+    replay(setup, *moves, kind=AwsWorld)
 
 
 @given(
@@ -33,7 +35,7 @@ def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Mo
 def test_joined_launches(setup: Setup, moves: list[Move]) -> None:
     """Launches that wait for the few calls that AWS takes go together; each node gets its own instance all the same."""
     burst = [Move(40 if number == 0 else 0, "submit", 2 * number + 1) for number in range(6)]
-    replay_aws(setup, *burst, *moves, throttles=True)
+    replay(setup, *burst, *moves, throttles=True, kind=AwsWorld)
 
 
 def test_a_lost_answer_is_asked_for_again_by_its_token() -> None:
@@ -41,7 +43,5 @@ def test_a_lost_answer_is_asked_for_again_by_its_token() -> None:
     lost = [Move(150, "lost_create"), Move(0, "submit"), Move(300, "lost_create"), Move(10, "submit")]
     with AwsWorld(Setup(launchers=2, max_servers=3, order=1, boot_seconds=4.0)) as world:
         world.play([*lost, Move(150, "take")])
-        cloud = world.cloud
-        assert isinstance(cloud, AwsModelCloud)
-        events = cloud.region.core.events
+        events = cloud_of(world, AwsModelCloud).events
     assert events["calls drop after"] == events["creations repeated"] > 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from tests.model.azure_cloud import replay_azure
+from tests.model.azure_cloud import AzureWorld
 from tests.model.budget import budget
 from tests.model.setup import Move, Setup
 from tests.model.strategies import CLOUD_SETUPS, cloud_moves
+from tests.model.world import replay
 
 SUBSCRIPTION = ("throttled", "no_room", "no_room", "lag", "lag")
 
@@ -21,4 +22,4 @@ SUBSCRIPTION = ("throttled", "no_room", "no_room", "lag", "lag")
 @budget(5)
 def test_no_node_has_two_vms_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8: whatever fails, with lists that lag, lost answers, throttled calls, capacity that is missing late."""
-    replay_azure(setup, *moves)
+    replay(setup, *moves, kind=AzureWorld)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests.model.budget import budget
-from tests.model.gce_cloud import GceModelCloud, GceWorld, replay_gce
+from tests.model.cloud import cloud_of
+from tests.model.gce_cloud import GceModelCloud, GceWorld
 from tests.model.setup import Move, Setup
 from tests.model.strategies import CLOUD_SETUPS, cloud_moves
+from tests.model.world import replay
 
 PROJECT = ("throttled", "no_room", "no_room", "crowded", "silent_zone", "lag", "lag")
 
@@ -22,7 +24,7 @@ PROJECT = ("throttled", "no_room", "no_room", "crowded", "silent_zone", "lag", "
 @budget(5)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8, GC-5, GC-9: whatever fails, with lost answers, silent zones, and operations that fail late."""
-    replay_gce(setup, *moves)
+    replay(setup, *moves, kind=GceWorld)
 
 
 def test_a_lost_answer_is_asked_for_again_by_its_request_id() -> None:
@@ -30,7 +32,5 @@ def test_a_lost_answer_is_asked_for_again_by_its_request_id() -> None:
     lost = [Move(150, "lost_create"), Move(0, "submit"), Move(300, "lost_create"), Move(10, "submit")]
     with GceWorld(Setup(launchers=2, max_servers=3, order=1, boot_seconds=4.0)) as world:
         world.play([*lost, Move(150, "take")])
-        cloud = world.cloud
-        assert isinstance(cloud, GceModelCloud)
-        events = cloud.project.core.events
+        events = cloud_of(world, GceModelCloud).events
     assert events["calls drop after"] == events["calls repeated"] > 0

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.model.budget import budget
-from tests.model.ibmvpc_cloud import IbmModelCloud, IbmWorld, replay_ibmvpc
+from tests.model.cloud import cloud_of
+from tests.model.ibmvpc_cloud import IbmModelCloud, IbmWorld
 from tests.model.setup import Move, Setup
 from tests.model.strategies import CLOUD_SETUPS, ORDERS, cloud_moves
+from tests.model.world import replay
 
 REGION = ("throttled", "no_room", "no_room", "lag", "lag")
 ADDRESSES = ("lost_address", "lost_address", "no_addresses")
@@ -26,7 +28,7 @@ ADDRESSES = ("lost_address", "lost_address", "no_addresses")
 @budget(5)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8: whatever fails, with lists that lag, lost answers, throttled calls, capacity that is missing late."""
-    replay_ibmvpc(setup, *moves)
+    replay(setup, *moves, kind=IbmWorld)
 
 
 @given(
@@ -43,7 +45,7 @@ def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Mo
 @budget(5)
 def test_a_node_keeps_its_floating_ip_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """IV-4, IV-13: two launchers use the same free ones again, and delete those that are too many."""
-    replay_ibmvpc(setup, *moves, addresses=True)
+    replay(setup, *moves, addresses=True, kind=IbmWorld)
 
 
 def test_a_lost_answer_is_asked_for_again_by_its_name() -> None:
@@ -55,9 +57,8 @@ def test_a_lost_answer_is_asked_for_again_by_its_name() -> None:
     for order in range(10):
         with IbmWorld(Setup(launchers=2, max_servers=3, order=order, boot_seconds=4.0), addresses=True) as world:
             world.play([*lost, *again])
-            cloud = world.cloud
-            assert isinstance(cloud, IbmModelCloud)
-            seen += Counter(cloud.region.core.events) + Counter(cloud.application.calls)
+            cloud = cloud_of(world, IbmModelCloud)
+            seen += Counter(cloud.events) + Counter(cloud.application.calls)
     assert seen["calls drop after"] > 0
     assert seen["refused validation_unique_failed"] > 0
     assert seen["vpc.update_floating_ip"] > 0

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.model.budget import budget
-from tests.model.image_world import image_setup, replay_images
+from tests.model.image_world import ImageWorld, image_setup
 from tests.model.setup import Move, Setup
+from tests.model.world import replay
 
 #: 0 = whoever can go on first; odd = by chance; even = by priorities, where one party may be slow for long.
 ORDERS = st.integers(0, 2**30)
@@ -46,18 +47,18 @@ SETUPS = st.builds(image_setup, st.integers(1, 3), ORDERS, st.booleans())
 @budget(12)
 def test_builders_that_die_freeze_and_lose_their_connections(setup: Setup, moves: list[Move]) -> None:
     """R-4, R-5, U-12"""
-    replay_images(setup, *moves)
+    replay(setup, *moves, kind=ImageWorld)
 
 
 @given(setup=SETUPS, moves=moves((*CALM, *CLOUDS, "crash", "restart", "zombie"), 20))
 @budget(12)
 def test_clouds_that_refuse_and_lose_and_corrupt(setup: Setup, moves: list[Move]) -> None:
     """U-6, R-4, R-7"""
-    replay_images(setup, *moves)
+    replay(setup, *moves, kind=ImageWorld)
 
 
 @given(setup=SETUPS, moves=moves((*CALM, *HANDS, *RELOADS, "crash", "restart", "zombie", "cut"), 20))
 @budget(12)
 def test_hands_and_configurations(setup: Setup, moves: list[Move]) -> None:
     """R-3, R-9, R-11, R-13, R-17"""
-    replay_images(setup, *moves)
+    replay(setup, *moves, kind=ImageWorld)

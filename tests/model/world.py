@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -45,6 +45,9 @@ class World:
     _clouds: ClassVar[int] = 0
     #: May be in a log with a traceback.
     expected_errors: ClassVar[tuple[type[Exception], ...]] = ()
+    #: What can happen in it, and what must hold.
+    moves_class: ClassVar[type[Moves]] = Moves
+    invariants_class: ClassVar[type[Invariants]] = Invariants
 
     def __init__(self, setup: Setup, *, trace: bool = False) -> None:
         self.setup = setup
@@ -78,14 +81,11 @@ class World:
         self.cloud = self.make_cloud()
         self.hosts = Hosts(self)
         self.operator = Operator(self)
-        self.moves = Moves(self)
-        self.invariants = self.make_invariants()
+        self.moves = self.moves_class(self)
+        self.invariants = self.invariants_class(self)
         self.server.on_commit = self.invariants.committed
 
     # -- what another world may have others of --
-
-    def make_invariants(self) -> Invariants:
-        return Invariants(self)
 
     def make_cloud(self) -> ModelCloud:
         return FakeModelCloud(self)
@@ -310,7 +310,10 @@ class World:
             self.violation(f"request {request.id} failed, and nothing was wrong")
 
 
-def replay(setup: Setup, *moves: Move, trace: bool = False) -> None:
-    """One run. Raises `Violated`."""
-    with World(setup, trace=trace) as made:
+def replay(setup: Setup, *moves: Move, kind: Callable[..., World] = World, trace: bool = False, **options: Any) -> None:
+    """One run. Raises `Violated`.
+
+    :param kind: of the world; ``options`` of it.
+    """
+    with kind(setup, trace=trace, **options) as made:
         made.play(moves)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
-from tests.support.kubernetes_place import DRIVERS, PROJECT, PodPlace, PodProvider, SimulatedCluster, provider_section
+from tests.support.kubernetes_place import DRIVERS, PROJECT, PodPlace, SimulatedCluster, provider_section
+from tests.support.section_provider import SectionProvider
 from tests.support.workplace import Workplace
 
 
@@ -45,4 +46,4 @@ def driver(request: pytest.FixtureRequest) -> str:
 def place(workplace: Workplace, cluster: SimulatedCluster, kubeconfig: Path, driver: str) -> PodPlace:
     """Change ``provider`` and call `PodPlace.launch`."""
     assert kubeconfig.exists()
-    return PodPlace(workplace, cluster, PodProvider(provider_section(driver, DRIVERS[driver])))
+    return PodPlace(workplace, cluster, SectionProvider(provider_section(driver, DRIVERS[driver])))

@@ -36,23 +36,6 @@ class Cluster(Protocol):
         """Namespaces that were not there at the beginning; a pod in `PROJECT` is ``shared/<pod>``."""
 
 
-class PodProvider(SectionProvider):
-    """A section of a configuration. :param section: change it before the launcher is started."""
-
-    @property
-    def pool(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.section["pools"][0]
-        return found
-
-    @property
-    def label(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.pool["labels"][0]
-        return found
-
-    def as_config(self) -> dict[str, Any]:
-        return self.section
-
-
 def provider_section(driver: str, context: str = "admin", name: str = "cluster-a") -> dict[str, Any]:
     """A provider with the labels ``pod`` and, where the driver has them, ``space`` (a namespace or a project)."""
     pod: dict[str, Any] = {"name": "pod", "image": "docker.io/debian:12", "cpu": 1, "memory": 64}
@@ -68,7 +51,7 @@ class PodPlace:
     """One cluster, one chroot, launchers. :param seconds: how long anything may take."""
 
     def __init__(
-        self, workplace: Workplace, cluster: Cluster, provider: PodProvider, seconds: float = DEADLINE_SECONDS
+        self, workplace: Workplace, cluster: Cluster, provider: SectionProvider, seconds: float = DEADLINE_SECONDS
     ) -> None:
         self._seconds = seconds
         self.workplace = workplace

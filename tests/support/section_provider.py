@@ -8,7 +8,10 @@ from typing import Any
 
 
 class SectionProvider:
-    """For `tests.support.launcher_config.write_config`."""
+    """For `tests.support.launcher_config.write_config`.
+
+    :param section: change it, its first pool or the first label of that before the launcher is started.
+    """
 
     def __init__(self, section: dict[str, Any]) -> None:
         self.section = section
@@ -17,6 +20,16 @@ class SectionProvider:
     @property
     def labels(self) -> Iterable[str]:
         return [label["name"] for pool in self.section["pools"] for label in pool["labels"]]
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.section["pools"][0]
+        return found
+
+    @property
+    def label(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.pool["labels"][0]
+        return found
 
     @property
     def slots(self) -> int:

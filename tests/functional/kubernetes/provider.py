@@ -3,32 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+from tests.support.section_provider import SectionProvider
 
-class KubeProvider:
-    """An entry of ``providers`` with one pool; ``section`` and ``pool`` may be changed.
+
+class KubeProvider(SectionProvider):
+    """An entry of ``providers`` with one pool.
 
     :param driver: ``kubernetes``, ``openshift`` or ``openshiftpods``.
     :param labels: of the pool.
     """
 
-    def __init__(
-        self, driver: str, labels: list[dict[str, Any]], context: str, name: str = "real", pool: str = "main"
-    ) -> None:
-        self.name = name
-        #: Nothing is there before somebody asks for it.
-        self.slots = 0
-        self.pool: dict[str, Any] = {"name": pool, "labels": labels}
-        self.section: dict[str, Any] = {"name": name, "driver": driver, "context": context, "pools": [self.pool]}
-
-    @property
-    def labels(self) -> Iterable[str]:
-        return [label["name"] for label in self.pool["labels"]]
-
-    def as_config(self) -> dict[str, Any]:
-        return self.section
+    def __init__(self, driver: str, labels: list[dict[str, Any]], context: str, pool: str = "main") -> None:
+        pools = [{"name": pool, "labels": labels}]
+        super().__init__({"name": "real", "driver": driver, "context": context, "pools": pools})
 
 
 def pod_label(name: str = "pod", **more: Any) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import pytest
 from tests.functional.kubernetes.cluster import NOBODY, RBAC, RigCluster, copy_of_kubeconfig
 from tests.support.documented_rights import documented_role
 from tests.support.kubernetes_client import KubernetesClient, refusal
-from tests.support.kubernetes_place import PodPlace, PodProvider, provider_section
+from tests.support.kubernetes_place import PodPlace, provider_section
 from tests.support.kubernetes_rig import KubernetesRig
 from tests.support.launcher import impatient_command
+from tests.support.section_provider import SectionProvider
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
@@ -45,7 +46,7 @@ def kubeconfig(rig: KubernetesRig, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def place(workplace: Workplace, cluster: RigCluster, kubeconfig: Path) -> PodPlace:
     assert kubeconfig.exists()
-    provider = PodProvider(provider_section("kubernetes", name=cluster.pool))
+    provider = SectionProvider(provider_section("kubernetes", name=cluster.pool))
     provider.pool["name"] = cluster.pool
     return PodPlace(workplace, cluster, provider, SECONDS)
 

@@ -33,7 +33,7 @@ def test_boot_from_volume(place: Place, provider: OpenStackProvider) -> None:
     """O-6: the server's disk is a volume of the size asked for, which says whose it is and goes with the server."""
     if not place.cloud.has_volumes:
         pytest.skip(f"cloud {place.cloud.name} has no block storage")
-    provider.label |= {"boot-from-volume": True, "volume-size": 3}
+    provider.label.update({"boot-from-volume": True, "volume-size": 3})
     place.launch(provider)
     request = place.fulfilled(place.zuul.submit(["small"]))
     (node_id,) = request.nodes

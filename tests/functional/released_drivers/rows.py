@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-from tests.functional.released_drivers.azure_double import Azure
 from tests.functional.released_drivers.cloud import Cloud
-from tests.functional.released_drivers.gce_double import Gce
-from tests.functional.released_drivers.ibmvpc_double import IbmVpc
 from tests.functional.released_drivers.in_memory import Example, Fake, Test
-from tests.functional.released_drivers.moto_cloud import Moto
-from tests.functional.released_drivers.openstack_simulator import OpenStack, RenamedOpenStack
 from tests.functional.released_drivers.pods import Kubernetes, OpenShift, OpenShiftPods
+from tests.functional.released_drivers.simulated import Aws, Azure, Gce, IbmVpc, OpenStack, RenamedOpenStack
 from tests.functional.released_drivers.static_hosts import BackedNodes, StaticHosts
 
 #: In the order of the table.
 ROWS: tuple[type[Cloud], ...] = (
-    Moto,
+    Aws,
     Kubernetes,
     OpenShift,
     OpenShiftPods,

@@ -17,18 +17,87 @@ from simulators.aws import AwsSimulator
 from simulators.azure import AzureSimulator
 from simulators.base.simulator import Simulator
 from simulators.gce import GceSimulator
+from simulators.gce.cloud import BUCKET, FAMILY, ZONE
+from simulators.gce.links import IMAGE_PROJECT
+from simulators.gce.links import PROJECT as GCE_PROJECT
 from simulators.ibmvpc import IbmVpcSimulator
+from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from simulators.openstack import OpenStackSimulator
-from tests.support.aws_provider import aws_section
-from tests.support.azure_place import azure_section
-from tests.support.gce_place import gce_section
-from tests.support.ibmvpc_place import ibmvpc_section
 from tests.support.kubernetes_place import PROJECT, SimulatedCluster, provider_section
 from tests.support.wait import wait_for
 
 PROVIDER = "cloud-a"
 Json = dict[str, Any]
+
+
+def _section(driver: str, image: Json, label: Json, ssh_port: int, **more: Any) -> Json:
+    """A provider with one pool and one label, ``small``.
+
+    :param more: keys of the provider, with ``_`` for ``-``.
+    :param ssh_port: its instances are reached there over SSH before they are given out.
+    """
+    return {
+        "name": PROVIDER,
+        "driver": driver,
+        "rate": 0,
+        **{key.replace("_", "-"): value for key, value in more.items()},
+        "cloud-images": [{"name": "debian", **image, "connection-port": ssh_port}],
+        "pools": [{"name": "main", "labels": [{"name": "small", "cloud-image": "debian", **label}]}],
+    }
+
+
+def openstack_section(ssh_port: int = 22) -> Json:
+    """As `_section`, in the cloud ``simulator`` of clouds.yaml."""
+    image = {"image-name": "cloud-image", "username": "debian"}
+    section = _section("openstack", image, {"min-ram": 512}, ssh_port, cloud="simulator")
+    section["pools"][0]["networks"] = ["provider"]
+    return section
+
+
+def aws_section(image_id: str, ssh_port: int = 22) -> Json:
+    """As `_section`."""
+    image = {"image-id": image_id, "username": "admin"}
+    return _section("aws", image, {"instance-type": "t3.small", "key-name": "zuul"}, ssh_port, region_name="us-east-1")
+
+
+def azure_section(auth_path: Path, ssh_port: int = 22) -> Json:
+    """As `_section`."""
+    image = {"username": "zuul", "key": "ssh-ed25519 AAAA", "image-filter": {"name": "debian-12"}}
+    where = {"location": "northeurope", "resource_group": "nodepool", "resource_group_location": "northeurope"}
+    label = {"hardware-profile": {"vm-size": "Standard_B1s"}}
+    return _section("azure", image, label, ssh_port, **where, auth_path=str(auth_path), network="ci")
+
+
+def gce_section(key_file: Path, url: str, ssh_port: int = 22) -> Json:
+    """As `_section`.
+
+    :param key_file: of the service account; ``url``: of Compute Engine and of Cloud Storage.
+    """
+    image = {"image-project": IMAGE_PROJECT, "image-family": FAMILY, "username": "zuul", "key": "ssh-ed25519 AAAA"}
+    where = {"project": GCE_PROJECT, "region": "us-central1", "zone": ZONE, "endpoint": url}
+    storage = {"bucket-name": BUCKET, "endpoint": url}
+    label = {"instance-type": "n1-standard-1"}
+    return _section("gce", image, label, ssh_port, **where, object_storage=storage, credentials_file=str(key_file))
+
+
+def ibmvpc_section(credentials: Path, ssh_port: int = 22) -> Json:
+    """As `_section`; instances have floating IPs."""
+    image = {"username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}
+    where = {"region": "us-south", "vpc": "ci", "zone": "us-south-1", "subnet": "ci-us-south-1", "public_ipv4": True}
+    return _section("ibmvpc", image, {"profile": "cx2-2x4"}, ssh_port, **where, credentials_file=str(credentials))
+
+
+def with_two_pools(section: Json, **large: Any) -> Json:
+    """The same for the contract of drivers: its name is ``somewhere``, and nothing scans the instances.
+
+    :param large: keys of the label ``large`` of the pool ``other``, which has five instances at most; ``_`` is ``-``.
+    """
+    (main,) = section["pools"]
+    main["host-key-checking"] = False
+    label = {**main["labels"][0], "name": "large", **{key.replace("_", "-"): value for key, value in large.items()}}
+    other = {**main, "name": "other", "max-servers": 5, "labels": [label]}
+    return {**section, "name": "somewhere", "pools": [main, other]}
 
 
 class SimulatedCloud(abc.ABC):
@@ -54,8 +123,8 @@ class SimulatedCloud(abc.ABC):
     cores: ClassVar[int] = 1
     making: ClassVar[str] = "instances made"
     first: ClassVar[int] = 0
-    #: Name of the list in which the simulator says which instances there are, and the keys of what it says of each.
-    _listed: ClassVar[tuple[str, str, str]] = ("instances", "id", "metadata")
+    #: The list in which the simulator says which instances there are, and its keys of their names and metadata.
+    listed_as: ClassVar[tuple[str, str, str]] = ("instances", "id", "metadata")
 
     def __init__(self, directory: Path, ssh_port: int) -> None:
         self.directory = directory
@@ -74,9 +143,10 @@ class SimulatedCloud(abc.ABC):
         """What the launcher needs in its environment."""
         return {}
 
-    @abc.abstractmethod
-    def choose_zones(self, section: Json) -> None:
-        """Nodes may be in each of `zones`, in this order."""
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        """Nodes may be in each of some zones, in this order. :param zones: none = all of `zones`."""
+        raise NotImplementedError
 
     # -- what there is
 
@@ -86,10 +156,15 @@ class SimulatedCloud(abc.ABC):
 
     def marked(self) -> list[tuple[str, Json]]:
         """Name in the cloud, and metadata, of all instances that live, whether lists have them or not."""
-        what, name, metadata = self._listed
         with self.simulator.cloud():
-            found = self.simulator.application.admin.handlers["GET", f"/admin/{what}"]({})[what]
-            return [(one[name], dict(one[metadata])) for one in found]
+            return self.listed(self.simulator.application)
+
+    @classmethod
+    def listed(cls, application: Any) -> list[tuple[str, Json]]:
+        """The same for an application, as its simulator has it."""
+        what, name, metadata = cls.listed_as
+        found = application.admin.handlers["GET", f"/admin/{what}"]({})[what]
+        return [(one[name], dict(one[metadata])) for one in found]
 
     def instances(self) -> dict[str, str]:
         """Node id -> name in the cloud."""
@@ -113,7 +188,7 @@ class SimulatedCloud(abc.ABC):
         """How many instances were made until now."""
         return int(self.state()["events"].get(self.making, 0)) - self.first
 
-    def instance_of(self, node: Json) -> str:
+    def instance_of(self, node: Mapping[str, Any]) -> str:
         """What `instances` calls the instance of a node that has one."""
         return str(node["external_id"])
 
@@ -166,7 +241,7 @@ class SimulatedCloud(abc.ABC):
 
     def vanish(self, node_id: str) -> None:
         """The instance of a node disappears; no list ever has it again."""
-        self.do("vanish", **{self._listed[1]: self.instances()[node_id]})
+        self.do("vanish", **{self.listed_as[1]: self.instances()[node_id]})
 
     def boots_take(self, seconds: float) -> None:
         """New instances come up after so long."""
@@ -176,17 +251,17 @@ class SimulatedCloud(abc.ABC):
         """Lists come in pages of one entry, and the first is empty where a cloud does that."""
         self.change(page_limit=1, empty_pages=True)
 
-    @abc.abstractmethod
     def missing_image(self, image: Json) -> Json:
         """A cloud image ``missing`` that is not there, otherwise as this one."""
+        raise NotImplementedError
 
     def no_room(self, zone: str) -> None:
         """No instance finds capacity in a zone."""
         self.change(capacity=[{"zone": zone}])
 
-    @abc.abstractmethod
     def limit(self, instances: int) -> None:
         """The quota is for so many instances of the label, all in all."""
+        raise NotImplementedError
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         """Lists lack what is new, and have what is deleted, for a while."""
@@ -216,28 +291,13 @@ class OpenStack(SimulatedCloud):
     }
     leftovers = ("servers", "ports", "floating_ips", "volumes")
     making = "servers created"
-    _listed = ("servers", "id", "metadata")
+    listed_as = ("servers", "id", "metadata")
 
     def make_simulator(self) -> OpenStackSimulator:
         return OpenStackSimulator()
 
     def section(self) -> Json:
-        image = {
-            "name": "debian",
-            "image-name": "cloud-image",
-            "username": "debian",
-            "connection-port": self.ssh_port,
-        }
-        label = {"name": "small", "cloud-image": "debian", "min-ram": 512}
-        pool = {"name": "main", "networks": ["provider"], "labels": [label]}
-        return {
-            "name": PROVIDER,
-            "driver": "openstack",
-            "cloud": "simulator",
-            "rate": 0,
-            "cloud-images": [image],
-            "pools": [pool],
-        }
+        return openstack_section(self.ssh_port)
 
     def environment(self) -> Mapping[str, str]:
         file = self.simulator.write_clouds_yaml(self.directory / "clouds.yaml")
@@ -254,9 +314,6 @@ class OpenStack(SimulatedCloud):
 
     def limit(self, instances: int) -> None:
         self.change(quota={"instances": instances})
-
-    def choose_zones(self, section: Json) -> None:
-        raise NotImplementedError
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         self.change(hidden_rate=rate, hidden_seconds=[seconds, seconds])
@@ -284,14 +341,16 @@ class Aws(SimulatedCloud):
 
     def section(self) -> Json:
         with self.simulator.cloud() as cloud:
-            return aws_section(cloud.image_id, self.ssh_port, PROVIDER)
+            return aws_section(cloud.image_id, self.ssh_port)
 
     def environment(self) -> Mapping[str, str]:
         found: Mapping[str, str] = self.simulator.environment
         return found
 
-    def choose_zones(self, section: Json) -> None:
-        section["pools"][0]["availability-zone"] = list(self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        for pool in section["pools"]:
+            pool["availability-zone"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-id": "ami-00000000000000000"}
@@ -299,7 +358,7 @@ class Aws(SimulatedCloud):
     def limit(self, instances: int) -> None:
         self.change(quotas={"L-1216C47A": 2 * instances})
 
-    def instance_of(self, node: Json) -> str:
+    def instance_of(self, node: Mapping[str, Any]) -> str:
         return str(node["external_id"]["instance"])
 
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
@@ -329,7 +388,7 @@ class Azure(SimulatedCloud):
     zones = ("1", "2")
     cores = 0
     making = "VMs made"
-    _listed = ("vms", "name", "tags")
+    listed_as = ("vms", "name", "tags")
 
     def make_simulator(self) -> AzureSimulator:
         simulator = AzureSimulator()
@@ -338,10 +397,12 @@ class Azure(SimulatedCloud):
 
     def section(self) -> Json:
         file = self.simulator.write_auth_file(self.directory / "azure.json")
-        return azure_section(file, self.ssh_port) | {"name": PROVIDER}
+        return azure_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section["pools"][0]["availability-zones"] = list(self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        for pool in section["pools"]:
+            pool["availability-zones"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-filter": {"name": "missing"}}
@@ -369,17 +430,18 @@ class Gce(SimulatedCloud):
     deletion_faults = ("deletes", "failed")
     put_offs = (*SimulatedCloud.put_offs, {"kind": "403", "reason": "rateLimitExceeded"})
     zones = ("us-central1-a", "us-central1-b")
-    _listed = ("instances", "name", "metadata")
+    listed_as = ("instances", "name", "metadata")
 
     def make_simulator(self) -> GceSimulator:
         return GceSimulator()
 
     def section(self) -> Json:
         file = self.simulator.write_key_file(self.directory / "key.json")
-        return gce_section(file, self.simulator.url, self.ssh_port, PROVIDER)
+        return gce_section(file, self.simulator.url, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section["zone"] = list(self.zones)
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        section["zone"] = list(zones or cls.zones)
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-family": "missing"}
@@ -403,17 +465,19 @@ class IbmVpc(SimulatedCloud):
     leftovers = ("instances", "volumes")
     zones = ("us-south-1", "us-south-2")
     cores = 0
-    _listed = ("instances", "name", "metadata")
+    listed_as = ("instances", "name", "metadata")
 
     def make_simulator(self) -> IbmVpcSimulator:
         return IbmVpcSimulator()
 
     def section(self) -> Json:
         file = self.simulator.write_credentials(self.directory / "ibm.env")
-        return ibmvpc_section(file, self.ssh_port) | {"name": PROVIDER}
+        return ibmvpc_section(file, self.ssh_port)
 
-    def choose_zones(self, section: Json) -> None:
-        section |= {"zone": list(self.zones), "subnet": [f"ci-{zone}" for zone in self.zones]}
+    @classmethod
+    def choose_zones(cls, section: Json, *zones: str) -> None:
+        chosen = list(zones or cls.zones)
+        section |= {"zone": chosen, "subnet": [f"ci-{zone}" for zone in chosen]}
 
     def missing_image(self, image: Json) -> Json:
         return image | {"name": "missing", "image-name": "missing"}
@@ -461,9 +525,6 @@ class Kubernetes(SimulatedCloud):
     def environment(self) -> Mapping[str, str]:
         return {"KUBECONFIG": str(self.simulator.write_kubeconfig(self.directory / "kubeconfig"))}
 
-    def choose_zones(self, section: Json) -> None:
-        raise NotImplementedError
-
     def left(self) -> dict[str, int]:
         return dict(Counter(SimulatedCluster(self.simulator).names()))
 
@@ -485,9 +546,6 @@ class Kubernetes(SimulatedCloud):
         self.do("end-namespace", namespace=name)
         wait_for("the namespace has ended", lambda: name not in self.instances().values())
 
-    def missing_image(self, image: Json) -> Json:
-        raise NotImplementedError
-
     def boots_take(self, seconds: float) -> None:
         self.change(start_seconds=[seconds, seconds])
 
@@ -506,9 +564,6 @@ class Kubernetes(SimulatedCloud):
     def lists_are_late(self, rate: float = 1.0, seconds: float = 3.0) -> None:
         """Watches break, and expire: what is watched is known late."""
         self.change(watches=[{"kind": kind, "rate": rate / 2, "after_seconds": 0.3} for kind in ("cut", "expired")])
-
-    def limit(self, instances: int) -> None:
-        raise NotImplementedError
 
     def leak(self, provider: str, installation: str) -> str:
         name = f"leaked-{provider}-{installation}"
