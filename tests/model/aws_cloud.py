@@ -15,7 +15,6 @@ from botocore.exceptions import ConnectionClosedError
 
 from nodepool.driver.aws import AwsAdapter, AwsDriver
 from nodepool.driver.aws.client import AwsTransport
-from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.instances import instance_of
 from simulators.aws.application import AwsApplication
 from simulators.aws.cloud import Region
