@@ -16,6 +16,7 @@ from simulators.openstack import OpenStackSimulator
 from tests.support import small_dib
 from tests.support.build_journal import built_files, processes_of, read_journal
 from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.launcher_config import zookeeper_sections
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.stored_images import Image, StoredImages, Upload
@@ -123,16 +124,9 @@ class ImagePlace:
 
     def configure(self, *numbers: int) -> None:
         """Writes the configuration of these builders, or of all."""
-        certificates = self.zookeeper.certificates
         for number in numbers or range(len(self.builders)):
             base = {
-                "zookeeper-servers": [{"host": "127.0.0.1", "port": self.zookeeper.tls_port, "chroot": self.chroot}],
-                "zookeeper-tls": {
-                    "cert": str(certificates.client_cert),
-                    "key": str(certificates.client_key),
-                    "ca": str(certificates.ca),
-                },
-                "zookeeper-timeout": 10.0,
+                **zookeeper_sections(self.zookeeper, self.chroot, 10.0),
                 "images-dir": str(self.images_dir(number)),
                 "build-log-dir": str(self.directory / f"build-logs{number}"),
             }

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from tests.support.launcher_config import StaticProvider, static_hosts, write_config
 from tests.support.ports import free_ports
@@ -27,19 +25,16 @@ class Site:
         self.etc = directory / "etc"
         self.etc.mkdir()
         (self.port,) = free_ports(1)
-        certificates: dict[str, Any] = {}
-        for name in ("ca", "client_cert", "client_key"):
-            file = self.etc / f"{name}.pem"
-            shutil.copy(getattr(zookeeper.certificates, name), file)
+        inside = zookeeper.certificates.copied(self.etc, "/etc/nodepool")
+        for file in self.etc.iterdir():
             file.chmod(0o640)
             os.chown(file, 0, USER)
-            certificates[name] = f"/etc/nodepool/{file.name}"
-        inside = SimpleNamespace(tls_ports=zookeeper.tls_ports, certificates=SimpleNamespace(**certificates))
         write_config(
             self.etc / "nodepool.yaml",
-            inside,  # type: ignore[arg-type]
+            zookeeper,
             chroot,
             [StaticProvider(static_hosts(1))],
+            certificates=inside,
             extra={
                 "webapp": {"listen_address": "127.0.0.1", "port": self.port},
                 "images-dir": "/opt/nodepool/images",

@@ -71,7 +71,7 @@ def test_programs(images: Buildah, image: str, site: Site) -> None:
             assert told.out.startswith(f"usage: {program}")
         assert container("nodepool", "config-validate").status == 0
         assert container("sh", "-c", "command -v gcc || command -v pip || echo neither").out == "neither\n"
-        assert container("sh", "-c", "test -r /etc/nodepool/client_key.pem && id -u").out == f"{USER}\n"
+        assert container("sh", "-c", "test -r /etc/nodepool/client.key && id -u").out == f"{USER}\n"
 
 
 @pytest.mark.parametrize("image", IMAGES)
