@@ -61,7 +61,7 @@ def released(ours: CommandLine) -> Command:
 @pytest.fixture
 def images(znodes: PoolZnodes) -> ImageZnodes:
     """Builds and uploads in every state, pauses and requests."""
-    made = ImageZnodes(znodes)
+    made = znodes
     # Released commands take a request for pending while the directory of the lock is newer than the builds.
     made.put("debian/builds/lock")
     made.add_build("debian", A)
@@ -139,7 +139,7 @@ def test_changes(ours: CommandLine, released: Command, images: ImageZnodes, comm
     images.add_builder()
     results, left = [], []
     for run in (released, ours):
-        for name in images.znodes.children(IMAGES):
+        for name in images.children(IMAGES):
             images.kazoo.delete(f"{IMAGES}/{name}", recursive=True)
         again(images)
         results.append(run(*command))
@@ -198,7 +198,7 @@ def again(images: ImageZnodes) -> None:
 def everything(images: ImageZnodes, path: str = IMAGES) -> dict[str, Any]:
     """Path -> record of every znode with data, without times; lock directories are left out."""
     found: dict[str, Any] = {}
-    for name in images.znodes.children(path):
+    for name in images.children(path):
         if name != "lock":
             below = f"{path}/{name}"
             if name in ("pause", "request-build"):

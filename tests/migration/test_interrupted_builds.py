@@ -14,9 +14,9 @@ from benchmarks.support.image_site import CloudProvider
 from benchmarks.support.small_build import SmallBuild
 from simulators.openstack import CLOUD_NAME, SimulatorClient
 from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.image_znodes import Image, ImageZnodes
 from tests.support.launcher_config import write_config
 from tests.support.released import released_programs
-from tests.support.stored_images import Image, StoredImages
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 200.0
 class Host:
     """A machine whose builder is replaced: its disk and its configuration stay."""
 
-    def __init__(self, directory: Path, znodes: StoredImages) -> None:
+    def __init__(self, directory: Path, znodes: ImageZnodes) -> None:
         self.directory = directory
         self.znodes = znodes
         self.builder: BuilderProcess | None = None
@@ -88,7 +88,7 @@ def host(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, cloud: Simulat
     }
     provider = CloudProvider(CLOUD_NAME, [IMAGE])
     write_config(tmp_path / "nodepool.yaml", zookeeper, chroot, [provider], extra=extra)
-    znodes = StoredImages(zookeeper.plain_hosts(chroot))
+    znodes = ImageZnodes(zookeeper.plain_hosts(chroot))
     znodes.start()
     made = Host(tmp_path, znodes)
     yield made

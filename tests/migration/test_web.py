@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from nodepool.zk import paths
-from tests.support.image_znodes import ImageZnodes
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -72,17 +71,16 @@ class Things:
 
 @pytest.fixture
 def things(znodes: PoolZnodes) -> Things:
-    images = ImageZnodes(znodes)
-    images.put("debian/builds/lock")
-    images.add_build("debian", A)
-    images.add_build("debian", B, state="building", formats="")
-    images.add_build("debian", "0000000003", state="failed", builder_id=None)
-    images.add_upload("debian", A, "lab", 7)
-    images.add_upload("debian", A, "lab", 3, state="deleting")
-    images.add_upload("debian", A, "cloud", 1, state="failed", external_id=None, external_name=None, format=None)
-    images.put("debian/request-build")
-    images.add_build("fedora-40", A)
-    images.put("fedora-40/pause")
+    znodes.put("debian/builds/lock")
+    znodes.add_build("debian", A)
+    znodes.add_build("debian", B, state="building", formats="")
+    znodes.add_build("debian", "0000000003", state="failed", builder_id=None)
+    znodes.add_upload("debian", A, "lab", 7)
+    znodes.add_upload("debian", A, "lab", 3, state="deleting")
+    znodes.add_upload("debian", A, "cloud", 1, state="failed", external_id=None, external_name=None, format=None)
+    znodes.put("debian/request-build")
+    znodes.add_build("fedora-40", A)
+    znodes.put("fedora-40/pause")
     pod = znodes.add_node("in-use", provider="other", type="single", connection_port={"token": 1}, user_data=None)
     znodes.kazoo.create(f"{paths.node(pod)}/lock/{'0' * 32}__lock__0000000000", makepath=True)
     znodes.add_node("ready", provider="other", type=[], external_id=17, slot=3, state_time=1.5, az="z")

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.command_line import CommandLine, Result
-from tests.support.image_znodes import ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
 
 Step = dict[str, Any]
@@ -75,7 +74,6 @@ class CommandSteps:
     def __init__(self, nodepool: CommandLine, znodes: PoolZnodes) -> None:
         self._nodepool = nodepool
         self._znodes = znodes
-        self._images = ImageZnodes(znodes)
         self._locks: dict[str, Any] = {}
         self._names = {**{f"<{name}>": name.lower() * 32 for name in "ABC"}, "<host>": socket.gethostname()}
         self._names.update({"<config>": str(nodepool.config), "<directory>": str(nodepool.config.parent)})
@@ -125,11 +123,11 @@ class CommandSteps:
 
     def build(self, words: list[Any]) -> None:
         *names, fields = words if isinstance(words[-1], dict) else (*words, {})
-        self._images.add_build(*names, **self._given(fields))
+        self._znodes.add_build(*names, **self._given(fields))
 
     def upload(self, words: list[Any]) -> None:
         *names, fields = words if isinstance(words[-1], dict) else (*words, {})
-        self._images.add_upload(*names, **self._given(fields))
+        self._znodes.add_upload(*names, **self._given(fields))
 
     def put(self, znodes: Step) -> None:
         for path, value in znodes.items():

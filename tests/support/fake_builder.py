@@ -73,25 +73,13 @@ class FakeBuilder(BuilderProcess):
 
     def builds(self, image: str = IMAGE) -> dict[str, dict[str, Any]]:
         """Id -> record of each build in ZooKeeper."""
-        root = f"/nodepool/images/{image}/builds"
-        kazoo = self.znodes.kazoo
-        if kazoo.exists(root) is None:
-            return {}
-        ids = [name for name in kazoo.get_children(root) if name != "lock"]
-        # One that has failed may go between the two looks.
-        found = {build_id: self.znodes.read(f"{root}/{build_id}") for build_id in ids}
-        return {build_id: build for build_id, build in found.items() if build is not None}
+        # One that has failed may go between two looks.
+        return {one.build_id: one.record for one in self.znodes.image(image).builds if one.record is not None}
 
     def uploads(self, provider: str, image: str = IMAGE) -> list[dict[str, Any]]:
         """Records of uploads, without those that stay for a minute after their images were deleted."""
-        found = []
-        for build_id in self.builds(image):
-            root = f"/nodepool/images/{image}/builds/{build_id}/providers/{provider}/images"
-            for number in self.znodes.children(root):
-                record = None if number == "lock" else self.znodes.read(f"{root}/{number}")
-                if record is not None and record["state"] != "deleting":
-                    found.append(record)
-        return found
+        found = self.znodes.image(image).uploads(provider)
+        return [one.record for one in found if one.record is not None and one.state != "deleting"]
 
     def in_state(self, state: str, image: str = IMAGE) -> list[str]:
         """Ids of the builds in a state."""

@@ -16,10 +16,10 @@ from simulators.openstack import OpenStackSimulator
 from tests.support import small_dib
 from tests.support.build_journal import built_files, processes_of, read_journal
 from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.image_znodes import Image, ImageZnodes, Upload
 from tests.support.launcher_config import zookeeper_sections
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.stored_images import Image, StoredImages, Upload
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -47,7 +47,7 @@ class ImagePlace:
         self.providers: list[str] = list(FORMATS)
         #: More keys of each image.
         self.image_settings: dict[str, Any] = {}
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self.clouds = {name: OpenStackSimulator() for name in FORMATS}
         self.clouds_file = directory / "clouds.yaml"
         self.builders: list[BuilderProcess] = []

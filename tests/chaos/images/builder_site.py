@@ -20,10 +20,10 @@ from tests.chaos.links import Links
 from tests.chaos.world import CHROOT, SESSION_SECONDS
 from tests.support import small_dib
 from tests.support.builder import BUILDER_VARIABLE, BuilderProcess
+from tests.support.image_znodes import ImageZnodes
 from tests.support.launcher import ROOT
 from tests.support.launcher_config import write_config
 from tests.support.process import ChildProcess
-from tests.support.stored_images import StoredImages
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
@@ -88,7 +88,7 @@ class BuilderSite(Events):
         self.builders = [self._make_builder(number) for number in range(builders)]
         #: The way of each builder to ZooKeeper and the first cloud.
         self.links: list[Links] = []
-        self.znodes: StoredImages
+        self.znodes: ImageZnodes
         self.steering = directory / "steering.json"
         self.journal = directory / "journal"
         self._removed: Sequence[str] = ()
@@ -117,11 +117,11 @@ class BuilderSite(Events):
     def start(self) -> None:
         """Blocks until everything serves. :raises AssertionError: something does not."""
         self.zookeeper.start()
-        root = StoredImages(self.zookeeper.plain_hosts())
+        root = ImageZnodes(self.zookeeper.plain_hosts())
         root.start()
         root.kazoo.ensure_path(CHROOT)
         root.stop()
-        self.znodes = StoredImages(self.zookeeper.plain_hosts(CHROOT))
+        self.znodes = ImageZnodes(self.zookeeper.plain_hosts(CHROOT))
         self.znodes.start()
         for name, simulator in self._simulators.items():
             simulator.start()

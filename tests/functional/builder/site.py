@@ -13,8 +13,8 @@ import yaml
 
 from tests.functional.builder.remains import Remains, remains
 from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.image_znodes import Build, ImageZnodes, Upload
 from tests.support.launcher_config import Provider, write_config
-from tests.support.stored_images import Build, StoredImages, Upload
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -42,7 +42,7 @@ class BuilderSite:
         self.logs = directory / "logs"
         self.temporary = directory / "tmp"
         self.config = directory / "builder.yaml"
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self.builders: list[BuilderProcess] = []
         self._zookeeper = zookeeper
         self._chroot = chroot

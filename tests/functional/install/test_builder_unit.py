@@ -14,7 +14,7 @@ import pytest
 from tests.functional.install.conftest import SOURCE, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
-from tests.support.stored_images import Build, StoredImages
+from tests.support.image_znodes import Build, ImageZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -48,7 +48,7 @@ class Site:
 
     def __init__(self, booted: BootedDebian, zookeeper: ZooKeeperServer, chroot: str) -> None:
         self.booted = booted
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self._zookeeper = zookeeper
         self._chroot = chroot
 

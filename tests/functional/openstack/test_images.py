@@ -57,7 +57,8 @@ def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: Open
     assert {key: image.properties[key] for key in (*KEYS, "purpose")} == {**KEYS, "purpose": "a test"}
     assert image.properties["owner_specified.openstack.sha256"] == sums[1]
 
-    place.znodes.add_upload("real", external_id)
+    place.znodes.add_build("built", "b1")
+    place.znodes.add_upload("built", "b1", "real", external_id=external_id)
     place.launch(provider, extra=EXTRA)
     request = place.fulfilled(place.zuul.submit(["small"]))
     assert place.cloud.server_of(request.nodes[0]).image.id == external_id
