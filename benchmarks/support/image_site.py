@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.support.small_build import SmallBuild
 from simulators.openstack import SimulatorClient
-from tests.support.builder import BuilderProcess
 from tests.support.image_znodes import ImageZnodes, Upload
+from tests.support.launcher import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer

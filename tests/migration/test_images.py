@@ -13,8 +13,8 @@ import pytest
 
 from tests.chaos.images.image_audit import ImageAudit
 from tests.chaos.transaction_log import read_writes
-from tests.support.builder import OUR_BUILDER, BuilderProcess
 from tests.support.image_place import FORMATS, IMAGE, ImagePlace
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.released import released_programs
 from tests.support.wait import wait_for

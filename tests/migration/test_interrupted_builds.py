@@ -13,8 +13,8 @@ import pytest
 from benchmarks.support.image_site import CloudProvider
 from benchmarks.support.small_build import SmallBuild
 from simulators.openstack import CLOUD_NAME, SimulatorClient
-from tests.support.builder import OUR_BUILDER, BuilderProcess
 from tests.support.image_znodes import Image, ImageZnodes
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.released import released_programs
 from tests.support.wait import wait_for

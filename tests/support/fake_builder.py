@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.builder import BuilderProcess
+from tests.support.launcher import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for

@@ -15,8 +15,8 @@ import yaml
 from simulators.openstack import OpenStackSimulator
 from tests.support import small_dib
 from tests.support.build_journal import built_files, processes_of, read_journal
-from tests.support.builder import OUR_BUILDER, BuilderProcess
 from tests.support.image_znodes import Image, ImageZnodes, Upload
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
 from tests.support.launcher_config import zookeeper_sections
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes

@@ -19,9 +19,8 @@ from tests.chaos.images.disks import Disk
 from tests.chaos.links import Links
 from tests.chaos.world import CHROOT, SESSION_SECONDS
 from tests.support import small_dib
-from tests.support.builder import BUILDER_VARIABLE, BuilderProcess
 from tests.support.image_znodes import ImageZnodes
-from tests.support.launcher import ROOT
+from tests.support.launcher import BUILDER_VARIABLE, ROOT, BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -108,7 +107,7 @@ class BuilderSite(Events):
 
     def _make_builder(self, number: int) -> BuilderProcess:
         config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"builder{number}.log"
-        command = [sys.executable, "-m", "tests.support.impatient_builder", *CONSTANTS, "--"]
+        command = [sys.executable, "-m", "tests.support.impatient", "builder", *CONSTANTS, "--"]
         if other := os.environ.get(BUILDER_VARIABLE):
             command = other.split()
         environment = {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from tests.functional.builder.remains import Remains, remains
-from tests.support.builder import OUR_BUILDER, BuilderProcess
 from tests.support.image_znodes import Build, ImageZnodes, Upload
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
 from tests.support.launcher_config import Provider, write_config
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our launcher with other constants: ``python -m tests.support.impatient_launcher MODULE.NAME=NUMBER... -- ARGUMENTS``.
+"""A daemon of ours with other constants: ``python -m tests.support.impatient PROGRAM MODULE.NAME=2.5... -- ARGUMENTS``.
 
-For what a launcher does only after a minute, e.g.: a test need not wait that long.
+For what it does only after a minute, e.g.: a test need not wait that long. PROGRAM is ``launcher`` or ``builder``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ def change_constant(assignment: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """In the launcher's process."""
+    """In the daemon's process."""
     end = arguments.index("--")
-    for assignment in arguments[:end]:
+    for assignment in arguments[1:end]:
         change_constant(assignment)
-    from nodepool.cmd import launcher
-
-    return launcher.main(arguments[end + 1 :])
+    status: int = importlib.import_module(f"nodepool.cmd.{arguments[0]}").main(arguments[end + 1 :])
+    return status
 
 
 if __name__ == "__main__":
