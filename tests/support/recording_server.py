@@ -22,31 +22,41 @@ class Sent(NamedTuple):
     body: bytes
 
 
-class RecordingServer:
-    """Connections stay open until the client or the answer closes them.
+class SocketServer:
+    """Accepts connections on loopback until it is left, and serves each in a thread of its own.
 
-    :param answer: makes the answer to a request; b"" closes the connection without one.
+    :ivar ended: set when it is left: what waits should wait for it.
     """
 
-    def __init__(self, answer: Callable[[Sent], bytes] = lambda _: OK) -> None:
-        self.answer = answer
-        self.sent: list[Sent] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._connections: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, name="recording-server")]
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.ended = threading.Event()
+        #: Stay open until the client or `serve` closes them.
+        self.connections: list[socket.socket] = []
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family)
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept, name=f"{type(self).__name__}-{self.port}")]
+
+    def serve(self, connection: socket.socket) -> None:
+        """It may raise OSError: the client has gone."""
+        raise NotImplementedError
+
+    def prepared(self, connection: socket.socket) -> socket.socket:
+        """What is served instead."""
+        return connection
 
     def __enter__(self) -> Self:
         self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         # Wakes the thread that accepts.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()
         self._listener.close()
-        for connection in self._connections:
+        for connection in self.connections:
             # One that is closed already is fine.
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -54,18 +64,34 @@ class RecordingServer:
             thread.join()
 
     def _accept(self) -> None:
-        while True:
+        while not self.ended.is_set():
             try:
-                connection, _ = self._listener.accept()
+                connection = self.prepared(self._listener.accept()[0])
             except OSError:
                 return
-            self._connections.append(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), name="recording-server")
-            self._threads.append(thread)
-            thread.start()
+            self.connections.append(connection)
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,), name="serves"))
+            self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
+        with connection, contextlib.suppress(OSError):
+            self.serve(connection)
+
+
+class RecordingServer(SocketServer):
+    """Keeps what it is sent.
+
+    :param answer: makes the answer to a request; b"" closes the connection without one.
+    """
+
+    def __init__(self, answer: Callable[[Sent], bytes] = lambda _: OK) -> None:
+        super().__init__()
+        self.answer = answer
+        self.sent: list[Sent] = []
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as stream:
             while (first := stream.readline().decode().strip()) != "":
                 headers = {}
                 while (line := stream.readline().decode().strip()) != "":

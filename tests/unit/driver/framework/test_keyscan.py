@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.driver.framework.keyscan import KexInitReader, ScanFailed, scan
 from tests.support import odd_hosts
-from tests.support.odd_hosts import odd_host
+from tests.support.odd_hosts import OddHost
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_hosts_that_misbehave(behave: Any, reason: str, caplog: pytest.LogCaptur
     once = threading.Event()
     if behave is odd_hosts.sends_garbage:
         once.set()
-    with odd_host(behave) as host:
+    with OddHost(behave) as host:
         descriptors = len(os.listdir("/proc/self/fd"))
         with pytest.raises(ScanFailed, match=reason) as failure:
             scan("127.0.0.1", host.port, timeout=30 if once.is_set() else 0.5, cancelled=once)
