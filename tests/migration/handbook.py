@@ -7,13 +7,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.migration.kinds import Kind
+from tests.migration.site import Kind, Site
 from tests.support.launcher import ROOT
-
-if TYPE_CHECKING:
-    from tests.migration.site import Site
 
 PAGE = ROOT / "doc" / "source" / "how-to" / "migrate.rst"
 #: Where the page has the command lines.

@@ -20,11 +20,9 @@ from tests.chaos.load import Load
 from tests.chaos.transaction_log import read_writes
 from tests.chaos.world import CHROOT, own_label
 from tests.migration.handbook import Handbook
-from tests.migration.judge import Excess, faults_of_ours, kind_of, makers
-from tests.migration.kinds import Kind
-from tests.migration.site import LAUNCHERS, Site
+from tests.migration.site import LAUNCHERS, Kind, Site
 from tests.migration.specimens import Specimens
-from tests.migration.watcher import MixedWatcher
+from tests.migration.watcher import Excess, MixedWatcher, faults_of_ours, kind_of, makers
 from tests.support.pool_znodes import REQUEST_LOCKS
 from tests.support.released import ReleasedPrograms
 from tests.support.wait import wait_for

@@ -8,9 +8,7 @@ from typing import Any
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from tests.chaos.world import CHROOT, own_label
-from tests.migration.kinds import Kind
-from tests.migration.site import LAUNCHERS, Site
-from tests.migration.tables import rows_of
+from tests.migration.site import LAUNCHERS, Kind, Site
 from tests.support.pool_znodes import NODES
 from tests.support.wait import wait_for
 from tests.support.zuul_client import ZuulClient
@@ -79,3 +77,13 @@ class Specimens:
         assert answer.returncode == 0, answer.stderr
         rows = {row["ID"]: row for row in rows_of(answer.stdout)}
         return {name: row for name, row in rows.items() if name in self._records and row.pop(AGE)}
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of an ASCII table, by the headers of its columns.
+
+    :raises ValueError: a row has other columns than the header.
+    """
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    header, *rows = [[cell.strip() for cell in cells] for cells in lines]
+    return [dict(zip(header, cells, strict=True)) for cells in rows]

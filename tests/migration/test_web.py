@@ -59,18 +59,9 @@ class Webs:
     ours: int
 
 
-@dataclass(frozen=True)
-class Things:
-    """What there is: nodes and requests of a provider that nobody serves, and images.
-
-    :param node: id of one of the nodes.
-    """
-
-    node: str
-
-
 @pytest.fixture
-def things(znodes: PoolZnodes) -> Things:
+def a_node(znodes: PoolZnodes) -> str:
+    """Its id. There are more nodes and requests of a provider that nobody serves, and images."""
     znodes.put("debian/builds/lock")
     znodes.add_build("debian", A)
     znodes.add_build("debian", B, state="building", formats="")
@@ -88,11 +79,11 @@ def things(znodes: PoolZnodes) -> Things:
     znodes.submit(["nothing"], "100", state="fulfilled", event_id=None)
     fields = {"comment": "käse <b>", "hold_job": "job", "user_data": {"a": 1}, "driver_data": {"x": [1]}}
     more = {"allocated_to": "200-1", "hostname": "h", "launcher": "l", "type": ["a", "b"], "public_ipv4": "192.0.2.1"}
-    return Things(znodes.add_node("hold", provider="other", **fields, **more))
+    return znodes.add_node("hold", provider="other", **fields, **more)
 
 
 @pytest.fixture
-def webs(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, things: Things) -> Iterator[Webs]:
+def webs(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, a_node: str) -> Iterator[Webs]:
     """The released launcher, which serves one static host, and our ``nodepool-web``."""
     provider = StaticProvider([StaticHost("127.1.0.1", labels=("small", "big"))], name="lab")
     (port,) = free_ports(1)
@@ -146,11 +137,11 @@ def wait_same(webs: Webs, *question: str | None) -> Told:
     return answers[1]
 
 
-def test_listings(webs: Webs, things: Things) -> None:
+def test_listings(webs: Webs, a_node: str) -> None:
     """WP-1 to WP-4, WP-7: each row, each character but those of ages."""
     host = "127.1.0.1"
     wait_for("the node of the host is there", lambda: host in ask(webs.released, "/node-list").text)
-    one_node = (f"/node-list?node_id={things.node}", "/node-list?node_id=zz", "/image-list?node_id=zz")
+    one_node = (f"/node-list?node_id={a_node}", "/node-list?node_id=zz", "/image-list?node_id=zz")
     for accept in (None, JSON):
         for path in (*LISTINGS, "/ready", *one_node):
             told = wait_same(webs, path, accept)

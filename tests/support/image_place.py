@@ -185,16 +185,8 @@ class ImagePlace:
     def boot(self) -> str:
         """Asks for a node, waits for it, gives it back; returns the id of the image that its server was made of."""
         request = self.znodes.submit([LABEL])
-
-        def over() -> bool:
-            assert self.znodes.request_state(request) == "fulfilled", f"it is {self.znodes.request_state(request)}"
-            return True
-
-        wait_for(f"{request} is fulfilled", over)
-        node_id = (self.znodes.request(request) or {})["nodes"][0]
-        node = self.znodes.node(node_id) or {}
+        (node,) = self.znodes.served(request)
         with self.clouds["cloud-a"].cloud() as cloud:
             image = cloud.compute.servers.get(node["external_id"]).image_id
-        self.znodes.change_node(node_id, state="used")
-        self.znodes.delete_request(request)
+        self.znodes.use_and_return(request)
         return str(image)

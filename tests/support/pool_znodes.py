@@ -14,6 +14,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from tests.support.image_znodes import ImageZnodes
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
@@ -58,6 +59,18 @@ class PoolZnodes(ImageZnodes):
     def request_state(self, request_id: str) -> str | None:
         request = self.request(request_id)
         return None if request is None else request.get("state")
+
+    def served(self, request_id: str, seconds: float = DEADLINE_SECONDS) -> list[dict[str, Any]]:
+        """Waits until a request is fulfilled; returns its nodes, each with its ``id``."""
+
+        def over() -> bool:
+            state = self.request_state(request_id)
+            assert state == "fulfilled", f"it is {state}"
+            return True
+
+        wait_for(f"{request_id} is fulfilled", over, seconds)
+        ids = (self.request(request_id) or {})["nodes"]
+        return [{"id": node_id, **(self.node(node_id) or {})} for node_id in ids]
 
     def request_lockers(self, request_id: str) -> list[str]:
         return self.children(f"{REQUEST_LOCKS}/{request_id}")

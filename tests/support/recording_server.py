@@ -70,7 +70,7 @@ class SocketServer:
             except OSError:
                 return
             self.connections.append(connection)
-            self._threads.append(threading.Thread(target=self._serve, args=(connection,), name="serves"))
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,), name=self._threads[0].name))
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:

@@ -89,8 +89,7 @@ def test_launcher_serves(images: Buildah, site: Site, znodes: PoolZnodes, tmp_pa
         started(container, "nodepool-launcher", images, tmp_path / "launcher.log"),
     ):
         wait_for("it is healthy", lambda: healthy(container, "nodepool-launcher", images), PATIENCE)
-        request = znodes.submit(["small"])
-        wait_for("the request is fulfilled", lambda: znodes.request_state(request) == "fulfilled", PATIENCE)
+        znodes.served(znodes.submit(["small"]), PATIENCE)
         with images.container("nodepool", site.volumes) as command_line:
             assert "127.1.0.1" in command_line("nodepool", "list").out
 
