@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.conftest import LAB_NODE
 from tests.support.command_line import CommandLine, Result
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.tables import table
@@ -22,15 +23,6 @@ Step = dict[str, Any]
 _MOMENT = re.compile(r"now([+-]\d+)?")
 #: A command takes some seconds.
 _NEAR_SECONDS = 100
-_NODE = {
-    "state_time": "now-3600",
-    "type": ["small", "big"],
-    "provider": "lab",
-    "external_id": "host-1",
-    "public_ipv4": "127.1.0.1",
-    "connection_port": 22,
-    "username": "zuul",
-}
 
 
 def matches(found: object, wanted: Any) -> bool:
@@ -104,7 +96,7 @@ class CommandSteps:
     # -- what there is
 
     def node(self, fields: Step) -> None:
-        self._znodes.add_node(**self._given({"state": "ready", **_NODE, **fields}))
+        self._znodes.add_node(**self._given({"state": "ready", "state_time": "now-3600", **LAB_NODE, **fields}))
 
     def request(self, fields: Step) -> None:
         self._znodes.submit(**self._given(fields))

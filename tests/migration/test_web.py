@@ -23,7 +23,6 @@ from tests.support.serving_process import ServingProcess
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
-A, B = "a" * 32, "b" * 32
 JSON = "application/json"
 LISTINGS = ("/image-list", "/dib-image-list", "/image-status", "/node-list", "/request-list", "/label-list")
 #: Ages go on between two questions.
@@ -60,18 +59,8 @@ class Webs:
 
 
 @pytest.fixture
-def a_node(znodes: PoolZnodes) -> str:
+def a_node(znodes: PoolZnodes, images: PoolZnodes) -> str:
     """Its id. There are more nodes and requests of a provider that nobody serves, and images."""
-    znodes.put("debian/builds/lock")
-    znodes.add_build("debian", A)
-    znodes.add_build("debian", B, state="building", formats="")
-    znodes.add_build("debian", "0000000003", state="failed", builder_id=None)
-    znodes.add_upload("debian", A, "lab", 7)
-    znodes.add_upload("debian", A, "lab", 3, state="deleting")
-    znodes.add_upload("debian", A, "cloud", 1, state="failed", external_id=None, external_name=None, format=None)
-    znodes.put("debian/request-build")
-    znodes.add_build("fedora-40", A)
-    znodes.put("fedora-40/pause")
     pod = znodes.add_node("in-use", provider="other", type="single", connection_port={"token": 1}, user_data=None)
     znodes.kazoo.create(f"{paths.node(pod)}/lock/{'0' * 32}__lock__0000000000", makepath=True)
     znodes.add_node("ready", provider="other", type=[], external_id=17, slot=3, state_time=1.5, az="z")

@@ -81,16 +81,12 @@ class FakeBuilder(BuilderProcess):
         found = self.znodes.image(image).uploads(provider)
         return [one.record for one in found if one.record is not None and one.state != "deleting"]
 
-    def in_state(self, state: str, image: str = IMAGE) -> list[str]:
-        """Ids of the builds in a state."""
-        return [build_id for build_id, build in self.builds(image).items() if build["state"] == state]
-
     def wait_state(self, state: str, count: int = 1, image: str = IMAGE) -> list[str]:
-        """Blocks until so many builds have the state."""
+        """Blocks until so many builds have the state; returns their ids."""
 
         def there() -> list[str]:
             assert self.running, f"the builder ended:\n{self.log_text()}"
-            found = self.in_state(state, image)
+            found = [build_id for build_id, build in self.builds(image).items() if build["state"] == state]
             return found if len(found) >= count else []
 
         return wait_for(f"{count} builds of {image} {state}", there)

@@ -11,20 +11,15 @@ import sys
 from collections.abc import Sequence
 
 
-def change_constant(assignment: str) -> None:
-    """``package.module.NAME=2.5``. :raises AttributeError: there is no such constant (any more)."""
-    path, _, number = assignment.partition("=")
-    module_name, _, name = path.rpartition(".")
-    module = importlib.import_module(module_name)
-    getattr(module, name)
-    setattr(module, name, float(number))
-
-
 def main(arguments: Sequence[str]) -> int:
-    """In the daemon's process."""
+    """In the daemon's process. :raises AttributeError: there is no such constant (any more)."""
     end = arguments.index("--")
     for assignment in arguments[1:end]:
-        change_constant(assignment)
+        path, _, number = assignment.partition("=")
+        module_name, _, name = path.rpartition(".")
+        module = importlib.import_module(module_name)
+        getattr(module, name)
+        setattr(module, name, float(number))
     status: int = importlib.import_module(f"nodepool.cmd.{arguments[0]}").main(arguments[end + 1 :])
     return status
 

@@ -12,8 +12,8 @@ from tests.support.recording_server import SocketServer
 class OddHost(SocketServer):
     """Gives each connection to ``behave``. A function that waits should wait for ``ended``."""
 
-    def __init__(self, behave: Callable[[OddHost, socket.socket], None], address: str = "127.0.0.1") -> None:
-        super().__init__(address)
+    def __init__(self, behave: Callable[[OddHost, socket.socket], None]) -> None:
+        super().__init__()
         self._behave = behave
 
     def serve(self, connection: socket.socket) -> None:

@@ -28,12 +28,11 @@ class SocketServer:
     :ivar ended: set when it is left: what waits should wait for it.
     """
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
+    def __init__(self) -> None:
         self.ended = threading.Event()
         #: Stay open until the client or `serve` closes them.
         self.connections: list[socket.socket] = []
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, 0), family=family)
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept, name=f"{type(self).__name__}-{self.port}")]
 

@@ -44,18 +44,6 @@ class OddDriver(Driver):
 """
 
 
-def write_odd_driver(directory: Path, load: str, schema: str, config: str) -> None:
-    """Writes it into a directory of drivers, and loads these.
-
-    :param load: body of ``ProviderConfig.load``; ``schema``: of ``getSchema``; ``config``: of ``getProviderConfig``.
-    """
-    package = directory / "odd"
-    package.mkdir(parents=True)
-    text = DRIVER.replace("LOAD", load).replace("SCHEMA", schema).replace("CONFIG", config)
-    (package / "__init__.py").write_text(text, encoding="utf-8")
-    Drivers.load([str(directory)])
-
-
 #: The first two lines of each file.
 HEAD: Final = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
 
@@ -118,7 +106,11 @@ def odd_driver(tmp_path: Path) -> Iterator[OddDriver]:
     def make(
         load: str = "pass", schema: str = "return {str: object}", config: str = "return Config_(provider)"
     ) -> None:
-        write_odd_driver(tmp_path / "drivers", load, schema, config)
+        package = tmp_path / "drivers" / "odd"
+        package.mkdir(parents=True)
+        text = DRIVER.replace("LOAD", load).replace("SCHEMA", schema).replace("CONFIG", config)
+        (package / "__init__.py").write_text(text, encoding="utf-8")
+        Drivers.load([str(package.parent)])
 
     yield make
     Drivers.load([])
