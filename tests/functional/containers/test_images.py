@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 
 from tests.functional.containers.buildah import Buildah, Container
-from tests.functional.containers.conftest import IMAGES
-from tests.functional.containers.site import USER, Site
+from tests.functional.containers.conftest import IMAGES, USER
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -59,12 +58,12 @@ def healthy(container: Container, image: str, images: Buildah) -> bool:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_programs(images: Buildah, image: str, site: Site) -> None:
+def test_programs(images: Buildah, image: str, volumes: dict[Path, str]) -> None:
     """No entry point; the released paths; nothing that only builds need."""
     settings = images.settings(image)
     assert not settings.get("Entrypoint")
     assert settings["User"] == f"{USER}:{USER}"
-    with images.container(image, site.volumes) as container:
+    with images.container(image, volumes) as container:
         for program in ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web"):
             told = container(f"/usr/local/bin/{program}", "--help")
             assert told.status == 0
@@ -83,28 +82,28 @@ def test_extras(images: Buildah, image: str) -> None:
     assert {"botocore", "kubernetes", "opentelemetry-sdk", "Authlib"} <= set(told.out.split())
 
 
-def test_launcher_serves(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_launcher_serves(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     with (
-        images.container("nodepool-launcher", site.volumes) as container,
+        images.container("nodepool-launcher", volumes) as container,
         started(container, "nodepool-launcher", images, tmp_path / "launcher.log"),
     ):
         wait_for("it is healthy", lambda: healthy(container, "nodepool-launcher", images), PATIENCE)
         znodes.served(znodes.submit(["small"]), PATIENCE)
-        with images.container("nodepool", site.volumes) as command_line:
+        with images.container("nodepool", volumes) as command_line:
             assert "127.1.0.1" in command_line("nodepool", "list").out
 
 
-def test_web(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_web(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     with (
-        images.container("nodepool-web", site.volumes) as container,
+        images.container("nodepool-web", volumes) as container,
         started(container, "nodepool-web", images, tmp_path / "web.log"),
     ):
         wait_for("it is healthy", lambda: healthy(container, "nodepool-web", images), PATIENCE)
 
 
-def test_builder(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_builder(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     """Builds become root, and have the programs of diskimage-builder."""
-    with images.container("nodepool-builder", site.volumes) as container:
+    with images.container("nodepool-builder", volumes) as container:
         assert container("sudo", "-n", "id", "-u").out == "0\n"
         look = f"for one in {PROGRAMS}; do command -v $one >/dev/null || echo $one; done"
         assert container("sudo", "-n", "sh", "-c", look).out == ""

@@ -14,8 +14,7 @@ import pytest
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.config import OpenStackProviderConfig
-from tests.functional.openstack.place import Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import OpenStackProvider, Place
 from tests.support.launcher_config import write_config
 
 KEYS = {"nodepool_provider_name": "real", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}

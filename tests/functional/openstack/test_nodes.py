@@ -8,8 +8,7 @@ import signal
 import pytest
 
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.place import SERVED_SECONDS, Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import SERVED_SECONDS, OpenStackProvider, Place
 from tests.support.wait import wait_for
 
 #: Requests at once.
