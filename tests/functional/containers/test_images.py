@@ -19,7 +19,6 @@ from tests.support.wait import wait_for
 #: The first test of all waits for the images.
 pytestmark = pytest.mark.timeout(3600)
 
-DAEMONS: Final = [name for name in IMAGES if name != "nodepool"]
 #: That builds call.
 PROGRAMS: Final = (
     "debootstrap kpartx qemu-img mkfs.ext4 mkfs.vfat sgdisk parted dnf zypper podman git disk-image-create"
