@@ -1,5 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands and what they answer, against a real ZooKeeper with TLS (reference/commands 2): cases of ``tables.yaml``."""
+"""Commands and what they answer, against a real ZooKeeper with TLS (reference/commands 2): cases of ``tables.yaml``.
+
+A case says what is in ZooKeeper, commands with their answers, and what is left; each is a list of steps.
+
+A step has one of these keys (paths of znodes without a leading slash are below ``/nodepool``):
+
+- ``node``, ``request``: one more of them, with these fields. ``build``, ``upload``: image, build, ... and fields.
+- ``put``: path -> content; ``register``: the same, as long as the session; ``lock``, ``free``: the lock of a znode.
+- ``remove``: a list of trees of znodes.
+- ``append``, ``replace``, ``write``: change the configuration. ``file``: write another file, ``{name: text}``.
+- ``nodepool``: the arguments of a command; ``terminal``: the same at a terminal. Beside it stand ``answer`` (to its
+  question), ``status`` (else 0), ``err`` (else nothing), ``out``, ``json``, ``keys`` (the first ones of the first
+  object), ``rows`` (of a table, the first cells), ``headers``.
+- ``left``: path -> what a znode has; null = there is none; a list = its children. ``exported``: a file -> its object.
+
+In texts that are expected ``...`` stands for anything, as in doctest; of a list of texts each must fit. Beside the keys
+that are expected there may be others. ``now-60`` is a time. ``<A>`` is the id of a build, 32 times an ``a``.
+"""
 
 from __future__ import annotations
 
