@@ -23,7 +23,7 @@ from benchmarks.support.candidates import OURS, Candidate, legacy
 from benchmarks.support.load import Load
 from benchmarks.support.report import Column, table, write_json
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import OpenStackProvider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace

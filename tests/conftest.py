@@ -7,7 +7,9 @@ Nothing here imports Zuul: only tests/interop needs it.
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -20,15 +22,33 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import instance
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
-from tests.support.log_files import log_ends
 from tests.support.logging_state import kept_logging
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
-from tests.support.threads import leaked_threads
-from tests.support.workers import worker_count
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
+
+#: Files of a test, the newest ones; lines that tell of trouble, and lines of the end, of each.
+FILES = 4
+TROUBLE_LINES = 12
+END_LINES = 6
+#: A line that is longer is cut.
+COLUMNS = 300
+TROUBLE = re.compile(r"\b(WARNING|ERROR|CRITICAL)\b|Traceback|^\S*(Error|Exception)\b")
+
+
+def log_ends(directory: Path) -> list[tuple[str, str]]:
+    """Name and end of each of the newest log files below a directory; what is no trouble is left out before the end."""
+    files = sorted((path for path in directory.rglob("*.log") if path.is_file()), key=lambda path: path.stat().st_mtime)
+    return [(str(path.relative_to(directory)), _end(path)) for path in files[-FILES:]]
+
+
+def _end(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    trouble = [line for line in lines[:-END_LINES] if TROUBLE.search(line)]
+    return "\n".join(line[:COLUMNS] for line in [*trouble[-TROUBLE_LINES:], "...", *lines[-END_LINES:]])
+
 
 #: Tests that fail now and then for a reason that is being looked for: node id without parameters -> what is known.
 QUARANTINE: Final[dict[str, str]] = {}
@@ -44,7 +64,8 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """Processes for ``-n auto``; None: the environment says how many."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return worker_count(len(os.sched_getaffinity(0)))
+    # Two thirds of their time the tests wait: for a server, a process, an answer. Each process has its own ZooKeeper.
+    return min(8, 2 * len(os.sched_getaffinity(0)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -163,7 +184,12 @@ def _no_leaked_threads() -> Iterator[None]:
     """Fails a test that leaves threads behind. Set up before and checked after its other fixtures."""
     before = set(threading.enumerate())
     yield
-    leaked = leaked_threads(before)
+    new = set(threading.enumerate()) - before
+    # One that was asked to stop may need a moment.
+    deadline = time.monotonic() + 5.0
+    for thread in new:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    leaked = [repr(thread) for thread in new if thread.is_alive()]
     assert not leaked, f"threads left behind: {', '.join(leaked)}"
 
 

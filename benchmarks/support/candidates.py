@@ -7,8 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from benchmarks.suite import model
-from tests.support.builder import OUR_BUILDER
-from tests.support.launcher import OUR_COMMAND
+from tests.support.launcher import OUR_BUILDER, OUR_COMMAND
 from tests.support.released import NotInstalled, released_programs
 
 

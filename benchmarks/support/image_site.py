@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.support.small_build import SmallBuild
 from simulators.openstack import SimulatorClient
-from tests.support.builder import BuilderProcess
+from tests.support.image_znodes import ImageZnodes, Upload
+from tests.support.launcher import BuilderProcess
 from tests.support.launcher_config import write_config
-from tests.support.stored_images import StoredImages, Upload
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -62,7 +62,7 @@ class ImageSite:
         self._files.mkdir()
         self._logs = directory / "build-logs"
         self._logs.mkdir()
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self._builder = BuilderProcess(self._config, directory / "builder.log", command)
 
     def __enter__(self) -> ImageSite:

@@ -28,10 +28,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def still_site() -> Iterator[ServedSite]:
     """A site with something of everything. Nothing in it changes."""
-    site = ServedSite(web_records.full())
-    site.start()
-    yield site
-    site.stop()
+    with ServedSite(web_records.full()) as site:
+        yield site
 
 
 @pytest.fixture

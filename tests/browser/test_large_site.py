@@ -21,14 +21,9 @@ NODES: Final = 6000
 
 @pytest.fixture
 def large(browser: Browser) -> Iterator[WatchedPage]:
-    site = ServedSite(web_records.many(NODES))
-    site.start()
-    try:
-        with watched_page(browser, site.url) as page:
-            yield page
-            assert page.problems == []
-    finally:
-        site.stop()
+    with ServedSite(web_records.many(NODES)) as site, watched_page(browser, site.url) as page:
+        yield page
+        assert page.problems == []
 
 
 def test_lists_are_in_parts(large: WatchedPage) -> None:

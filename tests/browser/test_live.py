@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from nodepool.model import states
+from nodepool.web.snapshot import RecordKind
 from tests.support.chromium import WatchedPage, watched_page
 from tests.support.launcher_config import StaticProvider, static_hosts, write_config
+from tests.support.served_site import ServedSite
 from tests.support.serving_process import ServingProcess
+from tests.support.web_records import with_node
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
     from tests.support.pool_znodes import PoolZnodes
     from tests.support.zookeeper import ZooKeeperServer
+
+STREAM = "**/api/v1/events/stream"
 
 
 @pytest.fixture
@@ -43,7 +49,7 @@ def live(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, browser: Brows
 
 def open_live(live: WatchedPage, address: str) -> Page:
     """Open a page and wait until it is told of changes. A reload would lose the mark that is made here."""
-    with live.page.expect_response("**/api/v1/events/stream"):
+    with live.page.expect_response(STREAM):
         page = live.open(address)
     page.evaluate("() => { window.notReloaded = true; }")
     return page
@@ -110,7 +116,7 @@ def test_filter_is_in_the_address(live: WatchedPage, znodes: PoolZnodes) -> None
     page = open_live(live, "/nodes")
     expect(row(page, "small")).to_have_count(1)
     page.get_by_label("Label").fill("gpu-*")
-    with page.expect_response("**/api/v1/events/stream"):
+    with page.expect_response(STREAM):
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url(re.compile(r"/nodes\?.*label=gpu-(\*|%2A)"))
     expect(row(page, gpu)).to_have_count(1)
@@ -126,3 +132,56 @@ def test_filter_is_in_the_address(live: WatchedPage, znodes: PoolZnodes) -> None
     assert page.locator("tbody td:first-child").all_inner_texts() == texts
     page.get_by_role("link", name="Show all").click()
     expect(row(page, "small")).to_have_count(2)
+
+
+@pytest.fixture
+def building() -> Iterator[ServedSite]:
+    """A site with one node, which is being built."""
+    with ServedSite(with_node(1, states.BUILDING)) as site:
+        yield site
+
+
+def test_restart_of_the_server(browser: Browser, building: ServedSite) -> None:
+    """The page says that it is old, and follows the records again when the server is back."""
+    with watched_page(browser, building.url) as watched:
+        page = open_live(watched, "/nodes")
+        stale = page.locator("#stale")
+        node = row(page, "0000000007")
+        expect(stale).to_be_hidden()
+        expect(node).to_contain_text("building")
+        building.stop()
+        expect(stale).to_be_visible()
+        expect(stale).to_contain_text("The connection to Nodepool is lost")
+        expect(node).to_contain_text("building")
+        # What happens meanwhile is not told by any event.
+        building.show(with_node(2, states.READY), RecordKind.NODES)
+        building.start()
+        expect(stale).to_be_hidden()
+        expect(node).to_contain_text("ready")
+        building.show(with_node(3, states.IN_USE), RecordKind.NODES, "0000000007")
+        expect(node).to_contain_text("in-use")
+        assert page.evaluate("() => window.notReloaded")
+
+
+def show_tab(page: Page, *, hidden: bool) -> None:
+    """As when somebody goes to another tab, or comes back."""
+    page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_hidden_tab(browser: Browser, building: ServedSite) -> None:
+    """A tab that nobody sees takes none of the few connections that a browser has."""
+    with watched_page(browser, building.url) as watched:
+        page = open_live(watched, "/nodes")
+        expect(row(page, "0000000007")).to_contain_text("building")
+        with page.expect_event("requestfailed", lambda request: request.url.endswith("/events/stream")):
+            show_tab(page, hidden=True)
+        building.show(with_node(2, states.READY), RecordKind.NODES)
+        with page.expect_response(STREAM):
+            show_tab(page, hidden=False)
+        expect(row(page, "0000000007")).to_contain_text("ready")

@@ -49,14 +49,9 @@ def holds() -> NotedHolds:
 def guarded(browser: Browser, holds: NotedHolds) -> Iterator[WatchedPage]:
     """A window for the pages of a site with one authenticator."""
     access = Access(Tokens([authenticator()], [operator_rule()]), cast("Any", holds), False, ())
-    site = ServedSite(web_records.full(), access=access)
-    site.start()
-    try:
-        with watched_page(browser, site.url) as page:
-            yield page
-            assert page.problems == []
-    finally:
-        site.stop()
+    with ServedSite(web_records.full(), access=access) as site, watched_page(browser, site.url) as page:
+        yield page
+        assert page.problems == []
 
 
 def log_in(guarded: WatchedPage, with_token: str) -> None:

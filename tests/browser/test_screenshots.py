@@ -38,10 +38,8 @@ _JOBS: Final = (states.IN_USE, states.READY, states.BUILDING, states.IN_USE, sta
 
 @pytest.fixture
 def site() -> Iterator[ServedSite]:
-    site = ServedSite(_sample())
-    site.start()
-    yield site
-    site.stop()
+    with ServedSite(_sample()) as site:
+        yield site
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -162,7 +162,8 @@ def test_uploaded_image(site: Site, tmp_path: Path) -> None:
     site.cloud.change(errors=[{"operation": "image.upload_image", "kind": "429", "retry_after": 1, "count": 1}])
     image = adapter.config.diskimages["built"]
     external_id = adapter.uploadImage(image, "built-1", str(tmp_path / "image.qcow2"), "qcow2", dict(keys), *sums)
-    site.znodes.add_upload("cloud-a", external_id)
+    site.znodes.add_build("built", "b1")
+    site.znodes.add_upload("built", "b1", "cloud-a", external_id=external_id)
     request = site.submit()
     site.fulfilled(request)
     assert server(site).image_id == external_id

@@ -101,21 +101,21 @@ def clouds(simulator: OpenStackSimulator, nodepool: CommandLine, tmp_path: Path)
     return nodepool
 
 
+LAB_NODE = {
+    "type": ["small", "big"],
+    "provider": "lab",
+    "external_id": "host-1",
+    "public_ipv4": "127.1.0.1",
+    "connection_port": 22,
+    "username": "zuul",
+}
+
+
 @pytest.fixture
 def add_node(znodes: PoolZnodes) -> Callable[..., str]:
     """Puts a node of ``lab`` into ZooKeeper and returns its id."""
 
     def add(**fields: Any) -> str:
-        node = {
-            "state": "ready",
-            "state_time": time.time() - 3600,
-            "type": ["small", "big"],
-            "provider": "lab",
-            "external_id": "host-1",
-            "public_ipv4": "127.1.0.1",
-            "connection_port": 22,
-            "username": "zuul",
-        }
-        return znodes.add_node(**{**node, **fields})
+        return znodes.add_node(**{"state": "ready", "state_time": time.time() - 3600, **LAB_NODE, **fields})
 
     return add

@@ -9,7 +9,6 @@ import pytest
 
 from simulators.openstack import OpenStackSimulator
 from tests.support.command_line import CommandLine
-from tests.support.image_znodes import ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 
@@ -31,10 +30,9 @@ def test_aliens(clouds: CommandLine, znodes: PoolZnodes, simulator: OpenStackSim
             image.update({**metadata, "nodepool_provider_name": provider})
             return str(image["id"])
 
-    images = ImageZnodes(znodes)
-    images.add_build("debian", A)
-    images.add_upload("debian", A, "cloud-a", 1, external_id=in_cloud(A, 1, "cloud-a"))
-    images.add_upload("debian", A, "cloud-a", 2, state="uploading", external_id=None)
+    znodes.add_build("debian", A)
+    znodes.add_upload("debian", A, "cloud-a", 1, external_id=in_cloud(A, 1, "cloud-a"))
+    znodes.add_upload("debian", A, "cloud-a", 2, state="uploading", external_id=None)
     in_cloud(A, 2, "cloud-a")
     lost, others = in_cloud(B, 1, "cloud-a"), in_cloud(A, 1, "cloud-b")
     result = clouds("alien-image-list", "cloud-a")

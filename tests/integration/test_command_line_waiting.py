@@ -63,9 +63,8 @@ def images(znodes: PoolZnodes, nodepool: CommandLine) -> ImageZnodes:
     """An image ``debian``, and a builder."""
     with nodepool.config.open("a", encoding="utf-8") as file:
         file.write(f"\ndiskimages: [{{name: debian, formats: [raw]}}]\nbuild-log-dir: {nodepool.config.parent}\n")
-    made = ImageZnodes(znodes)
-    made.add_builder()
-    return made
+    znodes.add_builder()
+    return znodes
 
 
 def test_build(start: Callable[..., Waiting], images: ImageZnodes) -> None:

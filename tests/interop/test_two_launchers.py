@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +23,56 @@ if TYPE_CHECKING:
 HOSTS = [StaticHost(f"127.1.1.{number}", ["small"], slots=2) for number in range(1, 5)]
 #: So that a killed launcher's locks are gone soon.
 SESSION_SECONDS = 2.0
+
+
+class ZuulJobs:
+    """A context manager: jobs run in threads of it; leaving it waits for all and raises the first error."""
+
+    def __init__(self, client: ZuulClient, threads: int = 8) -> None:
+        self._client = client
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="zuul-job")
+        self._jobs: list[Future[None]] = []
+        self._lock = threading.Lock()
+        self._in_use: dict[tuple[str, int], str] = {}
+
+    def __enter__(self) -> ZuulJobs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None:
+            for job in self._jobs:
+                job.result()
+
+    def submit(self, count: int, labels: Sequence[str] = ("small",)) -> None:
+        """Queues ``count`` jobs, each with one node per label."""
+        self._jobs += [self._pool.submit(self._job, labels) for _ in range(count)]
+
+    @property
+    def done(self) -> int:
+        """How many jobs have ended."""
+        return sum(job.done() for job in self._jobs)
+
+    def wait_done(self, count: int) -> None:
+        """Blocks until ``count`` jobs have ended, and raises the error of those that failed."""
+        wait_for(f"{count} jobs done", lambda: self.done >= count, 90)
+        for job in [job for job in self._jobs if job.done()]:
+            job.result()
+
+    def _job(self, labels: Sequence[str]) -> None:
+        request = self._client.submit_and_wait(labels)
+        assert request.state == "fulfilled", f"request {request.id} is {request.state}"
+        nodeset = self._client.accept(request)
+        places = [(node.interface_ip, node.slot) for node in nodeset.getNodes()]
+        with self._lock:
+            for place in places:
+                assert place not in self._in_use, f"{place} was given to {self._in_use[place]} and to {request.id}"
+                self._in_use[place] = request.id
+        self._client.use(nodeset)
+        with self._lock:
+            for place in places:
+                del self._in_use[place]
+        self._client.give_back(nodeset)
 
 
 @pytest.fixture
@@ -40,8 +92,6 @@ def one_node_per_slot(znodes: PoolZnodes) -> Iterator[None]:
 @pytest.mark.usefixtures("one_node_per_slot")
 def test_no_double_registration_and_no_double_allocation(workplace: Workplace, zuul: ZuulClient) -> None:
     """S-10, X-8: started together with the same hosts, under load: each slot has one node, each node one request."""
-    from tests.support.zuul_jobs import ZuulJobs
-
     provider = StaticProvider(HOSTS)
     launchers = [workplace.launch(provider, wait=False) for _ in range(2)]
     workplace.wait_registered(launchers[1], 2)
@@ -57,8 +107,6 @@ def test_no_double_registration_and_no_double_allocation(workplace: Workplace, z
 @pytest.mark.usefixtures("one_node_per_slot")
 def test_killed_under_load(workplace: Workplace, zuul: ZuulClient) -> None:
     """F-1, G-14, C-4: kill -9 of launchers in the middle of many requests: every job gets its nodes."""
-    from tests.support.zuul_jobs import ZuulJobs
-
     provider = StaticProvider(HOSTS)
     first = workplace.launch(provider, session_seconds=SESSION_SECONDS)
     second = workplace.launch(provider, session_seconds=SESSION_SECONDS)
@@ -77,8 +125,6 @@ def test_killed_under_load(workplace: Workplace, zuul: ZuulClient) -> None:
 @pytest.mark.usefixtures("one_node_per_slot")
 def test_stopped_past_its_session(workplace: Workplace, zuul: ZuulClient) -> None:
     """A launcher that wakes up after its session is gone overwrites nothing and serves again."""
-    from tests.support.zuul_jobs import ZuulJobs
-
     provider = StaticProvider(HOSTS)
     sleeper = workplace.launch(provider, session_seconds=SESSION_SECONDS)
     other = workplace.launch(provider, session_seconds=SESSION_SECONDS)

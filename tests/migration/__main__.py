@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tests.migration.run import run
 from tests.support.released import NotInstalled, released_programs
+from tests.support.seeds import seeds
 
 
 def main() -> int:
     """Parses the arguments, runs, prints."""
     parser = argparse.ArgumentParser(prog="python -m tests.migration", description=__doc__)
-    parser.add_argument("--seeds", default="1", help="for example 7 or 1-10 (%(default)s)")
+    parser.add_argument("--seeds", type=seeds, default="1", help="for example 7, 1-10 or 4,5 (%(default)s)")
     parser.add_argument("--legacy", metavar="VENV", help="virtualenv of the released package")
     parser.add_argument("--directory", type=Path, help="where logs are kept (default: a new one)")
     options = parser.parse_args()
@@ -30,9 +31,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     logging.basicConfig(level=logging.CRITICAL)
     parent = options.directory or Path(tempfile.mkdtemp(prefix="migration-"))
-    first, _, last = options.seeds.partition("-")
     failed = False
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in options.seeds:
         directory = parent / f"seed-{seed}"
         directory.mkdir(parents=True)
         report = run(directory, seed, released)

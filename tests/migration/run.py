@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import statistics
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from tests.chaos.audit import Audit
 from tests.chaos.deadline import Deadline
@@ -19,15 +23,133 @@ from tests.chaos.launcher_logs import tracebacks
 from tests.chaos.load import Load
 from tests.chaos.transaction_log import read_writes
 from tests.chaos.world import CHROOT, own_label
-from tests.migration.handbook import Handbook
-from tests.migration.judge import Excess, faults_of_ours, kind_of, makers
-from tests.migration.kinds import Kind
-from tests.migration.site import LAUNCHERS, Site
-from tests.migration.specimens import Specimens
-from tests.migration.watcher import MixedWatcher
-from tests.support.pool_znodes import REQUEST_LOCKS
+from tests.migration.site import LAUNCHERS, Kind, Site
+from tests.migration.watcher import Excess, MixedWatcher, faults_of_ours, kind_of, makers
+from tests.support.launcher import ROOT
+from tests.support.pool_znodes import NODES, REQUEST_LOCKS
 from tests.support.released import ReleasedPrograms
 from tests.support.wait import wait_for
+from tests.support.zuul_client import ZuulClient
+
+#: It tells how long ago, so two looks differ.
+AGE = "Age"
+
+
+class Specimens:
+    """Takes nodes as Zuul's autohold does."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._client = ZuulClient(site.zookeeper.tls_hosts(CHROOT), site.zookeeper.certificates, session_seconds=30)
+        self._holds: list[Any] = []
+        #: Node id -> its record when it was put on hold.
+        self._records: dict[str, dict[str, Any] | None] = {}
+
+    def start(self) -> None:
+        self._client.start()
+
+    def stop(self) -> None:
+        self._client.stop()
+
+    def take(self) -> None:
+        """One node of each launcher that runs now."""
+        for number in range(LAUNCHERS):
+            request = self._client.submit_and_wait([own_label(number)])
+            assert request.state == "fulfilled", f"request {request.id} is {request.state}"
+            nodeset = self._client.accept(request)
+            self._client.use(nodeset)
+            self._holds.append(self._client.hold(nodeset))
+            (node,) = nodeset.getNodes()
+            self._records[node.id] = self._site.znodes.node_now(node.id)
+
+    def changed(self) -> list[str]:
+        """Held nodes that somebody has written, or that only some may change; a sentence each."""
+        found = []
+        for node_id, before in self._records.items():
+            now = self._site.znodes.node_now(node_id)
+            if now != before:
+                found.append(f"held node {node_id} was changed: {before} is {now}")
+            elif self._site.znodes.kazoo.get_acls(f"{NODES}/{node_id}")[0] != OPEN_ACL_UNSAFE:
+                found.append(f"node {node_id} has access rules")
+        return found
+
+    def listed_differently(self) -> list[str]:
+        """Both command lines must say the same of the held nodes; what is wrong, a sentence each."""
+        tables = {kind: self._listed(kind) for kind in Kind}
+        found = []
+        if tables[Kind.OURS] != tables[Kind.RELEASED]:
+            found.append(f"the command lines list different things: {tables}")
+        if missing := set(self._records) - set(tables[Kind.OURS]):
+            found.append(f"not listed: {sorted(missing)}")
+        return found
+
+    def release(self) -> None:
+        """Deletes the hold requests, so that Zuul marks the nodes used. Blocks until they are gone."""
+        for hold in self._holds:
+            self._client.delete_hold(hold)
+        wait_for("held nodes are gone", lambda: not set(self._records) & set(self._site.znodes.nodes()), 90)
+
+    def _listed(self, kind: Kind) -> dict[str, dict[str, str]]:
+        arguments = ["-c", str(self._site.config_of(0)), "list", "--detail"]
+        answer = self._site.run_tool(arguments, kind)
+        assert answer.returncode == 0, answer.stderr
+        rows = {row["ID"]: row for row in rows_of(answer.stdout)}
+        return {name: row for name, row in rows.items() if name in self._records and row.pop(AGE)}
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of an ASCII table, by the headers of its columns.
+
+    :raises ValueError: a row has other columns than the header.
+    """
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    header, *rows = [[cell.strip() for cell in cells] for cells in lines]
+    return [dict(zip(header, cells, strict=True)) for cells in rows]
+
+
+PAGE = ROOT / "doc" / "source" / "how-to" / "migrate.rst"
+#: Where the page has the command lines.
+TOOLS: Mapping[str, Kind] = {"/opt/nodepool/bin/nodepool": Kind.OURS, "/opt/nodepool-11/bin/nodepool": Kind.RELEASED}
+#: What a test does not run: it is about the machine, or the test does it in another way.
+LEFT_TO_THE_READER = ("systemctl", "journalctl", "tools/install")
+FILE = "/etc/nodepool/nodepool.yaml"
+
+
+def commands(text: str) -> Iterator[str]:
+    """What follows a ``$`` in the page's console blocks."""
+    for block in re.findall(r"^( *)\.\. code-block:: console\n((?:\n|\1 +.*\n)+)", text, re.MULTILINE):
+        for line in block[1].splitlines():
+            if line.strip().startswith("$ "):
+                yield line.strip().removeprefix("$ ")
+
+
+def runnable(text: str) -> list[str]:
+    """Those that a test runs. :raises AssertionError: one is neither that nor known to be left out."""
+    found = [command for command in commands(text) if not command.startswith(LEFT_TO_THE_READER)]
+    unknown = [command for command in found if command.split()[0] not in TOOLS]
+    assert not unknown, f"no test runs these commands of the page: {unknown}"
+    return found
+
+
+class Handbook:
+    """Runs what the page says to check."""
+
+    def __init__(self, site: Site, page: Path = PAGE) -> None:
+        self._site = site
+        self._commands = runnable(page.read_text(encoding="utf-8"))
+
+    def check(self) -> list[str]:
+        """Runs each command; returns what is wrong, a sentence each."""
+        found = []
+        for command in self._commands:
+            answer = self._site.run_tool(self._arguments(shlex.split(command)[1:]), TOOLS[command.split()[0]])
+            if answer.returncode != 0:
+                found.append(f"{command}: exit status {answer.returncode}: {answer.stderr[-500:]}")
+        return found
+
+    def _arguments(self, words: Sequence[str]) -> list[str]:
+        return [word.replace(FILE, str(self._site.config_of(0))) for word in words]
+
 
 #: Jobs at once, and how many of them must end between two steps.
 JOBS, JOBS_PER_STEP = 7, 4

@@ -10,15 +10,23 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from tests.chaos.providers import rich_provider, static_provider
 from tests.chaos.world import Limits, World, cloud_provider, own_label
-from tests.migration.kinds import Kind
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess
 from tests.support.launcher_config import Provider
 from tests.support.released import ReleasedPrograms
 from tests.support.wait import wait_for
+
+
+class Kind(StrEnum):
+    """Whose launcher it is."""
+
+    RELEASED = "released"
+    OURS = "ours"
+
 
 LAUNCHERS = 3
 #: Cores and memory are not what is short here.

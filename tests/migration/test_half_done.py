@@ -85,12 +85,11 @@ def test_launch_of_a_released_launcher(
 
     ours = workplace.launch([provider], command=list(OUR_COMMAND), wait=False)
     workplace.wait_registered(ours, 1)
-    wait_for("the request is served", lambda: znodes.request_state(request_id) == "fulfilled", 120)
+    (node,) = znodes.served(request_id, 120)
     wait_for("one server is there", lambda: len(cloud.servers()) == 1, 120)
     (server,) = cloud.servers()
     assert not before or server["id"] in before, "another server was made"
-    (node_id,) = (znodes.request(request_id) or {})["nodes"]
-    assert server["metadata"]["nodepool_node_id"] == node_id
+    assert server["metadata"]["nodepool_node_id"] == node["id"]
     znodes.use_and_return(request_id)
     wait_for("nothing is left", lambda: not cloud.servers() and not znodes.nodes(), 120)
     keys.stop()

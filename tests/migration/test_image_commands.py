@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,12 @@ import pytest
 import yaml
 
 from nodepool.zk import paths
+from tests.migration.conftest import OLD, A, B, run_released
 from tests.support.command_line import CommandLine, Result
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
-from tests.support.pool_znodes import PoolZnodes
-from tests.support.released import released_programs
 from tests.support.zookeeper import ZooKeeperServer
 
-#: Ids of builds; the last one is of an old release.
-A, B, OLD = "a" * 32, "b" * 32, "0000000003"
 #: Ages go on while the commands run.
 AGE = re.compile(r"\d\d:\d\d:\d\d:\d\d")
 
@@ -47,35 +43,7 @@ def ours(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str) -> CommandLine
 @pytest.fixture
 def released(ours: CommandLine) -> Command:
     """The released command line, with the same configuration."""
-    tool = released_programs().tool
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-
-    def run(*arguments: str) -> Result:
-        command = [str(tool), "-c", str(ours.config), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    return run
-
-
-@pytest.fixture
-def images(znodes: PoolZnodes) -> ImageZnodes:
-    """Builds and uploads in every state, pauses and requests."""
-    made = ImageZnodes(znodes)
-    # Released commands take a request for pending while the directory of the lock is newer than the builds.
-    made.put("debian/builds/lock")
-    made.add_build("debian", A)
-    made.add_build("debian", B, state="building", formats="")
-    made.add_build("debian", OLD, state="failed", builder_id=None)
-    made.add_upload("debian", A, "lab", 7)
-    made.add_upload("debian", A, "lab", 3, state="deleting")
-    made.add_upload("debian", A, "cloud", 1, state="failed", external_id=None, external_name=None, format=None)
-    made.add_upload("debian", OLD, "lab", 12, state="uploading", external_id=None)
-    made.put("debian/request-build")
-    made.add_build("fedora-40", A)
-    made.put("fedora-40/pause")
-    made.put("gone/builds/lock")
-    return made
+    return partial(run_released, ours.config)
 
 
 def without_ages(text: str) -> str:
@@ -139,7 +107,7 @@ def test_changes(ours: CommandLine, released: Command, images: ImageZnodes, comm
     images.add_builder()
     results, left = [], []
     for run in (released, ours):
-        for name in images.znodes.children(IMAGES):
+        for name in images.children(IMAGES):
             images.kazoo.delete(f"{IMAGES}/{name}", recursive=True)
         again(images)
         results.append(run(*command))
@@ -198,7 +166,7 @@ def again(images: ImageZnodes) -> None:
 def everything(images: ImageZnodes, path: str = IMAGES) -> dict[str, Any]:
     """Path -> record of every znode with data, without times; lock directories are left out."""
     found: dict[str, Any] = {}
-    for name in images.znodes.children(path):
+    for name in images.children(path):
         if name != "lock":
             below = f"{path}/{name}"
             if name in ("pause", "request-build"):

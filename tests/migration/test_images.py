@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import threading
@@ -13,8 +14,9 @@ import pytest
 
 from tests.chaos.images.image_audit import ImageAudit
 from tests.chaos.transaction_log import read_writes
-from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.build_journal import processes_of
 from tests.support.image_place import FORMATS, IMAGE, ImagePlace
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.released import released_programs
 from tests.support.wait import wait_for
@@ -156,3 +158,30 @@ def test_ours_waits_for_the_lock_of_the_released_one(place: ImagePlace) -> None:
     assert not [name for name in place.files(1) if first in name]
     # The released one leaves processes behind when it is stopped in a build.
     wait_for("nothing is being built", lambda: not place.image().requested and not place.image().lockers, 60.0)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ended", ["released", "ours"])
+def test_build_that_was_interrupted(place: ImagePlace, ended: str) -> None:
+    """A build died with its builder: the other one finds its record abandoned, removes it and builds the image."""
+    old, new = [released_builder(), list(OUR_BUILDER)][:: 1 if ended == "released" else -1]
+    place.steer(hang=1.0)
+    builder = place.add_builder(old)
+    builder.start()
+    (build,) = wait_for("a build runs", lambda: place.image().builds, PATIENCE_SECONDS)
+    builder.kill()
+    # Nobody ends what a killed builder of 11.0.0 has begun.
+    for process in processes_of(place.directory):
+        os.kill(int(process.partition(" ")[0]), signal.SIGKILL)
+    place.steer()
+    builder = replace(place, new)
+    wait_for(
+        "its record is gone",
+        lambda: build.build_id not in [one.build_id for one in place.image().builds],
+        2 * PATIENCE_SECONDS,
+    )
+    assert build.build_id not in [upload.build_id for upload in place.ready(seconds=PATIENCE_SECONDS)]
+    # The released one leaves the directory of the manifest.
+    may_stay = set() if ended == "released" else {f"{IMAGE}-{build.build_id}.d"}
+    assert {name for name in place.files() if build.build_id in name} <= may_stay
+    end(builder)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -34,18 +32,7 @@ def test_way_back(workplace: Workplace, znodes: PoolZnodes, cloud: SimulatorClie
     released = workplace.launch(providers, command=[str(released_programs().launcher)], wait=False)
     workplace.wait_registered(released, 1)
     request_id = znodes.submit([LABEL])
-    wait_for("the request is served", partial(_is_fulfilled, znodes, request_id), 90)
-    assert _nodes(znodes, request_id) == [kept]
+    assert [node["id"] for node in znodes.served(request_id, 90)] == [kept]
     znodes.use_and_return(request_id)
     wait_for("no server is left", lambda: not cloud.servers(), 300)
     assert released.stop(signal.SIGINT, seconds=60) == 0
-
-
-def _is_fulfilled(znodes: PoolZnodes, request_id: str) -> bool:
-    return znodes.request_state(request_id) == "fulfilled"
-
-
-def _nodes(znodes: PoolZnodes, request_id: str) -> list[Any]:
-    request = znodes.request(request_id)
-    assert request is not None
-    return list(request["nodes"])

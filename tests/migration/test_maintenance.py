@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from typing import Any
 
 import pytest
@@ -60,16 +59,8 @@ class Pair:
 
     def serve(self, label: str, count: int) -> list[dict[str, Any]]:
         """The nodes of new requests; none may fail."""
-        nodes = []
-        for request_id in [self.znodes.submit([label]) for _ in range(count)]:
-            wait_for("it is served", partial(self._is_fulfilled, request_id), WAIT_SECONDS)
-            nodes.append(self.znodes.node((self.znodes.request(request_id) or {})["nodes"][0]) or {})
-        return nodes
-
-    def _is_fulfilled(self, request_id: str) -> bool:
-        state = self.znodes.request_state(request_id)
-        assert state != "failed"
-        return state == "fulfilled"
+        requests = [self.znodes.submit([label]) for _ in range(count)]
+        return [self.znodes.served(request_id, WAIT_SECONDS)[0] for request_id in requests]
 
 
 @pytest.mark.timeout(900)
@@ -90,9 +81,8 @@ def test_pause_of_a_provider_that_both_have(workplace: Workplace, znodes: PoolZn
     wait_for("ours says why it waits", lambda: "provider.paused" in pair.run("explain", waiting), WAIT_SECONDS)
     assert znodes.request_state(waiting) == "requested"
     pair.run("resume", "provider", CLOUD.name)
-    wait_for("it is served", lambda: znodes.request_state(waiting) == "fulfilled", WAIT_SECONDS)
-    (node_id,) = (znodes.request(waiting) or {})["nodes"]
-    assert (znodes.node(node_id) or {})["launcher"] in pair.our_pools
+    (node,) = znodes.served(waiting, WAIT_SECONDS)
+    assert node["launcher"] in pair.our_pools
 
 
 @pytest.mark.timeout(900)

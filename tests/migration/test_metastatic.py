@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import signal
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.support.launcher import OUR_COMMAND
 from tests.support.launcher_config import MetastaticProvider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.released import released_programs
-from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 
 PROVIDERS = (
@@ -40,21 +38,13 @@ def test_backing_node_is_used_by_both(workplace: Workplace, znodes: PoolZnodes, 
         launcher = workplace.launch(PROVIDERS, command=command, wait=False)
         workplace.wait_registered(launcher, POOLS)
         request_id = znodes.submit(["slot"])
-        wait_for("a slot is given", partial(_is_fulfilled, znodes, request_id), 90)
-        request = znodes.request(request_id)
-        assert request is not None
-        node = znodes.node(request["nodes"][0])
-        assert node is not None
+        (node,) = znodes.served(request_id, 90)
         data = _object(node["driver_data"])
         places.append((data["backing_node"], node["slot"]))
         assert launcher.stop(signal.SIGINT, seconds=60) == 0
     (backing,) = {backing for backing, _ in places}
     assert sorted(slot for _, slot in places) == [0, 1, 2]
     assert [server["metadata"]["nodepool_node_id"] for server in cloud.servers()] == [backing]
-
-
-def _is_fulfilled(znodes: PoolZnodes, request_id: str) -> bool:
-    return znodes.request_state(request_id) == "fulfilled"
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from nodepool.zk import paths
-from tests.support.image_znodes import ImageZnodes
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -24,7 +23,6 @@ from tests.support.serving_process import ServingProcess
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
-A, B = "a" * 32, "b" * 32
 JSON = "application/json"
 LISTINGS = ("/image-list", "/dib-image-list", "/image-status", "/node-list", "/request-list", "/label-list")
 #: Ages go on between two questions.
@@ -60,29 +58,9 @@ class Webs:
     ours: int
 
 
-@dataclass(frozen=True)
-class Things:
-    """What there is: nodes and requests of a provider that nobody serves, and images.
-
-    :param node: id of one of the nodes.
-    """
-
-    node: str
-
-
 @pytest.fixture
-def things(znodes: PoolZnodes) -> Things:
-    images = ImageZnodes(znodes)
-    images.put("debian/builds/lock")
-    images.add_build("debian", A)
-    images.add_build("debian", B, state="building", formats="")
-    images.add_build("debian", "0000000003", state="failed", builder_id=None)
-    images.add_upload("debian", A, "lab", 7)
-    images.add_upload("debian", A, "lab", 3, state="deleting")
-    images.add_upload("debian", A, "cloud", 1, state="failed", external_id=None, external_name=None, format=None)
-    images.put("debian/request-build")
-    images.add_build("fedora-40", A)
-    images.put("fedora-40/pause")
+def a_node(znodes: PoolZnodes, images: PoolZnodes) -> str:
+    """Its id. There are more nodes and requests of a provider that nobody serves, and images."""
     pod = znodes.add_node("in-use", provider="other", type="single", connection_port={"token": 1}, user_data=None)
     znodes.kazoo.create(f"{paths.node(pod)}/lock/{'0' * 32}__lock__0000000000", makepath=True)
     znodes.add_node("ready", provider="other", type=[], external_id=17, slot=3, state_time=1.5, az="z")
@@ -90,11 +68,11 @@ def things(znodes: PoolZnodes) -> Things:
     znodes.submit(["nothing"], "100", state="fulfilled", event_id=None)
     fields = {"comment": "käse <b>", "hold_job": "job", "user_data": {"a": 1}, "driver_data": {"x": [1]}}
     more = {"allocated_to": "200-1", "hostname": "h", "launcher": "l", "type": ["a", "b"], "public_ipv4": "192.0.2.1"}
-    return Things(znodes.add_node("hold", provider="other", **fields, **more))
+    return znodes.add_node("hold", provider="other", **fields, **more)
 
 
 @pytest.fixture
-def webs(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, things: Things) -> Iterator[Webs]:
+def webs(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, a_node: str) -> Iterator[Webs]:
     """The released launcher, which serves one static host, and our ``nodepool-web``."""
     provider = StaticProvider([StaticHost("127.1.0.1", labels=("small", "big"))], name="lab")
     (port,) = free_ports(1)
@@ -148,11 +126,11 @@ def wait_same(webs: Webs, *question: str | None) -> Told:
     return answers[1]
 
 
-def test_listings(webs: Webs, things: Things) -> None:
+def test_listings(webs: Webs, a_node: str) -> None:
     """WP-1 to WP-4, WP-7: each row, each character but those of ages."""
     host = "127.1.0.1"
     wait_for("the node of the host is there", lambda: host in ask(webs.released, "/node-list").text)
-    one_node = (f"/node-list?node_id={things.node}", "/node-list?node_id=zz", "/image-list?node_id=zz")
+    one_node = (f"/node-list?node_id={a_node}", "/node-list?node_id=zz", "/image-list?node_id=zz")
     for accept in (None, JSON):
         for path in (*LISTINGS, "/ready", *one_node):
             told = wait_same(webs, path, accept)

@@ -13,7 +13,7 @@ from tests.model.moves import Moves
 
 if TYPE_CHECKING:
     from tests.model.image_world import ImageWorld
-    from tests.support.stored_images import Build, Upload
+    from tests.support.image_znodes import Build, Upload
 
 
 class ImageMoves(Moves):

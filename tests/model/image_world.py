@@ -32,7 +32,7 @@ from tests.model.image_moves import ImageMoves
 from tests.model.setup import Setup, Violated
 from tests.model.threads import ModelSharedThreads
 from tests.model.world import World
-from tests.support.stored_images import Build, Image, Upload
+from tests.support.image_znodes import Build, Image, Upload
 
 #: Longest pauses of builders: an hour for files without a record, and what comes after it.
 SETTLE_SECONDS: Final = (300.0, 3700.0, 300.0)

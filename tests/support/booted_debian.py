@@ -11,8 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.support.command_line import Result
-from tests.support.debian_tree import DEADLINE_SECONDS, DebianTree
+from tests.support.debian_tree import DebianTree, Machine
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
 
@@ -66,7 +65,7 @@ def why_not() -> str:
     return "" if done.returncode == 0 else f"no systemd can be booted here: {done.stderr.strip()}"
 
 
-class BootedDebian:
+class BootedDebian(Machine):
     """Runs commands beside the systemd of a tree, with the network of this machine.
 
     :param tree: with the packages systemd and util-linux.
@@ -114,24 +113,8 @@ class BootedDebian:
                 return first
         return None
 
-    def __call__(self, *command: str) -> Result:
-        """Run a command to its end. Blocks."""
-        into = ["nsenter", f"--target={self._first()}", *_NAMESPACES, "--root", "--wd"]
-        done = subprocess.run(
-            [*into, *_ENVIRONMENT, *command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def output(self, *command: str) -> str:
-        """The same for a command that has to succeed: what it printed."""
-        done = self(*command)
-        assert done.status == 0, f"{' '.join(command)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
-        return done.out
+    def into(self) -> list[str]:
+        return ["nsenter", f"--target={self._first()}", *_NAMESPACES, "--root", "--wd", *_ENVIRONMENT]
 
     def property(self, unit: str, name: str) -> str:
         """As ``systemctl show`` tells it."""

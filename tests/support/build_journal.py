@@ -29,11 +29,11 @@ def built_files(journal: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {f"{line['built']}.{name}": md5 for line in journal if "built" in line for name, md5 in line["md5"].items()}
 
 
-def processes_of(directory: Path, proc: Path = Path("/proc")) -> list[str]:
+def processes_of(directory: Path) -> list[str]:
     """Processes that builds of this run started, and that have not ended."""
     mark = f"{MARK}={directory}".encode()
     found = []
-    for path in proc.iterdir():
+    for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
                 environment = (path / "environ").read_bytes().split(b"\0")

@@ -56,7 +56,33 @@ def pip_files(directory: Path) -> dict[Path, str]:
     return {**files, directory / "pip.conf": "/etc/pip.conf"}
 
 
-class DebianTree:
+class Machine:
+    """Runs commands in a Debian."""
+
+    def into(self) -> list[str]:
+        """What stands before a command."""
+        raise NotImplementedError
+
+    def __call__(self, *command: str) -> Result:
+        """Run a command to its end. Blocks."""
+        done = subprocess.run(
+            [*self.into(), *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def output(self, *command: str) -> str:
+        """The same for a command that has to succeed: what it printed."""
+        done = self(*command)
+        assert done.status == 0, f"{' '.join(command)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
+        return done.out
+
+
+class DebianTree(Machine):
     """Runs commands in the tree, with the network of this machine.
 
     :param root: the tree. :param mounts: path of this machine -> where it can be read, and only read, in the tree.
@@ -92,23 +118,8 @@ class DebianTree:
         """Where a place of the tree is on this machine."""
         return self.root / place.lstrip("/")
 
-    def __call__(self, *command: str) -> Result:
-        """Run a command to its end. Blocks."""
-        done = subprocess.run(
-            ["unshare", "--mount", *self._before, *command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def output(self, *command: str) -> str:
-        """The same for a command that has to succeed: what it printed."""
-        done = self(*command)
-        assert done.status == 0, f"{' '.join(command)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
-        return done.out
+    def into(self) -> list[str]:
+        return ["unshare", "--mount", *self._before]
 
     def daemon(self, command: Sequence[str], log: Path, *, with_children: bool = False) -> ChildProcess:
         """Start a command that goes on; the caller stops it.

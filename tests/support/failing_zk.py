@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
+
+CAN_FAIL = ("getNodes", "getNode", "nodeIterator", "storeNode", "deleteNode", "replaceNode", "unlockNode")
 
 
 class FailingZooKeeper(MemoryZooKeeper):
@@ -21,43 +24,16 @@ class FailingZooKeeper(MemoryZooKeeper):
         super().__init__()
         self.fail: dict[str, BaseException | Callable[[], BaseException | None]] = {}
         self.calls: list[str] = []
+        for name in CAN_FAIL:
+            setattr(self, name, partial(self._call, name, getattr(self, name)))
 
-    def _call(self, name: str) -> None:
+    def _call(self, name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self.calls.append(name)
         trouble = self.fail.get(name)
         error = trouble() if callable(trouble) else trouble
         if error is not None:
             raise error
-
-    # -- calls that can fail --
-
-    def getNodes(self) -> list[str]:
-        self._call("getNodes")
-        return super().getNodes()
-
-    def getNode(self, node: str, cached: bool = False, only_cached: bool = False) -> Node | None:
-        self._call("getNode")
-        return super().getNode(node, cached, only_cached)
-
-    def nodeIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[Node]:
-        self._call("nodeIterator")
-        return super().nodeIterator(cached, cached_ids)
-
-    def storeNode(self, node: Node) -> None:
-        self._call("storeNode")
-        super().storeNode(node)
-
-    def deleteNode(self, node: Node) -> None:
-        self._call("deleteNode")
-        super().deleteNode(node)
-
-    def replaceNode(self, old: Node, new: Node | None) -> None:
-        self._call("replaceNode")
-        super().replaceNode(old, new)
-
-    def unlockNode(self, node: Node) -> None:
-        self._call("unlockNode")
-        super().unlockNode(node)
+        return call(*arguments, **options)
 
     # -- for tests: what somebody else does --
 

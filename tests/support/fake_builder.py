@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.builder import BuilderProcess
+from tests.support.launcher import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -73,36 +73,20 @@ class FakeBuilder(BuilderProcess):
 
     def builds(self, image: str = IMAGE) -> dict[str, dict[str, Any]]:
         """Id -> record of each build in ZooKeeper."""
-        root = f"/nodepool/images/{image}/builds"
-        kazoo = self.znodes.kazoo
-        if kazoo.exists(root) is None:
-            return {}
-        ids = [name for name in kazoo.get_children(root) if name != "lock"]
-        # One that has failed may go between the two looks.
-        found = {build_id: self.znodes.read(f"{root}/{build_id}") for build_id in ids}
-        return {build_id: build for build_id, build in found.items() if build is not None}
+        # One that has failed may go between two looks.
+        return {one.build_id: one.record for one in self.znodes.image(image).builds if one.record is not None}
 
     def uploads(self, provider: str, image: str = IMAGE) -> list[dict[str, Any]]:
         """Records of uploads, without those that stay for a minute after their images were deleted."""
-        found = []
-        for build_id in self.builds(image):
-            root = f"/nodepool/images/{image}/builds/{build_id}/providers/{provider}/images"
-            for number in self.znodes.children(root):
-                record = None if number == "lock" else self.znodes.read(f"{root}/{number}")
-                if record is not None and record["state"] != "deleting":
-                    found.append(record)
-        return found
-
-    def in_state(self, state: str, image: str = IMAGE) -> list[str]:
-        """Ids of the builds in a state."""
-        return [build_id for build_id, build in self.builds(image).items() if build["state"] == state]
+        found = self.znodes.image(image).uploads(provider)
+        return [one.record for one in found if one.record is not None and one.state != "deleting"]
 
     def wait_state(self, state: str, count: int = 1, image: str = IMAGE) -> list[str]:
-        """Blocks until so many builds have the state."""
+        """Blocks until so many builds have the state; returns their ids."""
 
         def there() -> list[str]:
             assert self.running, f"the builder ended:\n{self.log_text()}"
-            found = self.in_state(state, image)
+            found = [build_id for build_id, build in self.builds(image).items() if build["state"] == state]
             return found if len(found) >= count else []
 
         return wait_for(f"{count} builds of {image} {state}", there)

@@ -15,10 +15,11 @@ import yaml
 from simulators.openstack import OpenStackSimulator
 from tests.support import small_dib
 from tests.support.build_journal import built_files, processes_of, read_journal
-from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.image_znodes import Image, ImageZnodes, Upload
+from tests.support.launcher import OUR_BUILDER, BuilderProcess
+from tests.support.launcher_config import zookeeper_sections
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.stored_images import Image, StoredImages, Upload
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -46,7 +47,7 @@ class ImagePlace:
         self.providers: list[str] = list(FORMATS)
         #: More keys of each image.
         self.image_settings: dict[str, Any] = {}
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self.clouds = {name: OpenStackSimulator() for name in FORMATS}
         self.clouds_file = directory / "clouds.yaml"
         self.builders: list[BuilderProcess] = []
@@ -123,16 +124,9 @@ class ImagePlace:
 
     def configure(self, *numbers: int) -> None:
         """Writes the configuration of these builders, or of all."""
-        certificates = self.zookeeper.certificates
         for number in numbers or range(len(self.builders)):
             base = {
-                "zookeeper-servers": [{"host": "127.0.0.1", "port": self.zookeeper.tls_port, "chroot": self.chroot}],
-                "zookeeper-tls": {
-                    "cert": str(certificates.client_cert),
-                    "key": str(certificates.client_key),
-                    "ca": str(certificates.ca),
-                },
-                "zookeeper-timeout": 10.0,
+                **zookeeper_sections(self.zookeeper, self.chroot, 10.0),
                 "images-dir": str(self.images_dir(number)),
                 "build-log-dir": str(self.directory / f"build-logs{number}"),
             }
@@ -191,16 +185,8 @@ class ImagePlace:
     def boot(self) -> str:
         """Asks for a node, waits for it, gives it back; returns the id of the image that its server was made of."""
         request = self.znodes.submit([LABEL])
-
-        def over() -> bool:
-            assert self.znodes.request_state(request) == "fulfilled", f"it is {self.znodes.request_state(request)}"
-            return True
-
-        wait_for(f"{request} is fulfilled", over)
-        node_id = (self.znodes.request(request) or {})["nodes"][0]
-        node = self.znodes.node(node_id) or {}
+        (node,) = self.znodes.served(request)
         with self.clouds["cloud-a"].cloud() as cloud:
             image = cloud.compute.servers.get(node["external_id"]).image_id
-        self.znodes.change_node(node_id, state="used")
-        self.znodes.delete_request(request)
+        self.znodes.use_and_return(request)
         return str(image)

@@ -237,7 +237,7 @@ class ImageSite:
         for thread in self.threads:
             thread.wake()
 
-    def end(self, *, forget: bool = True) -> None:
+    def end(self) -> None:
         self.cache.remove_listener(self.wake)
         for thread in self.threads:
             thread.stop()
@@ -248,6 +248,5 @@ class ImageSite:
             thread.join(DEADLINE_SECONDS)
         for cleanup in self._cleanups:
             cleanup.on_stop()
-        if forget:
-            for name in self.clouds.values():
-                FakeCloud.forget(name)
+        for name in self.clouds.values():
+            FakeCloud.forget(name)

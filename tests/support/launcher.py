@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running launcher: ours, or any other executable that takes the same arguments."""
+"""A running launcher or builder: ours, or any other executable that takes the same arguments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OUR_COMMAND = (sys.executable, "-m", "nodepool.cmd.launcher")
 #: Set it to run the tests against another launcher, e.g. the released one.
 COMMAND_VARIABLE = "NODEPOOL_TEST_LAUNCHER"
+OUR_BUILDER = (sys.executable, "-m", "nodepool.cmd.builder")
+#: Set it to run the tests under faults against another builder, e.g. the released one.
+BUILDER_VARIABLE = "NODEPOOL_TEST_BUILDER"
 
 
 def launcher_command() -> list[str]:
@@ -28,15 +31,51 @@ def impatient_command(constants: Mapping[str, float]) -> list[str]:
     if os.environ.get(COMMAND_VARIABLE):
         return launcher_command()
     assignments = [f"{name}={number}" for name, number in constants.items()]
-    return [sys.executable, "-m", "tests.support.impatient_launcher", *assignments, "--"]
+    return [sys.executable, "-m", "tests.support.impatient", "launcher", *assignments, "--"]
 
 
-class LauncherProcess(ChildProcess):
-    """``<command> -c <config> -f --no-webapp`` with its log in ``log``.
+class DaemonProcess(ChildProcess):
+    """``<command> -c <config> <options>`` with its log in ``log``.
 
     :param environment: what its environment has beside ours.
-    :param web: it serves its web pages, where the configuration says.
     """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        config: Path,
+        log: Path,
+        options: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        env = {**os.environ, **(environment or {})}
+        env.pop("PYTHONPATH", None)
+        if command[0] == sys.executable:
+            env["PYTHONPATH"] = str(ROOT)
+        #: For commands of the tool, too.
+        self.environment = env
+        super().__init__([*command, "-c", str(config), *options], log, env=env)
+        self.config_path = config
+
+
+class BuilderProcess(DaemonProcess):
+    """:param options: more arguments."""
+
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        command: Sequence[str] = OUR_BUILDER,
+        *,
+        options: Sequence[str] = (),
+        debug: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(command, config, log, ["-d" if debug else "-f", *options], environment)
+
+
+class LauncherProcess(DaemonProcess):
+    """:param web: it serves its web pages, where the configuration says."""
 
     def __init__(
         self,
@@ -48,14 +87,8 @@ class LauncherProcess(ChildProcess):
         environment: Mapping[str, str] | None = None,
         web: bool = False,
     ) -> None:
-        command = list(command or launcher_command())
-        env = {**os.environ, **(environment or {})}
-        env.pop("PYTHONPATH", None)
-        if command[0] == sys.executable:
-            env["PYTHONPATH"] = str(ROOT)
         options = ["-d" if debug else "-f", *([] if web else ["--no-webapp"])]
-        super().__init__([*command, "-c", str(config), *options], log, env=env)
-        self.config_path = config
+        super().__init__(command or launcher_command(), config, log, options, environment)
         #: A test that provokes an error on purpose sets it.
         self.expected_tracebacks = False
 

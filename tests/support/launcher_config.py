@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import yaml
 
+from tests.support.certificates import Certificates
 from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -114,6 +115,24 @@ def static_hosts(count: int, labels: Sequence[str] = ("small",), **settings: Any
     return [StaticHost(f"127.1.{number // 250}.{number % 250 + 1}", labels, **settings) for number in range(count)]
 
 
+def zookeeper_sections(
+    zookeeper: ZooKeeperServer | ZooKeeperEnsemble,
+    chroot: str,
+    session_seconds: float,
+    *,
+    ports: Sequence[int] = (),
+    certificates: Certificates | None = None,
+) -> dict[str, Any]:
+    """The keys that lead to a ZooKeeper; see `write_config`."""
+    return {
+        "zookeeper-servers": [
+            {"host": "127.0.0.1", "port": port, "chroot": chroot} for port in ports or zookeeper.tls_ports
+        ],
+        "zookeeper-tls": (certificates or zookeeper.certificates).section(),
+        "zookeeper-timeout": session_seconds,
+    }
+
+
 def write_config(
     path: Path,
     zookeeper: ZooKeeperServer | ZooKeeperEnsemble,
@@ -124,6 +143,7 @@ def write_config(
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     extra: Mapping[str, Any] | None = None,
     zookeeper_ports: Sequence[int] = (),
+    certificates: Certificates | None = None,
 ) -> None:
     """Writes a configuration for a launcher.
 
@@ -131,20 +151,12 @@ def write_config(
     :param labels: settings of labels; labels that the hosts name need not be here.
     :param extra: other top-level keys.
     :param zookeeper_ports: of relays on 127.0.0.1 to the TLS ports of ZooKeeper; empty: it is asked directly.
+    :param certificates: where the reader of the file finds them; None: where they are.
     """
     providers = list(providers)
     names = {label for provider in providers for label in provider.labels} | set(labels or {})
-    certificates = zookeeper.certificates
     config = {
-        "zookeeper-servers": [
-            {"host": "127.0.0.1", "port": port, "chroot": chroot} for port in zookeeper_ports or zookeeper.tls_ports
-        ],
-        "zookeeper-tls": {
-            "cert": str(certificates.client_cert),
-            "key": str(certificates.client_key),
-            "ca": str(certificates.ca),
-        },
-        "zookeeper-timeout": session_seconds,
+        **zookeeper_sections(zookeeper, chroot, session_seconds, ports=zookeeper_ports, certificates=certificates),
         "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names)],
         "providers": [provider.as_config() for provider in providers],
         **(extra or {}),

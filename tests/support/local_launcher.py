@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from nodepool.launcher.supervisor import NodePool
+from tests.support.launcher_config import zookeeper_sections
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -20,17 +21,8 @@ class LocalLauncher:
 
     def __init__(self, path: Path, zookeeper: ZooKeeperServer, chroot: str, settings: dict[str, Any]) -> None:
         self.path = path
-        certificates = zookeeper.certificates
-        self._base = {
-            "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],
-            "zookeeper-tls": {
-                "cert": str(certificates.client_cert),
-                "key": str(certificates.client_key),
-                "ca": str(certificates.ca),
-            },
-            # A machine that stands still for a while does not end it.
-            "zookeeper-timeout": 40.0,
-        }
+        # A machine that stands still for a while does not end the session.
+        self._base = zookeeper_sections(zookeeper, chroot, 40.0)
         self.write(settings)
         self.nodepool = NodePool(str(path))
         self._thread = threading.Thread(target=self.nodepool.run, name=f"launcher-{path.stem}")

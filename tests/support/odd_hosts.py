@@ -3,58 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+from tests.support.recording_server import SocketServer
 
 
-class OddHost:
-    """Accepts connections and gives each to ``behave``, one after the other.
+class OddHost(SocketServer):
+    """Gives each connection to ``behave``. A function that waits should wait for ``ended``."""
 
-    ``connections`` counts them. ``ended`` is set when the host is to end: a function that waits should wait for it.
-    """
-
-    def __init__(self, behave: Callable[[OddHost, socket.socket], None], address: str = "127.0.0.1") -> None:
+    def __init__(self, behave: Callable[[OddHost, socket.socket], None]) -> None:
+        super().__init__()
         self._behave = behave
-        self.connections = 0
-        self.ended = threading.Event()
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, 0), family=family)
-        self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, name=f"OddHost-{self.port}")
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.ended.set()
-        # Wakes accept().
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while not self.ended.is_set():
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            with connection, contextlib.suppress(OSError):
-                self._behave(self, connection)
-
-
-@contextlib.contextmanager
-def odd_host(behave: Callable[[OddHost, socket.socket], None], address: str = "127.0.0.1") -> Iterator[OddHost]:
-    """An `OddHost` that runs meanwhile."""
-    host = OddHost(behave, address)
-    host.start()
-    try:
-        yield host
-    finally:
-        host.stop()
+    def serve(self, connection: socket.socket) -> None:
+        self._behave(self, connection)
 
 
 def closes(host: OddHost, connection: socket.socket) -> None:

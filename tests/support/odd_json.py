@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -63,22 +62,4 @@ def records(draw: st.DrawFn, good: dict[str, Any], keys: Sequence[str] = ()) -> 
     data = text.encode()
     if draw(st.integers(0, 9)) == 0:
         data = data[: draw(st.integers(0, len(data)))] + draw(st.binary(max_size=3))
-    return data
-
-
-def damaged(good: dict[str, Any], changes: Iterable[tuple[Sequence[Any], Any]]) -> dict[str, Any]:
-    """A copy of a good object with other values.
-
-    :param changes: keys and indices on the way to a place, and what is there now.
-    """
-    data = copy.deepcopy(good)
-    for path, value in changes:
-        owner: Any = data
-        try:
-            for part in path[:-1]:
-                owner = owner[part]
-            owner[path[-1]] = value
-        except (KeyError, IndexError, TypeError):
-            # An earlier change removed the place.
-            continue
     return data

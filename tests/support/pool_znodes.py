@@ -13,7 +13,8 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from tests.support.json_znodes import JsonZnodes
+from tests.support.image_znodes import ImageZnodes
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
@@ -25,8 +26,8 @@ POOLS = f"{COMPONENTS}/pool"
 READY_NODE = json.dumps({"state": "ready", "type": ["small"]}).encode()
 
 
-class PoolZnodes(JsonZnodes):
-    """Reads and writes below one chroot."""
+class PoolZnodes(ImageZnodes):
+    """Those of nodes and requests, and those of images."""
 
     # -- looking
 
@@ -58,6 +59,18 @@ class PoolZnodes(JsonZnodes):
     def request_state(self, request_id: str) -> str | None:
         request = self.request(request_id)
         return None if request is None else request.get("state")
+
+    def served(self, request_id: str, seconds: float = DEADLINE_SECONDS) -> list[dict[str, Any]]:
+        """Waits until a request is fulfilled; returns its nodes, each with its ``id``."""
+
+        def over() -> bool:
+            state = self.request_state(request_id)
+            assert state == "fulfilled", f"it is {state}"
+            return True
+
+        wait_for(f"{request_id} is fulfilled", over, seconds)
+        ids = (self.request(request_id) or {})["nodes"]
+        return [{"id": node_id, **(self.node(node_id) or {})} for node_id in ids]
 
     def request_lockers(self, request_id: str) -> list[str]:
         return self.children(f"{REQUEST_LOCKS}/{request_id}")
@@ -127,22 +140,6 @@ class PoolZnodes(JsonZnodes):
         """Creates a node of pool ``main`` of provider ``one`` and returns its id."""
         node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
         return self.create_node(json.dumps({**node, **fields}).encode())
-
-    def add_upload(self, provider: str, external_id: str) -> None:
-        """Creates the records that a builder keeps of image ``built``: its build ``b1`` and one upload of it."""
-        path = "/nodepool/images/built/builds/b1"
-        ready = {"state": "ready", "state_time": time.time()}
-        build = {**ready, "builder": "host", "builder_id": "id", "formats": "qcow2"}
-        upload = {
-            **ready,
-            "external_id": external_id,
-            "external_name": "built-1",
-            "format": "qcow2",
-            "username": "zuul",
-            "python_path": "auto",
-        }
-        self.kazoo.create(path, json.dumps(build).encode(), makepath=True)
-        self.kazoo.create(f"{path}/providers/{provider}/images/0000000001", json.dumps(upload).encode(), makepath=True)
 
     def change_node(self, node_id: str, **fields: Any) -> None:
         """Changes fields of a node."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from nodepool.web.server import MOST_OF_PAGES, ListenAddress, WebServer
 from tests.support.ports import free_ports
@@ -31,6 +31,13 @@ class ServedSite:
     def url(self) -> str:
         """Without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Returns when it listens."""

@@ -3,37 +3,32 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
 import httpx2 as httpx
 
-from tests.support.launcher import ROOT
-from tests.support.process import ChildProcess
+from tests.support.launcher import DaemonProcess
 from tests.support.wait import wait_for
 
 
-class ServingProcess(ChildProcess):
+class ServingProcess(DaemonProcess):
     """A daemon with a web server on a free port of this host."""
 
     def __init__(self, module: str, config: Path) -> None:
-        command = [sys.executable, "-m", module, "-c", str(config), "-f"]
-        super().__init__(command, config.parent / f"{module}.log", env={**os.environ, "PYTHONPATH": str(ROOT)})
+        super().__init__([sys.executable, "-m", module], config, config.parent / f"{module}.log", ["-f"])
 
     @property
     def url(self) -> str:
         """Of the web server; waits until it listens."""
 
-        def found() -> re.Match[str] | None:
+        def found() -> str:
             assert self.running, f"it ended:\n{self.log_text()}"
-            return re.search(r"Web server at (https?://127\.0\.0\.1:\d+)/", self.log_text())
+            match = re.search(r"Web server at (https?://127\.0\.0\.1:\d+)/", self.log_text())
+            return match[1] if match else ""
 
-        wait_for("it listens", lambda: found() is not None)
-        match = found()
-        assert match is not None
-        return match[1]
+        return wait_for("it listens", found)
 
     def wait_ready(self) -> str:
         """Waits until it says that it is ready; returns the address."""

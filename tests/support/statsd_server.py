@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import Self
 
 from tests.support.wait import DEADLINE_SECONDS
@@ -29,9 +28,7 @@ class StatsdServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     @property
@@ -44,25 +41,17 @@ class StatsdServer:
         """The variables that make a daemon send its metrics here."""
         return {"STATSD_HOST": "127.0.0.1", "STATSD_PORT": str(self.port)}
 
-    def receive(self) -> list[str]:
-        """Wait for one datagram and return its lines. :raises TimeoutError: none came."""
-        data = self._socket.recv(65536)
-        lines = data.decode().split("\n")
-        self.datagrams.append(data)
-        self.lines.extend(lines)
-        return lines
-
     def drain(self) -> list[str]:
         """All lines that were sent before this call, in order. Loopback keeps the order of datagrams."""
         self._socket.sendto(_MARK, self._socket.getsockname())
-        found: list[str] = []
+        before = len(self.lines)
         while (data := self._socket.recv(65536)) != _MARK:
             self.datagrams.append(data)
-            found.extend(data.decode().split("\n"))
-        self.lines.extend(found)
-        return found
+            self.lines += data.decode().split("\n")
+        return self.lines[before:]
 
     def wait_for(self, line: str) -> None:
         """Read until this line has been received. :raises TimeoutError: nothing more came."""
         while line not in self.lines:
-            self.receive()
+            self.datagrams.append(self._socket.recv(65536))
+            self.lines += self.datagrams[-1].decode().split("\n")

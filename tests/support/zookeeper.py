@@ -21,6 +21,8 @@ JARS = (
     *("zookeeper", "zookeeper-jute", "netty*", "slf4j-api", "slf4j-simple", "log4j*", "commons-cli", "commons-io"),
     *("snappy-java", "metrics-core", "jackson*"),
 )
+#: Unit of its clock. The shortest session is two ticks.
+TICK_MS = 200
 REMEDY = "apt-get install zookeeper default-jre-headless"
 
 
@@ -29,7 +31,6 @@ class ZooKeeperServer:
 
     :param directory: everything it writes goes here.
     :param fsync: False answers writes before they are on the disk: right for tests, wrong for measurements.
-    :param tick_ms: unit of ZooKeeper's clock. The shortest session is two ticks.
     :param settings: more lines of the configuration file.
     :param certificates: those of the other servers; None: it makes its own.
     """
@@ -39,13 +40,11 @@ class ZooKeeperServer:
         directory: Path,
         *,
         fsync: bool = False,
-        tick_ms: int = 200,
         settings: Mapping[str, object] | None = None,
         certificates: Certificates | None = None,
     ) -> None:
         self.directory = directory
         self._fsync = fsync
-        self._tick_ms = tick_ms
         self._more_settings = dict(settings or {})
         self.port, self.tls_port = 0, 0
         self._certificates = certificates
@@ -157,8 +156,8 @@ class ZooKeeperServer:
 
     def _settings(self) -> str:
         settings = {
-            "tickTime": self._tick_ms,
-            "minSessionTimeout": 2 * self._tick_ms,
+            "tickTime": TICK_MS,
+            "minSessionTimeout": 2 * TICK_MS,
             "maxSessionTimeout": 60000,
             "dataDir": self.directory / "data",
             "clientPortAddress": "127.0.0.1",

@@ -48,13 +48,7 @@ class ZuulClient:
     ) -> None:
         _tracing()
         self.system_id = uuid.uuid4().hex
-        self.connection = ZooKeeperClient(
-            hosts,
-            timeout=session_seconds,
-            tls_cert=str(certificates.client_cert),
-            tls_key=str(certificates.client_key),
-            tls_ca=str(certificates.ca),
-        )
+        self.connection = ZooKeeperClient(hosts, timeout=session_seconds, **certificates.options())
         self.nodepool = Nodepool(self.connection, self.system_id, None)
         self._changed = threading.Condition()
         self._refused: list[Any] = []

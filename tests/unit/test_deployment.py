@@ -147,14 +147,6 @@ def test_units(name: str) -> None:
         assert (settings["KillMode"], float(settings["TimeoutStopSec"]) >= 60) == ("mixed", True)
 
 
-def packages(*profiles: str) -> set[str]:
-    """Debian packages of profiles of bindep.txt; empty = those without one."""
-    entry = re.compile(r"(?P<package>\S+) \[(?:(?P<profile>[a-z]+) )?platform:dpkg\]")
-    entries = [match for line in lines(ROOT / "bindep.txt") if (match := entry.fullmatch(line))]
-    assert len(entries) == len(lines(ROOT / "bindep.txt"))
-    return {one["package"] for one in entries if (one["profile"] or "") in profiles}
-
-
 REQUIREMENT = re.compile(r"([\w.-]+)(\[[a-z0-9,-]+\])?(>=\d[\w.]*(,<\d[\d.]*)?|==\d[\w.]*)")
 FILES = [*sorted(ROOT.glob("*requirements.txt")), *sorted(ROOT.glob("*/**/requirements.txt"))]
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from nodepool.listing import images, nodes, pools, records, requests
-from nodepool.plan.attention import problems
+from nodepool.listing import images, nodes, pools, problems, records, requests
 from nodepool.listing.table import PEOPLE, Column, Place, Table
 from nodepool.model.image import ImagesView
 from nodepool.model.status import BuilderStatus

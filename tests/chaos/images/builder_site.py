@@ -19,11 +19,10 @@ from tests.chaos.images.disks import Disk
 from tests.chaos.links import Links
 from tests.chaos.world import CHROOT, SESSION_SECONDS
 from tests.support import small_dib
-from tests.support.builder import BUILDER_VARIABLE, BuilderProcess
-from tests.support.launcher import ROOT
+from tests.support.image_znodes import ImageZnodes
+from tests.support.launcher import BUILDER_VARIABLE, ROOT, BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.process import ChildProcess
-from tests.support.stored_images import StoredImages
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
@@ -88,7 +87,7 @@ class BuilderSite(Events):
         self.builders = [self._make_builder(number) for number in range(builders)]
         #: The way of each builder to ZooKeeper and the first cloud.
         self.links: list[Links] = []
-        self.znodes: StoredImages
+        self.znodes: ImageZnodes
         self.steering = directory / "steering.json"
         self.journal = directory / "journal"
         self._removed: Sequence[str] = ()
@@ -108,7 +107,7 @@ class BuilderSite(Events):
 
     def _make_builder(self, number: int) -> BuilderProcess:
         config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"builder{number}.log"
-        command = [sys.executable, "-m", "tests.support.impatient_builder", *CONSTANTS, "--"]
+        command = [sys.executable, "-m", "tests.support.impatient", "builder", *CONSTANTS, "--"]
         if other := os.environ.get(BUILDER_VARIABLE):
             command = other.split()
         environment = {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}
@@ -117,11 +116,11 @@ class BuilderSite(Events):
     def start(self) -> None:
         """Blocks until everything serves. :raises AssertionError: something does not."""
         self.zookeeper.start()
-        root = StoredImages(self.zookeeper.plain_hosts())
+        root = ImageZnodes(self.zookeeper.plain_hosts())
         root.start()
         root.kazoo.ensure_path(CHROOT)
         root.stop()
-        self.znodes = StoredImages(self.zookeeper.plain_hosts(CHROOT))
+        self.znodes = ImageZnodes(self.zookeeper.plain_hosts(CHROOT))
         self.znodes.start()
         for name, simulator in self._simulators.items():
             simulator.start()

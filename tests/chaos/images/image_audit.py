@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.transaction_log import Write
-from tests.support.stored_images import IMAGES
+from tests.support.image_znodes import IMAGES
 
 BUILD = re.compile(rf"{IMAGES}/(?P<image>[^/]+)/builds/(?P<build>[^/]+)")
 UPLOAD = re.compile(rf"{BUILD.pattern}/providers/(?P<provider>[^/]+)/images/(?P<upload>[^/]+)")

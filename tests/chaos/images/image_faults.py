@@ -18,7 +18,7 @@ from tests.chaos.images.builder_site import IMAGES, REMOVABLE, BuilderSite
 from tests.chaos.images.cloud_faults import CloudFaults
 from tests.chaos.network_faults import LinkFaults, ZooKeeperFaults
 from tests.chaos.schedule import Fault
-from tests.support.stored_images import Build, Upload
+from tests.support.image_znodes import Build, Upload
 
 #: How long "...-in-build" and "...-in-upload" wait for something to hit.
 BUSY_SECONDS = 3.0
@@ -153,7 +153,7 @@ class ImageInjector(FaultRunner):
             return "there was none"
         # An error may come after the effect.
         self.forgotten_builds.add(build.build_id)
-        self._site.znodes.vanish(build.path)
+        self._site.znodes.remove(build.path)
         return f"{build.path}, {build.state}"
 
     def _upload_corrupted(self, _fault: Fault) -> str:
@@ -168,7 +168,7 @@ class ImageInjector(FaultRunner):
         if upload is None:
             return "there was none"
         self.forgotten_uploads.add((upload.provider, upload.build_id, upload.upload_id))
-        self._site.znodes.vanish(upload.path)
+        self._site.znodes.remove(upload.path)
         return f"{upload.path}, {upload.state}"
 
     # -- what operators do

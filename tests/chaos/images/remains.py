@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.images.disks import Disk
-from tests.support.stored_images import Image, Upload
+from tests.support.image_znodes import Image, Upload
 
 #: Of an image in a cloud: which upload it is (rule D-1).
 BUILD_KEY, UPLOAD_KEY, PROVIDER_KEY = "nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name"

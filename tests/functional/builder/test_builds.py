@@ -11,8 +11,8 @@ import pytest
 
 from tests.functional.builder.confined import USER
 from tests.functional.builder.site import SMALL, BuilderSite
-from tests.support.builder import BuilderProcess
-from tests.support.stored_images import Build
+from tests.support.image_znodes import Build
+from tests.support.launcher import BuilderProcess
 from tests.support.wait import wait_for
 
 #: The builder waits some seconds for diskimage-builder's traps, and then kills.

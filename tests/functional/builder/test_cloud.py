@@ -13,9 +13,8 @@ import pytest
 
 from tests.functional.builder.site import BUILD_SECONDS, SMALL, BuilderSite
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.place import Place
-from tests.functional.openstack.provider import OpenStackProvider
-from tests.support.stored_images import Upload
+from tests.functional.openstack.place import OpenStackProvider, Place
+from tests.support.image_znodes import Upload
 from tests.support.wait import wait_for
 
 #: A command that diskimage-builder runs through, e.g. one that makes up for a kernel without device mapper.

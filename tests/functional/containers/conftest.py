@@ -14,10 +14,13 @@ from typing import Final
 import pytest
 
 from tests.functional.containers.buildah import ROOT, Buildah, stages
-from tests.functional.containers.site import Site
 from tests.support.debian_tree import debootstrap, pip_files
+from tests.support.launcher_config import StaticProvider, static_hosts, write_config
+from tests.support.ports import free_ports
 from tests.support.zookeeper import ZooKeeperServer
 
+#: User and group of all images.
+USER: Final = 10001
 IMAGES: Final = ("nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder")
 
 
@@ -57,6 +60,20 @@ def build(buildah: Buildah, base: Path) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str) -> Site:
-    """A configuration for containers."""
-    return Site(tmp_path, zookeeper, chroot)
+def volumes(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str) -> dict[Path, str]:
+    """``/etc/nodepool`` of a container: a static host, web pages, and keys that only its user reads."""
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    inside = zookeeper.certificates.copied(etc, "/etc/nodepool")
+    for file in etc.iterdir():
+        file.chmod(0o640)
+        os.chown(file, 0, USER)
+    webapp = {"listen_address": "127.0.0.1", "port": free_ports(1)[0]}
+    extra = {"webapp": webapp, "images-dir": "/opt/nodepool/images"}
+    hosts = [StaticProvider(static_hosts(1))]
+    write_config(etc / "nodepool.yaml", zookeeper, chroot, hosts, certificates=inside, extra=extra)
+    # The user of the container has to get there.
+    for path in (*reversed(etc.parents), etc):
+        if path.stat().st_uid == os.geteuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o011)
+    return {etc: "/etc/nodepool"}

@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 
 from tests.functional.containers.buildah import Buildah, Container
-from tests.functional.containers.conftest import IMAGES
-from tests.functional.containers.site import USER, Site
+from tests.functional.containers.conftest import IMAGES, USER
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -20,7 +19,6 @@ from tests.support.wait import wait_for
 #: The first test of all waits for the images.
 pytestmark = pytest.mark.timeout(3600)
 
-DAEMONS: Final = [name for name in IMAGES if name != "nodepool"]
 #: That builds call.
 PROGRAMS: Final = (
     "debootstrap kpartx qemu-img mkfs.ext4 mkfs.vfat sgdisk parted dnf zypper podman git disk-image-create"
@@ -59,19 +57,19 @@ def healthy(container: Container, image: str, images: Buildah) -> bool:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_programs(images: Buildah, image: str, site: Site) -> None:
+def test_programs(images: Buildah, image: str, volumes: dict[Path, str]) -> None:
     """No entry point; the released paths; nothing that only builds need."""
     settings = images.settings(image)
     assert not settings.get("Entrypoint")
     assert settings["User"] == f"{USER}:{USER}"
-    with images.container(image, site.volumes) as container:
+    with images.container(image, volumes) as container:
         for program in ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web"):
             told = container(f"/usr/local/bin/{program}", "--help")
             assert told.status == 0
             assert told.out.startswith(f"usage: {program}")
         assert container("nodepool", "config-validate").status == 0
         assert container("sh", "-c", "command -v gcc || command -v pip || echo neither").out == "neither\n"
-        assert container("sh", "-c", "test -r /etc/nodepool/client_key.pem && id -u").out == f"{USER}\n"
+        assert container("sh", "-c", "test -r /etc/nodepool/client.key && id -u").out == f"{USER}\n"
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -83,29 +81,28 @@ def test_extras(images: Buildah, image: str) -> None:
     assert {"botocore", "kubernetes", "opentelemetry-sdk", "Authlib"} <= set(told.out.split())
 
 
-def test_launcher_serves(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_launcher_serves(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     with (
-        images.container("nodepool-launcher", site.volumes) as container,
+        images.container("nodepool-launcher", volumes) as container,
         started(container, "nodepool-launcher", images, tmp_path / "launcher.log"),
     ):
         wait_for("it is healthy", lambda: healthy(container, "nodepool-launcher", images), PATIENCE)
-        request = znodes.submit(["small"])
-        wait_for("the request is fulfilled", lambda: znodes.request_state(request) == "fulfilled", PATIENCE)
-        with images.container("nodepool", site.volumes) as command_line:
+        znodes.served(znodes.submit(["small"]), PATIENCE)
+        with images.container("nodepool", volumes) as command_line:
             assert "127.1.0.1" in command_line("nodepool", "list").out
 
 
-def test_web(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_web(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     with (
-        images.container("nodepool-web", site.volumes) as container,
+        images.container("nodepool-web", volumes) as container,
         started(container, "nodepool-web", images, tmp_path / "web.log"),
     ):
         wait_for("it is healthy", lambda: healthy(container, "nodepool-web", images), PATIENCE)
 
 
-def test_builder(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
+def test_builder(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
     """Builds become root, and have the programs of diskimage-builder."""
-    with images.container("nodepool-builder", site.volumes) as container:
+    with images.container("nodepool-builder", volumes) as container:
         assert container("sudo", "-n", "id", "-u").out == "0\n"
         look = f"for one in {PROGRAMS}; do command -v $one >/dev/null || echo $one; done"
         assert container("sudo", "-n", "sh", "-c", look).out == ""

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh Debian 12 with the source in it."""
+"""A fresh Debian 12 with the source in it, its configuration of Nodepool, and its systemd."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
 
+from tests.support.booted_debian import BootedDebian
 from tests.support.debian_tree import DebianTree, debootstrap, pip_files
+from tests.support.launcher_config import zookeeper_sections
+from tests.support.zookeeper import ZooKeeperServer
 
 ROOT: Final = Path(__file__).parents[3]
 #: Where the source is in it.
@@ -36,3 +41,24 @@ def make_debian() -> Iterator[Callable[..., DebianTree]]:
         yield make
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def configure(tree: DebianTree, zookeeper: ZooKeeperServer, chroot: str, sections: dict[str, Any]) -> None:
+    """Write the configuration where Nodepool is installed, with keys for a ZooKeeper of this machine."""
+    certificates = zookeeper.certificates.copied(tree.path("/etc/nodepool"), "/etc/nodepool")
+    config = {**zookeeper_sections(zookeeper, chroot, 10.0, certificates=certificates), **sections}
+    tree.path("/etc/nodepool/nodepool.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    tree.output("sh", "-c", "chown -R nodepool: /etc/nodepool/*")
+
+
+@contextmanager
+def booted_tree(tree: DebianTree) -> Iterator[BootedDebian]:
+    """It runs meanwhile."""
+    directory = Path(tempfile.mkdtemp(prefix="nodepool-boot-"))
+    machine = BootedDebian(tree, directory)
+    machine.start()
+    try:
+        yield machine
+    finally:
+        machine.stop()
+        shutil.rmtree(directory)

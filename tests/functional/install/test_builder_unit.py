@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import yaml
 
-from tests.functional.install.conftest import SOURCE
+from tests.functional.install.conftest import SOURCE, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
-from tests.support.stored_images import Build, StoredImages
+from tests.support.image_znodes import Build, ImageZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -50,28 +48,9 @@ class Site:
 
     def __init__(self, booted: BootedDebian, zookeeper: ZooKeeperServer, chroot: str) -> None:
         self.booted = booted
-        self.records = StoredImages(zookeeper.plain_hosts(chroot))
+        self.records = ImageZnodes(zookeeper.plain_hosts(chroot))
         self._zookeeper = zookeeper
         self._chroot = chroot
-
-    def prepare(self) -> None:
-        """Files that an operator makes once."""
-        path = self.booted.tree.path
-        shutil.copytree(ELEMENTS, path("/etc/nodepool/elements"))
-        for name in ("ca", "client_cert", "client_key"):
-            shutil.copy(getattr(self._zookeeper.certificates, name), path(f"/etc/nodepool/{name}.pem"))
-        self.booted.tree.output("sh", "-c", "chown -R nodepool: /etc/nodepool/*")
-        # The unit says which line.
-        (line,) = (line[4:] for line in self._unit().splitlines() if line.startswith("#   nodepool ALL"))
-        path(f"/etc/sudoers.d/{UNIT}").write_text(f"{line}\n", encoding="ascii")
-        # A file system of its own, as many machines have one.
-        with path("/etc/fstab").open("a", encoding="ascii") as table:
-            table.write("tmpfs /var/lib/nodepool tmpfs mode=755,uid=nodepool,gid=nodepool 0 0\n")
-        with path("/etc/hosts").open("a", encoding="ascii") as hosts:
-            hosts.write(f"127.0.1.1 {socket.gethostname()}\n")
-
-    def _unit(self) -> str:
-        return self.booted.tree.path(f"/etc/systemd/system/{UNIT}.service").read_text(encoding="ascii")
 
     def configure(self, *, sleep_in: str = "") -> None:
         """:param sleep_in: phase of a build that does not end."""
@@ -83,22 +62,13 @@ class Site:
             "elements": ["busybox-root", "sleeper"],
             "env-vars": variables,
         }
-        config: dict[str, Any] = {
-            "zookeeper-servers": [
-                {"host": "127.0.0.1", "port": self._zookeeper.tls_port, "chroot": self._chroot},
-            ],
-            "zookeeper-tls": {
-                "ca": "/etc/nodepool/ca.pem",
-                "cert": "/etc/nodepool/client_cert.pem",
-                "key": "/etc/nodepool/client_key.pem",
-            },
+        sections = {
             "images-dir": "/var/lib/nodepool/images",
             "build-log-dir": "/var/log/nodepool/builds",
             "elements-dir": "/etc/nodepool/elements",
             "diskimages": [image],
         }
-        path = self.booted.tree.path("/etc/nodepool/nodepool.yaml")
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        configure(self.booted.tree, self._zookeeper, self._chroot, sections)
 
     def settings(self, **settings: object) -> None:
         """A drop-in with settings of ``[Service]``."""
@@ -159,18 +129,26 @@ def site(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, chr
     """Debian runs, and the builder is installed."""
     tree = make_debian(*PACKAGES)
     tree.output(f"{SOURCE}/tools/install")
-    directory = Path(tempfile.mkdtemp(prefix="nodepool-boot-"))
-    booted = BootedDebian(tree, directory)
-    site = Site(booted, zookeeper, chroot)
-    site.prepare()
-    site.records.start()
-    booted.start()
-    try:
+    prepare(tree)
+    with booted_tree(tree) as booted:
+        site = Site(booted, zookeeper, chroot)
+        site.records.start()
         yield site
-    finally:
-        booted.stop()
-        site.records.stop()
-        shutil.rmtree(directory)
+    site.records.stop()
+
+
+def prepare(tree: DebianTree) -> None:
+    """Files that an operator makes once."""
+    shutil.copytree(ELEMENTS, tree.path("/etc/nodepool/elements"))
+    # The unit says which line.
+    unit = tree.path(f"/etc/systemd/system/{UNIT}.service").read_text(encoding="ascii")
+    (line,) = (line[4:] for line in unit.splitlines() if line.startswith("#   nodepool ALL"))
+    tree.path(f"/etc/sudoers.d/{UNIT}").write_text(f"{line}\n", encoding="ascii")
+    # A file system of its own, as many machines have one.
+    with tree.path("/etc/fstab").open("a", encoding="ascii") as table:
+        table.write("tmpfs /var/lib/nodepool tmpfs mode=755,uid=nodepool,gid=nodepool 0 0\n")
+    with tree.path("/etc/hosts").open("a", encoding="ascii") as hosts:
+        hosts.write(f"127.0.1.1 {socket.gethostname()}\n")
 
 
 def check_life(site: Site, user: str) -> None:

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
 from simulators.openstack import OpenStackSimulator
-from tests.functional.install.conftest import ROOT, SOURCE
+from tests.functional.install.conftest import ROOT, SOURCE, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
 from tests.support.ports import free_ports
@@ -48,29 +45,10 @@ def booted(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, c
     """Debian runs, Nodepool is installed, and the cloud of the tutorial is configured."""
     tree = make_debian("mount", "python3-venv")
     tree.output(f"{SOURCE}/tools/install", "--no-man-pages")
-    for name in ("ca", "client_cert", "client_key"):
-        shutil.copy(getattr(zookeeper.certificates, name), tree.path(f"/etc/nodepool/{name}.pem"))
-    (port,) = free_ports(1)
-    config = {
-        "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],
-        "zookeeper-tls": {
-            "ca": "/etc/nodepool/ca.pem",
-            "cert": "/etc/nodepool/client_cert.pem",
-            "key": "/etc/nodepool/client_key.pem",
-        },
-        "webapp": {"listen_address": "127.0.0.1", "port": port},
-        **cloud_of_the_tutorial(),
-    }
-    tree.path("/etc/nodepool/nodepool.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    tree.output("sh", "-c", "chown -R nodepool: /etc/nodepool/*")
-    directory = Path(tempfile.mkdtemp(prefix="nodepool-boot-"))
-    machine = BootedDebian(tree, directory)
-    machine.start()
-    try:
+    webapp = {"listen_address": "127.0.0.1", "port": free_ports(1)[0]}
+    configure(tree, zookeeper, chroot, {"webapp": webapp, **cloud_of_the_tutorial()})
+    with booted_tree(tree) as machine:
         yield machine
-    finally:
-        machine.stop()
-        shutil.rmtree(directory)
 
 
 def test_units(booted: BootedDebian) -> None:

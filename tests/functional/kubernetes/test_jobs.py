@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import base64
+import json
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.kubernetes.cluster import NOBODY, RBAC, RigCluster, copy_of_kubeconfig
 from tests.support.documented_rights import documented_role
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PodPlace, provider_section
@@ -22,6 +23,62 @@ from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
 from tests.support.zuul_fixtures import zuul, zuul_log
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+#: A user of the rig's kubeconfig who may do nothing until a test says so.
+NOBODY = "nobody"
+
+
+class RigCluster:
+    """Namespaces of one pool. :param pool: its name, which no other test has."""
+
+    def __init__(self, rig: KubernetesRig, pool: str) -> None:
+        self.rig = rig
+        self.pool = pool
+
+    def names(self) -> list[str]:
+        items = self.rig.call("GET", "/api/v1/namespaces")["items"]
+        names = [item["metadata"]["name"] for item in items]
+        return [name for name in names if name.startswith(f"{self.pool}-")]
+
+    def pods(self, namespace: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.rig.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return found
+
+    def allow(self, user: str, cluster_role: Mapping[str, Any]) -> None:
+        """Gives a user a cluster role, everywhere."""
+        name = cluster_role["metadata"]["name"]
+        self.rig.call("POST", f"{RBAC}/clusterroles", cluster_role)
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        body = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        self.rig.call("POST", f"{RBAC}/clusterrolebindings", body)
+
+    def forbid(self, cluster_role: Mapping[str, Any]) -> None:
+        """Takes it back."""
+        name = cluster_role["metadata"]["name"]
+        for kind in ("clusterrolebindings", "clusterroles"):
+            self.rig.call("DELETE", f"{RBAC}/{kind}/{name}")
+
+
+def copy_of_kubeconfig(rig: KubernetesRig, directory: Path, *users: str) -> Path:
+    """A kubeconfig like the rig's, with copies of the certificates that it names, which a test may change."""
+    content = json.loads(rig.kubeconfig.read_text(encoding="utf-8"))
+    content["users"] = [entry for entry in content["users"] if not users or entry["name"] in users]
+    for entry in content["users"]:
+        for key in ("client-certificate", "client-key"):
+            copy = directory / Path(entry["user"][key]).name
+            shutil.copy(entry["user"][key], copy)
+            entry["user"][key] = str(copy)
+    for entry in content["clusters"]:
+        copy = directory / "ca.crt"
+        shutil.copy(entry["cluster"]["certificate-authority"], copy)
+        entry["cluster"]["certificate-authority"] = str(copy)
+    file = directory / "kubeconfig"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    file.chmod(0o600)
+    return file
+
 
 __all__ = ["zuul", "zuul_log"]
 
@@ -76,16 +133,17 @@ def worker_of(node: Any, rig: KubernetesRig, directory: Path) -> KubernetesClien
 def test_pod_of_a_job(
     place: PodPlace, zuul: ZuulClient, rig: KubernetesRig, tmp_path: Path, workers: list[KubernetesClient]
 ) -> None:
-    """KU-3, KU-8, 5.5: what Zuul got works; what the role does not allow is refused by the API server."""
+    """KU-2, KU-3, KU-8, KU-9, 5.5: what Zuul got works; what the role does not allow is refused by the API server."""
     place.launch()
     request = zuul.wait(zuul.submit(["pod"]), SECONDS)
     assert request.state == "fulfilled"
     nodeset = zuul.accept(request)
     zuul.use(nodeset)
     (node,) = nodeset.getNodes()
-    assert (node.connection_type, node.python_path) == ("kubectl", "auto")
+    assert (node.connection_type, node.python_path, node.cloud) == ("kubectl", "auto", "admin")
     namespace, name = node.connection_port["namespace"], node.connection_port["pod"]
-    assert node.interface_ip == name
+    assert (namespace, name, node.interface_ip) == (f"{place.provider.pool['name']}-{node.id}", "pod", "pod")
+    assert node.connection_port["user"] == "zuul-worker"
     worker = worker_of(node, rig, tmp_path)
     workers.append(worker)
     pod = worker.pod(namespace, name)
@@ -114,14 +172,15 @@ def test_pod_of_a_job(
 def test_namespace_of_a_job(
     place: PodPlace, zuul: ZuulClient, rig: KubernetesRig, tmp_path: Path, workers: list[KubernetesClient]
 ) -> None:
-    """KU-3: a job can work in its namespace, and nowhere else."""
+    """KU-3, KU-9: a job can work in its namespace, and nowhere else. It has no address, and needs none."""
     place.launch()
     request = zuul.wait(zuul.submit(["space"]), SECONDS)
     nodeset = zuul.accept(request)
     zuul.use(nodeset)
     (node,) = nodeset.getNodes()
-    assert node.connection_type == "namespace"
+    assert (node.connection_type, node.interface_ip) == ("namespace", None)
     namespace = node.connection_port["namespace"]
+    assert node.connection_port["name"] == namespace
     worker = worker_of(node, rig, tmp_path)
     workers.append(worker)
     worker.add_pod(namespace, "of-a-job")
@@ -172,12 +231,44 @@ def test_least_rights_of_pods_in_a_project(place: PodPlace, cluster: RigCluster,
         place.launch()
         for _ in range(2):
             request = place.submit()
-            assert place.fulfilled(request)["external_id"].startswith(f"{project}-pod-")
+            node = place.fulfilled(request)
+            assert node["external_id"].startswith(f"{project}-pod-")
+            assert node["interface_ip"] == node["connection_port"]["pod"] == f"pod-{node['id']}"
+            assert node["connection_port"]["namespace"] == project
             place.give_back(request)
             place.wait_empty(lambda: [pod["metadata"]["name"] for pod in cluster.pods(project)])
         assert "forbidden" not in place.log()
     finally:
         rig.call("DELETE", f"/api/v1/namespaces/{project}")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"), [("image-pull-error", "ErrImagePull"), ("failed", "ended with exit code")]
+)
+def test_pod_that_cannot_run(place: PodPlace, outcome: str, words: str) -> None:
+    """KU-10: a pod that fails ends its launch at once; one whose image cannot be pulled says so, and is waited for."""
+    place.provider.label["annotations"] = {"kubernetes-rig/outcome": outcome}
+    place.provider.section.update({"launch-timeout": 15, "launch-retries": 1})
+    place.launch()
+    place.failed(place.submit())
+    assert words in place.log()
+    place.wait_empty()
+
+
+def test_projects(place: PodPlace) -> None:
+    """OS-1 to OS-4: a user that may only ask for projects gets nodes; tokens are made explicitly."""
+    pod, space = place.provider.pool["labels"]
+    space["type"] = "project"
+    place.provider.section.update({"driver": "openshift", "context": "developer"})
+    place.launch()
+    requests = [place.submit(label["name"]) for label in (pod, space)]
+    node, room = (place.fulfilled(request) for request in requests)
+    assert (node["connection_type"], room["connection_type"], room.get("interface_ip")) == ("kubectl", "project", None)
+    assert node["connection_port"]["namespace"] == f"{place.provider.pool['name']}-{node['id']}"
+    assert "name" not in node["connection_port"]
+    assert node["connection_port"]["token"]
+    place.give_back(*requests)
+    place.wait_empty()
 
 
 def test_api_server_killed(place: PodPlace, rig: KubernetesRig) -> None:

@@ -10,8 +10,7 @@ import pytest
 from openstack.config import OpenStackConfig
 
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.place import Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import OpenStackProvider, Place
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
 from tests.support.zuul_fixtures import zuul, zuul_log

@@ -14,8 +14,7 @@ import pytest
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack import OpenStackAdapter
 from nodepool.driver.openstack.config import OpenStackProviderConfig
-from tests.functional.openstack.place import Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import OpenStackProvider, Place
 from tests.support.launcher_config import write_config
 
 KEYS = {"nodepool_provider_name": "real", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
@@ -57,7 +56,8 @@ def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: Open
     assert {key: image.properties[key] for key in (*KEYS, "purpose")} == {**KEYS, "purpose": "a test"}
     assert image.properties["owner_specified.openstack.sha256"] == sums[1]
 
-    place.znodes.add_upload("real", external_id)
+    place.znodes.add_build("built", "b1")
+    place.znodes.add_upload("built", "b1", "real", external_id=external_id)
     place.launch(provider, extra=EXTRA)
     request = place.fulfilled(place.zuul.submit(["small"]))
     assert place.cloud.server_of(request.nodes[0]).image.id == external_id

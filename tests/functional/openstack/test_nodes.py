@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Zuul client gets nodes from a real control plane, uses them and gives them back (L, K, D, O-8)."""
+"""The Zuul client gets nodes from a real control plane, uses them and gives them back (L, K, D, O-8, Q)."""
 
 from __future__ import annotations
+
+import signal
 
 import pytest
 
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.place import SERVED_SECONDS, Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import SERVED_SECONDS, OpenStackProvider, Place
+from tests.support.wait import wait_for
 
 #: Requests at once.
 BURST = 20
@@ -102,4 +104,131 @@ def test_impossible_flavor(place: Place, provider: OpenStackProvider, cloud: Rea
     assert failed.state == "failed"
     place.zuul.cancel(failed)
     assert "No valid host was found" in launcher.log_text()
+    place.wait_empty()
+
+
+# -- room (Q, L-7, O-3)
+
+#: Servers that the project may have: requests wait for room, whoever has it, and none fails.
+ROOM = 2
+SMALL = pytest.mark.parametrize("cloud", ["rig-small"], indirect=True)
+
+
+@SMALL
+@pytest.mark.parametrize("told", [True, False])
+def test_more_requests_than_room(place: Place, provider: OpenStackProvider, told: bool) -> None:
+    """All are served in turn.
+
+    :param told: does the launcher heed what Nova says of the limits? If not, it runs into them, again and again.
+    """
+    provider.pool["ignore-provider-quota"] = not told
+    launcher = place.launch(provider)
+    # Nova itself lets too many in when they come at once, and lets them fail afterwards.
+    place.serve(provider, 6, lambda: not told or len(place.cloud.servers()) <= ROOM)
+    place.wait_empty()
+    assert ("Quota exceeded" in launcher.log_text()) is not told
+
+
+@SMALL
+def test_room_is_shared(place: Place, provider: OpenStackProvider) -> None:
+    """Q-4: a server that is not ours takes its part; the other part serves all in turn."""
+    other = place.cloud.create_server("other")
+    launcher = place.launch(provider)
+    place.serve(provider, 3, lambda: len(place.cloud.servers()) <= ROOM)
+    assert "Quota exceeded" not in launcher.log_text()
+    place.cloud.delete_server(other)
+    place.wait_empty()
+
+
+# -- a launcher that ends while it launches: the next one goes on, and nothing is made twice or left behind
+
+#: How long the locks of a killed launcher live on.
+KILLED_SESSION_SECONDS = 4.0
+#: Requests under way.
+COUNT = 4
+
+
+@pytest.mark.parametrize("moment", ["a node is building", "a server is there", "a node is ready"])
+def test_killed_in_mid_launch(place: Place, provider: OpenStackProvider, moment: str) -> None:
+    """C-4: SIGKILL at different moments; every request is fulfilled, each node has one server."""
+    moments = {
+        "a node is building": lambda: place.znodes.nodes("building"),
+        "a server is there": place.cloud.servers,
+        "a node is ready": lambda: place.znodes.nodes("ready"),
+    }
+    first = place.launch(provider, session_seconds=KILLED_SESSION_SECONDS)
+    requests = [place.zuul.submit(["small"]) for _ in range(COUNT)]
+    wait_for(moment, moments[moment], SERVED_SECONDS)
+    first.kill()
+    assert first.returncode == -signal.SIGKILL
+    # The registration of the killed one may still be there: it says nothing about the new one.
+    place.launch(provider, wait=False)
+    for request in requests:
+        place.fulfilled(request)
+    for request in requests:
+        (node_id,) = (place.znodes.request(request.id) or {})["nodes"]
+        assert place.cloud.server_of(node_id).status == "ACTIVE"
+    for request in requests:
+        place.use(place.fulfilled(request))
+    place.wait_empty()
+
+
+def test_stopped_in_mid_launch(place: Place, provider: OpenStackProvider) -> None:
+    """SIGTERM while it launches: it ends soon, and what it began is finished or undone by the next one."""
+    first = place.launch(provider)
+    requests = [place.zuul.submit(["small"]) for _ in range(COUNT)]
+    wait_for("a server is there", place.cloud.servers, SERVED_SECONDS)
+    assert first.stop(signal.SIGTERM, 60) == 0
+    place.launch(provider, wait=False)
+    for request in requests:
+        place.use(place.fulfilled(request))
+    place.wait_empty()
+
+
+# -- leaks
+
+#: Two sweeps that are a minute apart, and deletions.
+SWEEPS_SECONDS = 300.0
+OURS = {"nodepool_provider_name": "real", "nodepool_pool_name": "main", "nodepool_node_id": "9999999999"}
+
+
+@pytest.mark.parametrize("cloud", ["rig-fip"], indirect=True)
+def test_leaks(place: Place, provider: OpenStackProvider) -> None:
+    """D-2, D-5, D-6, D-7: server with a floating IP, port, floating IP and volume; what is not ours stays."""
+    cloud = place.cloud
+    network, connection = "private", cloud.connection
+    provider.pool["networks"] = [network]
+    provider.section |= {"port-cleanup-interval": 1, "clean-floating-ips": True}
+    leaked = cloud.create_server("leaked", network, **OURS)
+    foreign = cloud.create_server("foreign", network, **{**OURS, "nodepool_provider_name": "other"})
+    private, public = connection.network.find_network(network), connection.network.find_network("public")
+    port = connection.network.create_port(network_id=private.id, device_owner="compute:nova")
+    bound = connection.network.create_port(network_id=private.id, device_owner="somebody:else")
+    (server_port,) = connection.network.ports(device_id=leaked)
+    ips = [
+        connection.network.create_ip(floating_network_id=public.id),
+        connection.network.create_ip(floating_network_id=public.id, port_id=server_port.id),
+    ]
+    gone = {leaked, port.id, *(ip.id for ip in ips)}
+    stay = {foreign, bound.id}
+    if cloud.has_volumes:
+        provider.pool["max-volumes"] = 100
+        volume = connection.block_storage.create_volume(size=1, metadata=OURS)
+        other = connection.block_storage.create_volume(size=1, metadata={"owner": "somebody else"})
+        gone.add(volume.id)
+        stay.add(other.id)
+    launcher = place.launch(provider)
+
+    def only_what_stays() -> bool:
+        there = {key for ids in cloud.contents().values() for key in ids}
+        assert stay <= there, f"deleted, but not leaked: {stay - there}"
+        assert not gone & there, f"still there: {gone & there}"
+        return True
+
+    wait_for("what was leaked is gone", only_what_stays, SWEEPS_SECONDS)
+    assert "ERROR" not in launcher.log_text()
+    cloud.delete_server(foreign)
+    connection.network.delete_port(bound)
+    if cloud.has_volumes:
+        connection.block_storage.delete_volume(other)
     place.wait_empty()

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.functional.openstack.cloud import RealCloud
-from tests.functional.openstack.place import Place
-from tests.functional.openstack.provider import OpenStackProvider
+from tests.functional.openstack.place import OpenStackProvider, Place
 
 
 @pytest.fixture

@@ -36,16 +36,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make_site(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, znodes: PoolZnodes) -> Iterator[MakeSite]:
     """Makes builders, each with a connection and a disk of its own: ``make_site(["a", "b"], clouds=other.clouds)``."""
-    certificates = zookeeper.certificates
     sites: list[ImageSite] = []
 
     def make(*arguments: Any, **options: Any) -> ImageSite:
-        client = ZooKeeperClient(
-            zookeeper.tls_hosts(chroot),
-            tls_cert=str(certificates.client_cert),
-            tls_key=str(certificates.client_key),
-            tls_ca=str(certificates.ca),
-        )
+        client = ZooKeeperClient(zookeeper.tls_hosts(chroot), **zookeeper.certificates.options())
         client.connect(timeout=30)
         directory = tmp_path / f"images-{len(sites)}"
         directory.mkdir()

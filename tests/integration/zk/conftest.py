@@ -30,9 +30,8 @@ def make_client(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Callable[..
     made: list[ZooKeeperClient] = []
 
     def make(hosts: str | None = None, *, connect: bool = True, timeout: float = 10.0) -> ZooKeeperClient:
-        files = zookeeper.certificates
-        hosts = hosts or zookeeper.tls_hosts(chroot)
-        client = ZooKeeperClient(hosts, False, timeout, str(files.client_cert), str(files.client_key), str(files.ca))
+        options = zookeeper.certificates.options()
+        client = ZooKeeperClient(hosts or zookeeper.tls_hosts(chroot), timeout=timeout, **options)
         made.append(client)
         if connect:
             client.connect(timeout=30)

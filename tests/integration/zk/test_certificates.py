@@ -24,9 +24,7 @@ def make(place: Path, *commands: list[str]) -> None:
 
 
 def connects(server: ZooKeeperServer, made: Certificates) -> bool:
-    client = ZooKeeperClient(
-        server.tls_hosts(), tls_cert=str(made.client_cert), tls_key=str(made.client_key), tls_ca=str(made.ca)
-    )
+    client = ZooKeeperClient(server.tls_hosts(), **made.options())
     try:
         client.connect(20)
     except ZKException:

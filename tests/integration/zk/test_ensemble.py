@@ -31,17 +31,10 @@ def connect(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[[str, float], ZooK
     """Connects to these servers, with a session that lives for so many seconds."""
     # All serve, whatever the test before has done to them.
     ensemble.start()
-    files = ensemble.certificates
     made = []
 
     def connect(hosts: str, timeout: float) -> ZooKeeperClient:
-        client = ZooKeeperClient(
-            hosts,
-            timeout=timeout,
-            tls_cert=str(files.client_cert),
-            tls_key=str(files.client_key),
-            tls_ca=str(files.ca),
-        )
+        client = ZooKeeperClient(hosts, timeout=timeout, **ensemble.certificates.options())
         made.append(client)
         client.connect(60)
         return client

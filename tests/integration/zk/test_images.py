@@ -53,7 +53,7 @@ def second(other: ZooKeeperClient) -> ImageStore:
 
 @pytest.fixture
 def images(znodes: PoolZnodes) -> ImageZnodes:
-    return ImageZnodes(znodes)
+    return znodes
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +29,48 @@ from nodepool.builder.progress import BuildProgress, step_of
 from nodepool.builder.uploads import OUTPUT_BYTES, PostUploadHookFailed, run_hook
 from nodepool.config.objects import DiskImage
 from nodepool.driver.config import ImageConversion
-from tests.support.build_scripts import ScriptedRun
 from tests.support.tables import rows
 from tests.support.wait import wait_for
+
+
+class ScriptedRun:
+    """A `DibRun` of a script.
+
+    :param script: for bash.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        script: str,
+        *,
+        variables: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] = lambda line: None,
+        trap_seconds: float = 20.0,
+    ) -> None:
+        self.log_path = directory / "logs" / "build.log"
+        self.lines: list[str] = []
+        self.session = 0
+        self._on_line = on_line
+        self._log = BuildLog(self.log_path)
+        command = ["bash", "-c", script]
+        self.run: DibRun = DibRun(
+            command, {**os.environ, **(variables or {})}, self._log, self._line, self._started, trap_seconds
+        )
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _started(self, pid: int) -> None:
+        self.session = pid
+
+    def _line(self, line: str) -> None:
+        self.lines.append(line)
+        self._on_line(line)
+
 
 VHD: Final = ImageConversion("raw", "vpc", "subformat=fixed", 1000)
 #: Longer than any test takes.

@@ -16,7 +16,33 @@ from nodepool.config.objects import Config
 from nodepool.config.problems import Problem, Severity
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConfigError
-from tests.support.odd_driver import write_odd_driver
+
+DRIVER = """
+from nodepool.driver import ConfigPool, Driver, Provider, ProviderConfig
+import voluptuous as v
+
+class Pool(ConfigPool):
+    def load(self, pool_config):
+        super().load(pool_config)
+
+class Config_(ProviderConfig):
+    def __init__(self, provider):
+        super().__init__(provider)
+        self._pools = {}
+    @property
+    def pools(self): return self._pools
+    @property
+    def manage_images(self): return False
+    def load(self, newconfig): LOAD
+    def getSchema(self): SCHEMA
+    def getSupportedLabels(self, pool_name=None): return set()
+
+class OddDriver(Driver):
+    name = "odd"
+    def getProviderConfig(self, provider): CONFIG
+    def getProvider(self, provider_config): raise NotImplementedError
+"""
+
 
 #: The first two lines of each file.
 HEAD: Final = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
@@ -80,7 +106,11 @@ def odd_driver(tmp_path: Path) -> Iterator[OddDriver]:
     def make(
         load: str = "pass", schema: str = "return {str: object}", config: str = "return Config_(provider)"
     ) -> None:
-        write_odd_driver(tmp_path / "drivers", load, schema, config)
+        package = tmp_path / "drivers" / "odd"
+        package.mkdir(parents=True)
+        text = DRIVER.replace("LOAD", load).replace("SCHEMA", schema).replace("CONFIG", config)
+        (package / "__init__.py").write_text(text, encoding="utf-8")
+        Drivers.load([str(package.parent)])
 
     yield make
     Drivers.load([])

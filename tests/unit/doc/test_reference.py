@@ -178,6 +178,14 @@ def test_metrics() -> None:
     assert "``nodepool.launch.provider.<provider>.<az>.<result>``" in page
 
 
+def test_alerts() -> None:
+    """The page about alerts has each rule."""
+    groups = yaml.safe_load((ROOT / "etc" / "prometheus-alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    page = (SOURCE / "how-to" / "alerts.rst").read_text(encoding="utf-8")
+    found = re.findall(r"^\* ``(\w+)``: .", page, re.MULTILINE)
+    assert found == [rule["alert"] for group in groups for rule in group["rules"]]
+
+
 def test_release_notes() -> None:
     """Each fragment is shown, once, under the heading of its type."""
     page = release_notes.expand(".. release-notes::\n")

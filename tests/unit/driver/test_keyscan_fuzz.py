@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodepool.driver.framework.keyscan import ScanFailed, scan
-from tests.support.odd_hosts import OddHost, odd_host
+from tests.support.odd_hosts import OddHost
 
 #: What may stand in a known_hosts file: two words, no line break.
 KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*")
@@ -74,7 +74,7 @@ def check(data: bytes) -> None:
         while connection.recv(65536):
             continue
 
-    with odd_host(say) as host:
+    with OddHost(say) as host:
         try:
             found = scan("127.0.0.1", host.port, timeout=20, retry_connect=False, cancelled=gone)
         except ScanFailed as error:

@@ -15,7 +15,7 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.keyscan import CONNECT_SECONDS, ScanFailed, Scans, scan
-from tests.support.odd_hosts import closes, odd_host
+from tests.support.odd_hosts import OddHost, closes
 from tests.support.ports import free_ports
 
 
@@ -31,7 +31,7 @@ def test_queue(scans: Scans) -> None:
     """K-4: those for which there is no thread wait for their turn, and their time begins with it."""
     (port,) = free_ports(1)
     first = scans.scan("127.0.0.1", port, 0.3, "winrm")
-    with odd_host(closes) as host:
+    with OddHost(closes) as host:
         second = scans.scan("127.0.0.1", host.port, 30.0, "winrm")
         with pytest.raises(ScanFailed):
             first.result(60)
@@ -66,7 +66,7 @@ def test_turns() -> None:
     """A host that waits for its turn loses no time by it, and no connection when it is stopped."""
     turns, cancelled = threading.Semaphore(0), threading.Event()
     given: dict[str, Any] = {"timeout": 1.0, "cancelled": cancelled, "turns": turns}
-    with odd_host(closes) as host, ThreadPoolExecutor(1) as executor:
+    with OddHost(closes) as host, ThreadPoolExecutor(1) as executor:
         future = executor.submit(scan, "127.0.0.1", host.port, **given)
         with pytest.raises(TimeoutError):
             future.result(1.2)
@@ -88,7 +88,7 @@ def test_descriptors_that_are_short(scans: Scans, monkeypatch: pytest.MonkeyPatc
             raise lacks.pop()
         return made(*arguments, **more)  # type: ignore[arg-type]
 
-    with odd_host(closes) as host:
+    with OddHost(closes) as host:
         monkeypatch.setattr(socket, "socket", make)
         assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
     assert not lacks

@@ -17,8 +17,7 @@ import requests
 from nodepool.driver.framework.http.plain_http import BoundedAdapter, NoAnswer, PlainHttp, mount
 from nodepool.driver.framework.uploads import CountingFile
 from tests.support.ports import free_ports
-from tests.support.recording_server import OK, RecordingServer
-from tests.support.slow_server import Pieces, SlowServer, drip
+from tests.support.recording_server import OK, Pieces, RecordingServer, SlowServer, drip
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 FIRST = HEAD + b"Content-Length: 2\r\n\r\n{}"

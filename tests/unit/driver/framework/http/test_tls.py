@@ -16,8 +16,7 @@ from urllib3.util.url import parse_url
 
 from nodepool.driver.framework.http.plain_http import NoAnswer, NoTls, PlainHttp, TrustingConnection
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.recording_server import OK
-from tests.support.slow_server import SlowServer
+from tests.support.recording_server import OK, SlowServer
 
 SECONDS = 30.0
 
