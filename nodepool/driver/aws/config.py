@@ -38,7 +38,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import CheckedLabel, ReachedPool, ReachedProvider, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -217,7 +217,7 @@ class AwsDiskImage(UploadedImage):
 STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "diversified", "lowest-price")
 
 
-class AwsLabel(CheckedLabel):
+class AwsLabel(ImageLabel):
     """How to make a node of a label."""
 
     checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
@@ -296,9 +296,10 @@ class AwsLabel(CheckedLabel):
         "A host of its own for each instance, as instances of macOS need it; the pool must have an "
         "``availability-zone``.",
     )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AwsPool(ReachedPool):
+class AwsPool(DeclaredPool):
     """A slice of the region."""
 
     checks: ClassVar[tuple[Any, ...]] = (_pool_check,)
@@ -344,6 +345,10 @@ class AwsPool(ReachedPool):
     public_ip_address: bool | None = key(
         FLAG, None, "Old name of ``public-ipv4``; it wins if both are given.", default_text="not given"
     )
+    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
+    host_key_checking: bool = key(
+        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
+    )
     labels: dict[str, AwsLabel] = key(Sections(AwsLabel), None, "What nodes are made of.")
 
     def load(self, pool_config: dict[str, Any]) -> None:
@@ -353,10 +358,10 @@ class AwsPool(ReachedPool):
             self.public_ipv4 = self.public_ip_address
 
 
-class AwsProviderConfig(ReachedProvider[AwsPool]):
+class AwsProviderConfig(CloudProviderConfig[AwsPool]):
     """One ``providers[]`` section with ``driver: aws``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*ReachedProvider.checks, _provider_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True
 
@@ -370,7 +375,7 @@ class AwsProviderConfig(ReachedProvider[AwsPool]):
         "Calls per second that make instances, in the long run; those that read get ten times as many, others "
         "in proportion as AWS takes them; 0 = no limit.",
     )
-    boot_timeout: float = with_default(ReachedProvider.boot_timeout, 180.0)
+    boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 180.0)
     max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
     max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
@@ -393,6 +398,8 @@ class AwsProviderConfig(ReachedProvider[AwsPool]):
         unit="seconds",
         default_text="the first refusal is an error",
     )
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     public_ipv4: bool = key(FLAG, True, "For pools without it.")
     public_ipv6: bool = key(FLAG, False, "For pools without it.")
     diskimages: dict[str, AwsDiskImage] = key(Sections(AwsDiskImage), None, "Images that ``nodepool-builder`` uploads.")

@@ -46,7 +46,7 @@ from nodepool.driver.fake.cloud import (
     NoSuchInstance,
     OverQuota,
 )
-from nodepool.driver.framework.sections import CloudProviderConfig, DiskImageSettings, ImageLabel, LimitedPool
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, DiskImageSettings, ImageLabel
 from nodepool.driver.framework.uploads import CountingFile, ImageContent, check_stored
 from nodepool.driver.statemachine import (
     CloudAdapter,
@@ -71,6 +71,7 @@ from nodepool.model.config_keys import (
     SECONDS,
     TEXT,
     TEXTS,
+    WHOLE,
     ConfigValue,
     MappingOf,
     Number,
@@ -109,11 +110,11 @@ class FakeLabel(ImageLabel):
         self.host_key_checking = False
 
 
-class FakePool(LimitedPool):
+class FakePool(DeclaredPool):
     """A slice of the cloud."""
 
-    without_keys: ClassVar[tuple[str, ...]] = ("host-key-checking",)
-
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
     ignore_provider_quota: bool = key(FLAG, False, "true: only the limits of the pool count.")
     azs: list[str] | None = key(TEXTS, None, "One is chosen for each request.", name="availability-zones")
     labels: dict[str, FakeLabel] = key(Sections(FakeLabel), None, "What nodes are made of.")

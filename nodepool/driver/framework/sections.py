@@ -29,8 +29,6 @@ from nodepool.model.config_keys import (
     REQUIRED,
     SECONDS,
     TEXT,
-    WHOLE,
-    From,
     Whole,
     key,
     section_class,
@@ -142,12 +140,6 @@ class ImageLabel(LabelSettings):
         return images[name]
 
 
-class CheckedLabel(ImageLabel):
-    """A label of a pool that says whether nodes are contacted."""
-
-    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
-
-
 def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str]]:
     """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
 
@@ -200,25 +192,6 @@ class DeclaredPool(ConfigPool):
         make_label = section_class(type(self), "labels")
         for data in pool_config.get("labels") or []:
             self.labels[data["name"]] = make_label(self, self.provider, data)
-
-
-class LimitedPool(DeclaredPool):
-    """A pool with limits of its own."""
-
-    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
-    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
-    host_key_checking: bool = key(
-        FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
-    )
-
-
-class ReachedPool(DeclaredPool):
-    """A pool of a `ReachedProvider`."""
-
-    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
-    host_key_checking: bool = key(
-        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
-    )
 
 
 class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
@@ -349,13 +322,6 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
         for section in self.provider.get("cloud-images") or []:
             self.cloud_images[section["name"]] = section_class(type(self), "cloud-images")(section)
         super().load(newconfig)
-
-
-class ReachedProvider(CloudProviderConfig[PoolT]):
-    """A cloud that says for all of its pools how nodes are reached."""
-
-    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
-    host_key_checking: bool = key(FLAG, True, "For pools without it.")
 
 
 # A provider section that cannot be used, or whose driver is not installed: kept, so that the rest of the file counts.

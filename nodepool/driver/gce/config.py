@@ -42,7 +42,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import CheckedLabel, CloudProviderConfig, LimitedPool, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -166,7 +166,7 @@ STORAGE_ENDPOINT = "https://storage.googleapis.com"
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-class GceLabel(CheckedLabel):
+class GceLabel(ImageLabel):
     """How to make a node of a label."""
 
     checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
@@ -216,18 +216,24 @@ class GceLabel(CheckedLabel):
         "``ssh-keys`` if the image has a ``key``, are Nodepool's.",
         convert=as_texts,
     )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class GcePool(LimitedPool):
+class GcePool(DeclaredPool):
     """A slice of the project."""
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_wrong_tags),)
 
     provider: GceProviderConfig
 
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
     use_internal_ip: bool = key(FLAG, False, "Nodes are reached at their private addresses.")
     public_ipv4: bool = key(
         FLAG, True, "Instances get a public address, with ``use-internal-ip`` too, as in Nodepool 11.0.0."
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
     )
     network: str = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
     subnetwork: str | None = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")

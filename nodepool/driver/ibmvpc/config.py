@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from nodepool.driver.config import ONE_OR_MORE, ImageSettings, Problem, Section, in_order, mappings, section_check
-from nodepool.driver.framework.sections import CheckedLabel, ReachedPool, ReachedProvider, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
@@ -155,7 +155,7 @@ class IbmDiskImage(UploadedImage):
     ssh_keys: tuple[str, ...] = ()
 
 
-class IbmLabel(CheckedLabel):
+class IbmLabel(ImageLabel):
     """How to make a node of a label."""
 
     checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
@@ -180,9 +180,10 @@ class IbmLabel(CheckedLabel):
     spot_fallback: bool = key(
         FLAG, False, "With ``use-spot``: a regular instance if there is no capacity for a spot one."
     )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class IbmPool(ReachedPool):
+class IbmPool(DeclaredPool):
     """A slice of the region."""
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
@@ -207,14 +208,18 @@ class IbmPool(ReachedPool):
     floating_ip_pool: int = key(
         Whole(0), From("provider"), "Floating IPs that are kept while no node uses them.", default_text="the provider's"
     )
+    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
+    host_key_checking: bool = key(
+        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
+    )
     labels: dict[str, IbmLabel] = key(Sections(IbmLabel), None, "What nodes are made of.")
 
 
-class IbmProviderConfig(ReachedProvider[IbmPool]):
+class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     """One ``providers[]`` section with ``driver: ibmvpc``."""
 
     checks: ClassVar[tuple[Any, ...]] = (
-        *ReachedProvider.checks,
+        *CloudProviderConfig.checks,
         section_check(_name_problems),
         section_check(_no_place),
         _storage_check,
@@ -266,6 +271,8 @@ class IbmProviderConfig(ReachedProvider[IbmPool]):
         "For pools without it. IBM bills a floating IP for a whole month, so free ones are used again; more "
         "than these are deleted.",
     )
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     rate: float | None = key(
         Number(0),
         None,

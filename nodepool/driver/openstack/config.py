@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.sections import (
-    CheckedLabel,
     CloudProviderConfig,
+    DeclaredPool,
     DiskImageSettings,
-    LimitedPool,
+    ImageLabel,
     one_image,
 )
 from nodepool.model.config_keys import (
@@ -108,7 +108,7 @@ def _text_as_userdata(label: Section) -> Iterator[Problem]:
         yield ["userdata"], "userdata must be a text; write it as a block, with | after the key"
 
 
-class OpenStackLabel(CheckedLabel):
+class OpenStackLabel(ImageLabel):
     """How to make a node of a label."""
 
     checks: ClassVar[tuple[Any, ...]] = (one_image, _a_flavor, _text_as_userdata)
@@ -144,6 +144,7 @@ class OpenStackLabel(CheckedLabel):
     )
     userdata: str | None = key(TEXT.or_null(), None, "User data for cloud-init.")
     networks: list[str] = key(TEXTS, From("pool"), "Instead of those of the pool.")
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
     @property
     def config_drive(self) -> bool | None:
@@ -152,9 +153,11 @@ class OpenStackLabel(CheckedLabel):
         return None if image is None else image.config_drive
 
 
-class OpenStackPool(LimitedPool):
+class OpenStackPool(DeclaredPool):
     """A slice of the cloud."""
 
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
     max_volumes: int | None = key(WHOLE, None, "Volumes that the nodes may use.", default_text="unlimited")
     max_volume_gb: int | None = key(
         WHOLE, None, "Space of volumes that the nodes may use.", unit="GB", default_text="unlimited"
@@ -179,6 +182,9 @@ class OpenStackPool(LimitedPool):
         True,
         "A server that has no public address gets a floating IP if an external network can be reached from it. It is "
         "deleted before the server.",
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: the node is not contacted before it is given out, and has no host keys."
     )
     labels: dict[str, OpenStackLabel] = key(Sections(OpenStackLabel), None, "What nodes are made of.")
 
