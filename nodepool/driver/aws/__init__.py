@@ -154,9 +154,13 @@ class AwsPreflight:
         return f"the credentials work; zones: {', '.join(sorted(self._zones))}"
 
     def _others(self, checks: CloudChecks) -> Iterator[CheckResult]:
-        pools, of_label = self._config.pools.values(), (self._types, self._image, self._key)
         good = "instance type, image and key pair are there"
-        yield from checks.of_pools(pools, [self._pool], good, of_label, self._quota)
+        for pool in self._config.pools.values():
+            yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
+            for label in pool.labels.values():
+                of_label = [partial(check, label) for check in (self._types, self._image, self._key)]
+                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+        yield from checks.about("quota", "", self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:
                 yield from checks.about(f"diskimage {image.name}", "", partial(self._upload, image))

@@ -121,8 +121,13 @@ class AzureAdapter(CloudAdapter):
 
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         yield from checks.about("network", "", self._check_subnet)
-        pools, of_label = self.config.pools.values(), (self._check_sizes, self._check_image)
-        yield from checks.of_pools(pools, (), "size and image are there", of_label, self._check_quota)
+        for pool in self.config.pools.values():
+            for label in pool.labels.values():
+                of_label = partial(self._check_sizes, label), partial(self._check_image, label)
+                yield from checks.about(
+                    f"label {label.name} of pool {pool.name}", "size and image are there", *of_label
+                )
+        yield from checks.about("quota", "", self._check_quota)
 
     def _check_subnet(self) -> Iterator[Found]:
         subnet_id = self.facts.subnet_id()

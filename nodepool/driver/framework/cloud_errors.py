@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.clock import wall_time
@@ -484,25 +483,6 @@ class CloudChecks:
         yield from results
         if good and all(result.ok for result in results):
             yield CheckResult(subject, True, good)
-
-    def of_pools(
-        self,
-        pools: Iterable[Any],
-        of_pool: Sequence[Callable[[Any], Iterable[Found] | None]],
-        good: str,
-        of_label: Sequence[Callable[[Any], Iterable[Found] | None]],
-        quota: Callable[[], Iterable[Found]],
-    ) -> Iterator[CheckResult]:
-        """What checks of all pools, of their labels and of the quota find.
-
-        :param good: what is in order if those of a label find nothing.
-        """
-        for pool in pools:
-            yield from self.about(f"pool {pool.name}", "", *(partial(check, pool) for check in of_pool))
-            for label in pool.labels.values():
-                checks = (partial(check, label) for check in of_label)
-                yield from self.about(f"label {label.name} of pool {pool.name}", good, *checks)
-        yield from self.about("quota", "", quota)
 
     def failure(self, subject: str, error: Exception) -> CheckResult:
         """The result for an error, without the name of the provider."""

@@ -132,9 +132,14 @@ class GceAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         for zone in self.config.zones:
             yield from checks.about(f"zone {zone}", "the zone is there", partial(self._check_zone, zone))
-        pools, of_label = self.config.pools.values(), (self._check_types, self._check_image)
-        good = "machine type and image are there"
-        yield from checks.of_pools(pools, [self._check_network], good, of_label, self._check_quota)
+        for pool in self.config.pools.values():
+            good = f"the network {name_of(f'/{pool.network}')} is there"
+            yield from checks.about(f"pool {pool.name}", good, partial(self._check_network, pool))
+            for label in pool.labels.values():
+                of_label = partial(self._check_types, label), partial(self._check_image, label)
+                good = "machine type and image are there"
+                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+        yield from checks.about("quota", "", self._check_quota)
         if self.config.bucket_name:
             yield from checks.about(f"bucket {self.config.bucket_name}", "", self._check_bucket)
 
@@ -152,14 +157,13 @@ class GceAdapter(CloudAdapter):
         else:
             self._there(f"zones/{zone}", "reading the zone", "correct zone")
 
-    def _check_network(self, pool: GcePool) -> Iterator[Found]:
+    def _check_network(self, pool: GcePool) -> None:
         """Those of another project may not be shown to us."""
         if "/" not in pool.network:
             self._there(network_path(pool.network), "reading the network", "correct network, or make one")
         if pool.subnetwork and "/" not in pool.subnetwork:
             path = subnetwork_path(pool.subnetwork, self.config.region)
             self._there(path, "reading the subnetwork", "correct subnetwork")
-        yield Found(f"the network {name_of(f'/{pool.network}')} is there", ok=True)
 
     def _there(self, path: str, what: str, remedy: str) -> None:
         try:

@@ -194,9 +194,15 @@ class IbmAdapter(CloudAdapter):
         return f"login works; the VPC {self.config.vpc} is there"
 
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
-        pools, of_label = self.config.pools.values(), (self._check_profiles, self._check_image, self._check_keys)
-        good = "profile, image and keys are there"
-        yield from checks.of_pools(pools, [self._check_pool], good, of_label, self._check_quota)
+        for pool in self.config.pools.values():
+            yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
+            for label in pool.labels.values():
+                of_label = [
+                    partial(check, label) for check in (self._check_profiles, self._check_image, self._check_keys)
+                ]
+                subject = f"label {label.name} of pool {pool.name}"
+                yield from checks.about(subject, "profile, image and keys are there", *of_label)
+        yield from checks.about("quota", "", self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):
             yield from checks.about("object storage", "", self._check_storage)
             known: Fact[set[str]] = Fact(self.client.operating_systems)

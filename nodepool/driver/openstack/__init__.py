@@ -163,16 +163,24 @@ class OpenStackAdapter(CloudAdapter):
         return f"login works;{region} services: {', '.join(here)}"
 
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
-        of_label = (
-            self._check_flavor,
-            self._check_image,
-            partial(self._check_networks, checks),
-            partial(self._check_key, functools.cache(self.cloud.api.has_key_pair)),
-            self._check_volume,
-        )
-        pools, of_pool = self.config.pools.values(), (self._check_zones, self._check_groups)
-        good = "flavor, image, networks and key pair are there"
-        yield from checks.of_pools(pools, of_pool, good, of_label, self._check_quota)
+        has_key_pair = functools.cache(self.cloud.api.has_key_pair)
+        for pool in self.config.pools.values():
+            zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
+            yield from checks.about(f"pool {pool.name}", "", zones, groups)
+            for label in pool.labels.values():
+                of_label: list[Callable[[], Any]] = [
+                    partial(self._check_flavor, label),
+                    partial(self._check_image, label),
+                    partial(self._check_networks, label, checks),
+                    partial(self._check_key, label, has_key_pair),
+                    partial(self._check_volume, label),
+                ]
+                subject, good = (
+                    f"label {label.name} of pool {pool.name}",
+                    "flavor, image, networks and key pair are there",
+                )
+                yield from checks.about(subject, good, *of_label)
+        yield from checks.about("quota", "", self._check_quota)
 
     def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:
         there = self.cloud.facts.zones.get()
@@ -207,7 +215,7 @@ class OpenStackAdapter(CloudAdapter):
         if text:
             yield Found(text, f"correct cloud-image {image.name}, or upload the image")
 
-    def _check_networks(self, checks: CloudChecks, label: OpenStackLabel) -> Iterator[Found]:
+    def _check_networks(self, label: OpenStackLabel, checks: CloudChecks) -> Iterator[Found]:
         for name in label.networks:
             try:
                 self.cloud.facts.network_id(name, label)
@@ -216,7 +224,7 @@ class OpenStackAdapter(CloudAdapter):
                 found = failure("", checks.said(error).removeprefix(f"label {label.name}: "))
                 yield Found(found.text, found.remedy)
 
-    def _check_key(self, has_key_pair: Callable[[str], bool], label: OpenStackLabel) -> Iterator[Found]:
+    def _check_key(self, label: OpenStackLabel, has_key_pair: Callable[[str], bool]) -> Iterator[Found]:
         if label.key_name and not has_key_pair(label.key_name):
             text = f"the user has no key pair {label.key_name!r} in the cloud"
             yield Found(text, "correct key-name of the label, or make the key pair for this user")
