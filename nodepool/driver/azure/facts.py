@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.driver.framework.quota_support import Place, places_for
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
 
@@ -46,9 +45,24 @@ ADDRESSES_ALSO: Final = "IPv4StandardSkuPublicIpAddresses"
 # Where Azure may have capacity for a VM: the combinations of size and zone that a label allows. Pure functions.
 
 
-def places_of(label: AzureLabel) -> list[Place]:
-    zones = [(zone, "") for zone in label.pool.availability_zones]
-    return places_for(label, label.vm_sizes, zones or [("", "")])
+class VmPlace(NamedTuple):
+    """One combination."""
+
+    size: str
+    zone: str | None
+    spot: bool
+
+    def __str__(self) -> str:
+        return f"{self.size}{' (spot)' if self.spot else ''} in {f'zone {self.zone}' if self.zone else 'any zone'}"
+
+
+def places_of(label: AzureLabel) -> list[VmPlace]:
+    """All that a label allows, in the order of its sizes, and then of the zones of its pool. What is regular only
+    because there is no spot VM comes last.
+    """
+    zones: list[str | None] = [*label.pool.availability_zones] or [None]
+    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    return [VmPlace(size, zone, spot) for spot in kinds for size in label.vm_sizes for zone in zones]
 
 
 class AzureFacts:
@@ -171,7 +185,7 @@ class AzureFacts:
         needed = {ADDRESSES}
         for pool in self._config.pools.values():
             for place in (place for label in pool.labels.values() for place in places_of(label)):
-                if size := self._known_size(place.kind):
+                if size := self._known_size(place.size):
                     needed |= _cores_of(size, place.spot).keys()
         return needed
 

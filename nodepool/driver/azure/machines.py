@@ -37,7 +37,7 @@ from nodepool.driver.azure.client import (
     by_id,
     name_of,
 )
-from nodepool.driver.azure.facts import AzureFacts, places_of
+from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
@@ -49,7 +49,7 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.framework.orders import Batches
-from nodepool.driver.framework.quota_support import Place, ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.statemachine import (
     CloudInstance,
     CreationKey,
@@ -108,7 +108,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.config = config
         self.client = client
         self.facts = facts
-        self.places: ZonePlaces[Place] = ZonePlaces()
+        self.places: ZonePlaces[VmPlace] = ZonePlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. It is never replaced: one thread may list while another
         #: one looks at a VM.
         self._addresses: dict[str, Addresses] = {}
@@ -315,7 +315,7 @@ BUSY_PAUSE: Final = Backoff(2.0, 30.0)
 BUSY_TIMES: Final = 9
 
 
-class AzureCreation(PlacedCreation[VmRecord, Place]):
+class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
     """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key."""
 
     idempotent = True
@@ -336,10 +336,10 @@ class AzureCreation(PlacedCreation[VmRecord, Place]):
 
     # -- making it --
 
-    def all_places(self) -> list[Place]:
+    def all_places(self) -> list[VmPlace]:
         return places_of(self.label)
 
-    def create_at(self, place: Place, key: CreationKey) -> str:
+    def create_at(self, place: VmPlace, key: CreationKey) -> str:
         # Azure keeps the name of a network interface for 180 s after a failure, and may still show the VM of before.
         name, hostname = key.name(self.order.hostname), self.order.hostname
         with nothing_sent():
@@ -441,7 +441,7 @@ def vm_body(
     name: str,
     hostname: str,
     label: AzureLabel,
-    place: Place,
+    place: VmPlace,
     image: Mapping[str, str],
     subnet_id: str,
     tags: Mapping[str, str],
@@ -463,7 +463,7 @@ def vm_body(
     source = label.diskimage or label.cloud_image
     assert source is not None
     properties: dict[str, Any] = {
-        "hardwareProfile": {"vmSize": place.kind},
+        "hardwareProfile": {"vmSize": place.size},
         "storageProfile": {"imageReference": dict(image), "osDisk": disk},
         "osProfile": _os_profile(hostname, source),
         "networkProfile": {

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeGuard, TypeVar
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
@@ -495,32 +495,6 @@ class ZonePlace(Protocol):
         """None = the cloud chooses."""
 
     def __hash__(self) -> int: ...
-
-
-class Place(NamedTuple):
-    """The usual one.
-
-    :param kind: type or size.
-    :param zone: "" = the cloud chooses.
-    """
-
-    kind: str
-    zone: str
-    spot: bool
-    subnet_id: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind}{' (spot)' if self.spot else ''} in {f'zone {self.zone}' if self.zone else 'any zone'}"
-
-
-def places_for(label: Any, kinds: Sequence[str], where: Sequence[tuple[str, str]]) -> list[Place]:
-    """All that a label allows, in the order of its types, and then of its zones. What is regular only because there is
-    no spot instance comes last. Pure.
-
-    :param where: zones and subnets.
-    """
-    markets = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
-    return [Place(kind, zone, spot, subnet) for spot in markets for kind in kinds for zone, subnet in where]
 
 
 Z = TypeVar("Z", bound=ZonePlace)

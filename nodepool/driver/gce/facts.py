@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What seldom changes in a project of Google.
 
-First machine types and images (`GceFacts`, GC-4), then limits and use, then the names of quotas.
+First machine types and images (`GceFacts`, GC-4), then the places where an instance may be launched, then limits and
+use, then the names of quotas.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
@@ -97,6 +98,29 @@ class GceFacts:
         except CloudNotFound as error:
             text = f"{error}; correct image-project or image-family of cloud image {name!r}"
             raise CloudSetup(text, code=error.code, status=404) from error
+
+
+# Where Compute Engine may have capacity for an instance: the combinations that a label allows.
+
+
+class GcePlace(NamedTuple):
+    """One combination."""
+
+    machine_type: str
+    zone: str
+    spot: bool
+
+    def __str__(self) -> str:
+        return f"{self.machine_type}{' (spot)' if self.spot else ''} in {self.zone}"
+
+
+def places_of(label: GceLabel) -> list[GcePlace]:
+    """All that a label allows, in the order of its machine types, and then of the zones. What is a standard instance
+    only because there is no spot instance comes last.
+    """
+    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    zones = label.pool.provider.zones
+    return [GcePlace(name, zone, spot) for spot in kinds for name in label.machine_types for zone in zones]
 
 
 # Limits of the region and the project, and what labels and instances use of them (GC-7).

@@ -27,10 +27,10 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.orders import Batches
-from nodepool.driver.framework.quota_support import Place, ZonePlaces, places_for
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-from nodepool.driver.gce.facts import GceFacts, ProjectLimits
+from nodepool.driver.gce.facts import GceFacts, GcePlace, ProjectLimits, places_of
 from nodepool.driver.gce.types import (
     BUSY,
     ENDING,
@@ -87,7 +87,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
-        self.places: ZonePlaces[Place] = ZonePlaces()
+        self.places: ZonePlaces[GcePlace] = ZonePlaces()
         self.operations = InsertOperations(config.name, client)
         #: Metadata of instances without labels, by id. One thread at a time lists, and uses it.
         self._items: dict[str, dict[str, str]] = {}
@@ -422,7 +422,7 @@ CONCURRENT_PAUSE: Final = Backoff(2.0, 30.0)
 _NOT_HERE: Final = "the zone does not have the machine type"
 
 
-class GceCreation(PlacedCreation[GceRecord, Place]):
+class GceCreation(PlacedCreation[GceRecord, GcePlace]):
     """Makes an instance and waits until it can be reached.
 
     A creation without an answer is sent again with its request id. One that has no capacity, as its answer or later its
@@ -445,9 +445,8 @@ class GceCreation(PlacedCreation[GceRecord, Place]):
 
     # -- making it --
 
-    def all_places(self) -> list[Place]:
-        zones, silent = self.label.pool.provider.zones, self.cloud.client.silent_zones
-        places = places_for(self.label, self.label.machine_types, [(zone, "") for zone in zones])
+    def all_places(self) -> list[GcePlace]:
+        places, silent = places_of(self.label), self.cloud.client.silent_zones
         return [place for place in places if not silent.silent(place.zone)] or places
 
     def id_in_advance(self) -> str:
@@ -461,7 +460,7 @@ class GceCreation(PlacedCreation[GceRecord, Place]):
         self._check_answers(place)
         try:
             with nothing_sent():
-                if self.cloud.facts.machine_type(place.zone, place.kind) is None:
+                if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
                     # Not of this zone, so nothing is wrong with the label as long as there is another place.
                     raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
                 image = self.cloud.facts.image_link(self.label, self.order.image)
@@ -486,12 +485,12 @@ class GceCreation(PlacedCreation[GceRecord, Place]):
             self._insert = self.cloud.operations.watch(operation, head, lambda: self.wake())
         return record_id(place.zone, name)
 
-    def _check_answers(self, place: Place) -> None:
+    def _check_answers(self, place: GcePlace) -> None:
         """:raises CloudNoCapacity: the zone does not answer, nothing was ordered there, and there is another place."""
         if len(self.places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
             raise CloudNoCapacity(f"{self.where}: {place}: the zone does not answer", code="UNREACHABLE")
 
-    def _permit(self, place: Place) -> None:
+    def _permit(self, place: GcePlace) -> None:
         self.permit_at(place)
         self._ordered = True
 
@@ -567,7 +566,9 @@ class GceCreation(PlacedCreation[GceRecord, Place]):
 ACCESS_NAME = "External NAT"
 
 
-def instance_body(name: str, label: GceLabel, place: Place, image: str, metadata: Mapping[str, str]) -> dict[str, Any]:
+def instance_body(
+    name: str, label: GceLabel, place: GcePlace, image: str, metadata: Mapping[str, str]
+) -> dict[str, Any]:
     """The body.
 
     :param image: its link.
@@ -587,7 +588,7 @@ def instance_body(name: str, label: GceLabel, place: Place, image: str, metadata
     items = _items(label, metadata)
     body: dict[str, Any] = {
         "name": name,
-        "machineType": f"{zone}/machineTypes/{place.kind}",
+        "machineType": f"{zone}/machineTypes/{place.machine_type}",
         "labels": labels,
         "disks": [disk],
         "networkInterfaces": [_interface(label.pool)],

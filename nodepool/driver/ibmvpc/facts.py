@@ -12,12 +12,11 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.framework.quota_support import Place, places_for
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.exceptions import RuntimeConfigurationException
@@ -54,7 +53,7 @@ class IbmFacts:
         self._made: dict[str, Fact[str]] = {}
 
     def instance_body(
-        self, name: str, label: IbmLabel, place: Place, image_id: str | None, metadata: Mapping[str, str]
+        self, name: str, label: IbmLabel, place: IbmPlace, image_id: str | None, metadata: Mapping[str, str]
     ) -> dict[str, Any]:
         """What an instance is to be like: the body of the call that makes it (IV-5). May block.
 
@@ -73,7 +72,7 @@ class IbmFacts:
             volume["capacity"] = label.volume_size
         body: dict[str, Any] = {
             "name": name,
-            "profile": {"name": place.kind},
+            "profile": {"name": place.profile},
             "vpc": {"id": self.vpc_id()},
             "resource_group": {"id": self.group_id(t.group_of_pool(self._config.name, label.pool.name))},
             "zone": {"name": place.zone},
@@ -243,7 +242,24 @@ def _chosen(pool: IbmPool, vpc: str, subnets: list[t.IbmSubnet]) -> list[t.IbmSu
 # Where IBM may have capacity for an instance: the combinations of profile and subnet that a label allows.
 
 
-def places_of(label: IbmLabel, subnets: Iterable[t.IbmSubnet]) -> list[Place]:
-    """:param subnets: of the pool."""
+class IbmPlace(NamedTuple):
+    """One combination. The subnet has the zone."""
+
+    profile: str
+    zone: str
+    subnet_id: str
+    spot: bool
+
+    def __str__(self) -> str:
+        return f"{self.profile}{' (spot)' if self.spot else ''} in zone {self.zone}"
+
+
+def places_of(label: IbmLabel, subnets: Iterable[t.IbmSubnet]) -> list[IbmPlace]:
+    """All that a label allows, in the order of its profiles, and then of the zones of its pool. What is regular only
+    because there is no spot instance comes last. Pure.
+
+    :param subnets: of the pool.
+    """
     where = [(zone, subnet.id) for zone in label.pool.zones for subnet in subnets if subnet.zone == zone]
-    return places_for(label, label.profiles, where)
+    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]

@@ -20,10 +20,10 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.framework.fact import ToldOnce
-from nodepool.driver.framework.quota_support import Place, ZonePlaces
+from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
-from nodepool.driver.ibmvpc.facts import IbmFacts, places_of
+from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.types import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
 from nodepool.driver.statemachine import (
@@ -70,7 +70,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
         self.client = client
         self.facts = facts
         self.floating = floating
-        self.places: ZonePlaces[Place] = ZonePlaces()
+        self.places: ZonePlaces[IbmPlace] = ZonePlaces()
         self._stopped = ToldOnce()
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}
@@ -172,7 +172,7 @@ class IbmDeletion(DeletionMachine[t.IbmRecord]):
 BUSY_SECONDS: Final = 3.0
 
 
-class IbmCreation(PlacedCreation[t.IbmRecord, Place]):
+class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
     """Makes an instance and waits until it can be reached. A creation without an answer is sent again: its name is its
     key.
     """
@@ -197,7 +197,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, Place]):
 
     # -- making it --
 
-    def all_places(self) -> list[Place]:
+    def all_places(self) -> list[IbmPlace]:
         with nothing_sent():
             return places_of(self.label, self.cloud.facts.subnets(self.label.pool))
 
@@ -214,11 +214,11 @@ class IbmCreation(PlacedCreation[t.IbmRecord, Place]):
         self.places = others
         return True
 
-    def _shortage(self, place: Place) -> CloudQuota | None:
+    def _shortage(self, place: IbmPlace) -> CloudQuota | None:
         """Why the instance would get no floating IP there; None = it may, or needs none."""
         return self.cloud.floating.shortage(place.zone) if self.label.pool.public_ipv4 else None
 
-    def create_at(self, place: Place, key: CreationKey) -> str:
+    def create_at(self, place: IbmPlace, key: CreationKey) -> str:
         name = key.name(self.order.hostname)
         if (shortage := self._shortage(place)) is not None:
             raise shortage

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.facts import places_of
+from nodepool.driver.azure.facts import VmPlace, places_of
 from nodepool.driver.azure.machines import disk_metadata, disk_name, vm_body, vm_tags
-from nodepool.driver.framework.quota_support import Place
 from nodepool.driver.statemachine.instance import know_installation, node_id_of
 from tests.support.provider_sections import has, label_of
 from tests.support.tables import driver_table
@@ -43,7 +42,7 @@ SUBNET = "/subscriptions/s/subnet"
 def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: dict[str, Any]) -> None:
     """AZ-4, AZ-5, L-2: what makes a VM, with all that belongs to it."""
     label = label_of(load(changed(changes)))
-    place_of = Place(*place)
+    place_of = VmPlace(*place)
     found = vm_body(name, HOST, label, place_of, {"id": "image"}, SUBNET, {"a": "b"})
     # The version stands in one place (AZ-2).
     assert found["properties"]["networkProfile"].pop("networkApiVersion")
@@ -53,7 +52,7 @@ def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: 
 def test_generated_password() -> None:
     """AZ-4: 64 letters and digits, another one each time."""
     label = label_of(load(changed({"image": {"generate-password": True, "image-id": "/i"}})))
-    bodies = [vm_body(HOST, HOST, label, Place("A", "", False), {}, SUBNET, {}) for _ in range(2)]
+    bodies = [vm_body(HOST, HOST, label, VmPlace("A", None, False), {}, SUBNET, {}) for _ in range(2)]
     first, second = (body["properties"]["osProfile"]["adminPassword"] for body in bodies)
     assert (len(first), first != second) == (64, True)
     # learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update, adminPassword: three kinds of characters.

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from google.cloud.compute_v1.types.compute import Instance
 
-from nodepool.driver.framework.quota_support import Place
-from nodepool.driver.gce.facts import core_quotas, disk_quotas
+from nodepool.driver.gce.facts import core_quotas, disk_quotas, places_of
 from nodepool.driver.gce.images import image_labels
 from nodepool.driver.gce.instances import instance_body
 from nodepool.driver.gce.types import LabelReader, MachineType, image_name, label_value, labels_of, request_id
@@ -31,8 +30,7 @@ IMAGE = "projects/debian-cloud/global/images/debian-12"
 def test_bodies(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """GC-2, GC-3, CM-1: what makes an instance. Google's own model of it knows all fields."""
     label = label_of(load(changed(changes)))
-    place = Place(label.machine_types[0], label.pool.provider.zones[0], label.use_spot)
-    body = instance_body("np0000000042", label, place, IMAGE, METADATA)
+    body = instance_body("np0000000042", label, places_of(label)[0], IMAGE, METADATA)
     assert body == expected
     assert Instance.from_json(json.dumps(body), ignore_unknown_fields=False).name == "np0000000042"
 

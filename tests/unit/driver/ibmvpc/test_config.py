@@ -10,8 +10,7 @@ import pytest
 from ibm_vpc import vpc_v1 as models
 
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.quota_support import Place
-from nodepool.driver.ibmvpc.facts import IbmFacts, places_of
+from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.types import (
     IbmSubnet,
     IbmVolume,
@@ -38,7 +37,7 @@ def test_bodies(label: dict[str, Any], spot: bool, expected: dict[str, Any]) -> 
     names = {"ci": "vpc-id", "zuul": "key-1"}
     region = Mock(ids=lambda kind: names, known_groups=Fact(lambda: {"np_south_main": "group-id"}))
     facts = IbmFacts(load(section()), region)
-    place = Place("bx2-2x8", "us-south-1", spot, "subnet-id")
+    place = IbmPlace("bx2-2x8", "us-south-1", "subnet-id", spot)
     body = facts.instance_body(HOST, label_of(load(section(label))), place, "image-id", METADATA)
     assert body == expected
     assert (
@@ -56,7 +55,7 @@ def test_places() -> None:
     label = {"profile": ["p", "q"], "use-spot": True, "spot-fallback": True}
     config = load(section(label, {"zone": ["b", "a"], "subnet": ["n1", "n2"]}))
     found = places_of(label_of(config), [one, two])
-    assert [(place.kind, place.subnet_id, place.spot) for place in found] == [
+    assert [(place.profile, place.subnet_id, place.spot) for place in found] == [
         (profile, subnet, spot) for spot in (True, False) for profile in ("p", "q") for subnet in ("s2", "s1")
     ]
     assert (str(found[0]), str(found[-1])) == ("p (spot) in zone b", "q in zone a")
