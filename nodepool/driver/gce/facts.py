@@ -118,9 +118,8 @@ def places_of(label: GceLabel) -> list[GcePlace]:
     """All that a label allows, in the order of its machine types, and then of the zones. What is a standard instance
     only because there is no spot instance comes last.
     """
-    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
     zones = label.pool.provider.zones
-    return [GcePlace(name, zone, spot) for spot in kinds for name in label.machine_types for zone in zones]
+    return [GcePlace(name, zone, spot) for spot in label.spot_kinds for name in label.machine_types for zone in zones]
 
 
 # Limits of the region and the project, and what labels and instances use of them (GC-7).
@@ -155,7 +154,7 @@ class ProjectLimits:
         for pool in self._config.pools.values():
             for label in pool.labels.values():
                 for name in label.machine_types:
-                    for spot in {label.use_spot, label.use_spot and not label.spot_fallback}:
+                    for spot in label.spot_kinds:
                         machine = self._type_of(name)
                         needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
         found = {name: known[name] for name in needed if name in known}
