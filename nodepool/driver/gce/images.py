@@ -28,6 +28,7 @@ from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT, GceDiskImage, GceProviderConfig
 from nodepool.driver.gce.types import DELETING, READY, GceImage, image_name, label_value, operation_failure
+from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -41,7 +42,7 @@ _NOT_IN_KEYS: Final = re.compile(r"[^a-z0-9_-]")
 _GIB: Final = 1024**3
 
 
-class GceImages:
+class GceImages(CloudImages):
     """All methods block; any thread may call them."""
 
     def __init__(self, config: GceProviderConfig, calls: GceImageCalls) -> None:
@@ -50,7 +51,7 @@ class GceImages:
         #: Of the names of objects.
         self._prefix = f"nodepool/{config.name}/"
 
-    def upload(self, image: GceDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
+    def upload(self, file: ImageFile) -> str:
         """Upload a file; returns the name of the image. After an error nothing is left, if Google lets us.
 
         :raises ImageCreateException: Google cannot use it, or it took too long.
@@ -59,8 +60,8 @@ class GceImages:
         :raises OSError: the file cannot be read.
         """
         # Two providers of a project may upload a build in the same second.
-        made = image_name(f"{name}-{self._config.name}")
-        labels = image_labels(metadata)
+        made = image_name(f"{file.name}-{self._config.name}")
+        labels = image_labels(file.metadata)
         told = self.calls.client.labels.metadata(labels)
         own = {key: told.get(key) for key in _OWN}
         there = self._image(made)
@@ -71,9 +72,9 @@ class GceImages:
         object_name = self._object_name(made)
         with OnError(lambda _: self._discard(made, object_name, own)):
             try:
-                ObjectUpload(self.calls, object_name, path, labels).run()
+                ObjectUpload(self.calls, object_name, file.path, labels).run()
                 wanted()
-                self._create(image, made, object_name, path, labels)
+                self._create(file.image, made, object_name, file.path, labels)
             except (LaunchError, ImageCreateException) as error:
                 if self.calls.stopped.is_set():
                     raise UploadInterrupted("the provider was stopped") from error
@@ -115,11 +116,11 @@ class GceImages:
         with Guard(log, "Object %s of an upload is left over", name):
             self.calls.delete_object(name)
 
-    def delete(self, name: str) -> None:
+    def delete(self, image_id: str) -> None:
         """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
-        self._delete_image(name, {PROVIDER_KEY: self._config.name})
+        self._delete_image(image_id, {PROVIDER_KEY: self._config.name})
         if self.calls.bucket:
-            self.calls.delete_object(self._object_name(name))
+            self.calls.delete_object(self._object_name(image_id))
 
     def _delete_image(self, name: str, own: Mapping[str, str | None]) -> None:
         """Delete an image if it is ours.

@@ -49,7 +49,6 @@ from nodepool.metrics import reports
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
-    from nodepool.driver.openstack.cloud import OpenStackCloud
     from nodepool.driver.openstack.config import OpenStackLabel
 
 #: How long an active server may have no address.
