@@ -38,14 +38,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import (
-    DYNAMIC_HELP,
-    CloudLabel,
-    CloudPool,
-    CloudPoolsProviderConfig,
-    UploadedImage,
-    one_image,
-)
+from nodepool.driver.framework.sections import DYNAMIC_HELP, CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -227,7 +220,7 @@ STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "
 class AwsLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
 
     pool: AwsPool
     diskimage: AwsDiskImage | None
@@ -348,10 +341,10 @@ class AwsPool(CloudPool):
             self.public_ipv4 = self.public_ip_address
 
 
-class AwsProviderConfig(CloudPoolsProviderConfig[AwsPool]):
+class AwsProviderConfig(CloudPoolsConfig[AwsPool]):
     """One ``providers[]`` section with ``driver: aws``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsProviderConfig.checks, _provider_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsConfig.checks, _provider_check)
     resumes_uploads: ClassVar[bool] = True
 
     region_name: str = key(FILLED_TEXT, REQUIRED, "E.g. ``eu-north-1``.")
@@ -364,7 +357,7 @@ class AwsProviderConfig(CloudPoolsProviderConfig[AwsPool]):
         "Calls per second that make instances, in the long run; those that read get ten times as many, others "
         "in proportion as AWS takes them; 0 = no limit.",
     )
-    boot_timeout: float = with_default(CloudPoolsProviderConfig.boot_timeout, 180.0)
+    boot_timeout: float = with_default(CloudPoolsConfig.boot_timeout, 180.0)
     max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
     max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")

@@ -18,15 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.azure.client import (
-    ADDRESSES,
-    DISKS,
-    IMAGES,
-    INTERFACES,
-    VMS,
-    Arm,
-    name_of,
-)
+from nodepool.driver.azure.client import ADDRESSES, DISKS, IMAGES, INTERFACES, VMS, Arm, name_of
 from nodepool.driver.azure.config import AzureProviderConfig
 from nodepool.driver.azure.facts import VMS as VMS_QUOTA
 from nodepool.driver.azure.facts import AzureFacts
@@ -34,12 +26,7 @@ from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, room_for
-from nodepool.driver.statemachine import (
-    CloudAdapter,
-    CloudResource,
-    ResourceKind,
-    ResourceKinds,
-)
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import StateMachineDriver
 
 if TYPE_CHECKING:

@@ -42,14 +42,7 @@ from nodepool.driver.config import (
     in_order,
     section_check,
 )
-from nodepool.driver.framework.sections import (
-    DYNAMIC_HELP,
-    CloudLabel,
-    CloudPool,
-    CloudPoolsProviderConfig,
-    UploadedImage,
-    one_image,
-)
+from nodepool.driver.framework.sections import DYNAMIC_HELP, CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -223,7 +216,7 @@ AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 class AzureLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
@@ -278,10 +271,10 @@ def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, p
     return found if any(found) else (True, False)
 
 
-class AzureProviderConfig(CloudPoolsProviderConfig[AzurePool]):
+class AzureProviderConfig(CloudPoolsConfig[AzurePool]):
     """One ``providers[]`` section with ``driver: azure``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsProviderConfig.checks, _provider_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsConfig.checks, _provider_check)
 
     #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.
     # https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic

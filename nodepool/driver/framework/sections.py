@@ -358,7 +358,7 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
         super().load(newconfig)
 
 
-class CloudPoolsProviderConfig(CloudProviderConfig[PoolT]):
+class CloudPoolsConfig(CloudProviderConfig[PoolT]):
     """One whose pools are of the class `CloudPool`."""
 
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)

@@ -27,7 +27,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-from nodepool.driver.gce.facts import GceFacts, ProjectLimits
+from nodepool.driver.gce.facts import GceFacts
 from nodepool.driver.gce.images import GceImageCalls, GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
@@ -69,8 +69,7 @@ class GceAdapter(CloudAdapter):
         login = GoogleLogin(config.name, config.credentials_file, http)
         self.client = ComputeEngine(config, http, login, self.labels)
         self.facts = GceFacts(config, self.client)
-        self.limits = ProjectLimits(config, self.client, self.facts)
-        self.instances = GceInstances(config, self.client, self.facts, self.limits)
+        self.instances = GceInstances(config, self.client, self.facts)
         calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
         self.images: GceImages = GceImages(config, calls)
         self.use(self.instances)
@@ -105,10 +104,10 @@ class GceAdapter(CloudAdapter):
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:
-        return self.limits.limits()
+        return self.facts.limits()
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
-        return self.limits.need_of(label)
+        return self.facts.need_of(label)
 
     # -- trouble --
 
@@ -195,5 +194,5 @@ class GceAdapter(CloudAdapter):
             yield Found(text, "raise volume-size")
 
     def _check_quota(self) -> list[Found]:
-        pools, limits = self.config.pools.values(), self.limits.limits().get_resources()
-        return of_limits(pools, limits, self.limits.need_of, "quota {}", "Quotas in the Google Cloud console")
+        pools, limits = self.config.pools.values(), self.facts.limits().get_resources()
+        return of_limits(pools, limits, self.facts.need_of, "quota {}", "Quotas in the Google Cloud console")

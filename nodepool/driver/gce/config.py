@@ -42,7 +42,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import CloudLabel, CloudPool, CloudProviderConfig, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudLabel, CloudPool, CloudProviderConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -169,7 +169,7 @@ CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 class GceLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
 
     pool: GcePool
     diskimage: GceDiskImage | None

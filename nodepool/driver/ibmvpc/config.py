@@ -30,13 +30,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from nodepool.driver.config import ONE_OR_MORE, ImageSettings, Problem, Section, in_order, mappings, section_check
-from nodepool.driver.framework.sections import (
-    CloudLabel,
-    CloudPool,
-    CloudPoolsProviderConfig,
-    UploadedImage,
-    one_image,
-)
+from nodepool.driver.framework.sections import CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     REQUIRED,
@@ -164,7 +158,7 @@ class IbmDiskImage(UploadedImage):
 class IbmLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: IbmPool
@@ -211,11 +205,11 @@ class IbmPool(CloudPool):
     labels: dict[str, IbmLabel] = key(Sections(IbmLabel), None, "What nodes are made of.")
 
 
-class IbmProviderConfig(CloudPoolsProviderConfig[IbmPool]):
+class IbmProviderConfig(CloudPoolsConfig[IbmPool]):
     """One ``providers[]`` section with ``driver: ibmvpc``."""
 
     checks: ClassVar[tuple[Any, ...]] = (
-        *CloudPoolsProviderConfig.checks,
+        *CloudPoolsConfig.checks,
         section_check(_name_problems),
         section_check(_no_place),
         _storage_check,
@@ -259,7 +253,7 @@ class IbmProviderConfig(CloudPoolsProviderConfig[IbmPool]):
     quota_ram: int | None = key(
         WHOLE, None, "Memory of all instances.", name="quota.ram", unit="GiB", default_text="unlimited"
     )
-    public_ipv4: bool = with_default(CloudPoolsProviderConfig.public_ipv4, False)
+    public_ipv4: bool = with_default(CloudPoolsConfig.public_ipv4, False)
     floating_ip_pool: int = key(
         Whole(0),
         10,

@@ -24,13 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, room_for
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.openstack.api import (
-    COMPUTE,
-    IMAGE,
-    NETWORK,
-    VOLUME,
-    limit,
-)
+from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import Clouds, section, settings_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
