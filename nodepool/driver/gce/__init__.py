@@ -28,7 +28,7 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts
-from nodepool.driver.gce.images import GceImageCalls, GceImages
+from nodepool.driver.gce.images import GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
@@ -70,8 +70,7 @@ class GceAdapter(CloudAdapter):
         self.client = ComputeEngine(config, http, login, self.labels)
         self.facts = GceFacts(config, self.client)
         self.instances = GceInstances(config, self.client, self.facts)
-        calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
-        self.images: GceImages = GceImages(config, calls)
+        self.images: GceImages = GceImages(config, self.client)
         self.use(self.instances)
         self.resources = ResourceKinds(config.name, self._kinds())
 
