@@ -79,12 +79,12 @@ def answer(instances: int) -> bytes:
 def by_botocore(body: bytes) -> list[AwsRecord]:
     """As the driver did it before."""
     parsed = create_parser("ec2").parse({"body": body, "headers": {}, "status_code": 200}, _shape())
-    return [AwsRecord.of(data) for reservation in parsed["Reservations"] for data in reservation["Instances"]]
+    return [AwsRecord(data) for reservation in parsed["Reservations"] for data in reservation["Instances"]]
 
 
 def by_driver(body: bytes) -> list[AwsRecord]:
     """With the reader of the driver."""
-    return [AwsRecord.of(data) for data in instances_in(body)[0]]
+    return [AwsRecord(data) for data in instances_in(body)[0]]
 
 
 @cache

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from nodepool.listing import images, nodes, pools, problems, records, requests
+from nodepool.cmd import configuration
+from nodepool.listing import images, nodes, pools, records, requests
 from nodepool.listing.table import PEOPLE, Column, Place, Table
 from nodepool.model.image import ImagesView
 from nodepool.model.status import BuilderStatus
@@ -41,7 +42,7 @@ def tables() -> dict[str, Table]:
         "alien-image-list": images.alien_image_table([]),
         "info, first table": pools.provider_image_table([]),
         "info, second table": pools.provider_node_table([]),
-        "check": problems.check_table({}),
+        "check": configuration.check_table({}),
     }
 
 
@@ -80,7 +81,7 @@ def setup(app: Any) -> dict[str, Any]:
     """For Sphinx. The table is put into the text of a page before it is parsed."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
-        for module in (images, nodes, pools, problems, records, requests) if DIRECTIVE.search(source[0]) else ():
+        for module in (images, nodes, pools, configuration, records, requests) if DIRECTIVE.search(source[0]) else ():
             app.env.note_dependency(module.__file__)
         source[0] = expand(source[0])
 

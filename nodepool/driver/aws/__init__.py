@@ -14,7 +14,6 @@ check`` finds out, then the driver. Where to go on:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -24,13 +23,12 @@ from nodepool.clock import wall_time
 from nodepool.driver.aws.client import AwsTransport, Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
 from nodepool.driver.aws.facts import AccountLimits, AwsFacts
-from nodepool.driver.aws.images import PREFIX, AwsImages, ImageJob, image_tags
+from nodepool.driver.aws.images import PREFIX, AwsImages
 from nodepool.driver.aws.instances import AwsCreation, AwsInstances, instance_of
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.types import Subnet
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, of_limits
-from nodepool.driver.framework.uploads import ListedImage
-from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import QuotaInformation
@@ -66,7 +64,7 @@ class AwsAdapter(CloudAdapter):
         self.limits = AccountLimits(provider_config, self.client, self.facts)
         self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
         self.use(self.instances)
-        self.images = AwsImages(provider_config, self.client)
+        self.images: AwsImages = AwsImages(provider_config, self.client)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     # -- what may be left over --
@@ -96,19 +94,6 @@ class AwsAdapter(CloudAdapter):
         """Templates belong to no node: those that no label uses are removed here."""
         self.instances.templates.remove_unused()
         return []
-
-    # -- images --
-
-    def upload(self, file: ImageFile) -> str:
-        size, wanted = os.stat(file.path).st_size, file.format or self.config.image_type
-        tags = image_tags(file.image, file.metadata)
-        return self.images.upload(ImageJob(file.name, file.path, size, wanted, file.image, tags, file.sha256))
-
-    def deleteImage(self, external_id: str) -> None:
-        self.client.discard_image(external_id)
-
-    def listImages(self) -> Iterator[ListedImage]:
-        return self.images.listed()
 
     # -- quota --
 
@@ -157,9 +142,7 @@ class AwsPreflight:
         good = "instance type, image and key pair are there"
         for pool in self._config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._pool, pool))
-            for label in pool.labels.values():
-                of_label = [partial(check, label) for check in (self._types, self._image, self._key)]
-                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+            yield from checks.labels(pool, good, self._types, self._image, self._key)
         yield from checks.about("quota", "", self._quota)
         for image in self._config.diskimages.values():
             if not image.pause:

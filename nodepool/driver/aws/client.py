@@ -398,7 +398,7 @@ class Ec2:
     def instances(self, **wanted: Any) -> list[AwsRecord]:
         """All of the region, unless filters say which."""
         found = self._list("DescribeInstances", "Reservations", **wanted)
-        return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
+        return [AwsRecord(data) for reservation in found for data in reservation.get("Instances") or ()]
 
     def instance(self, instance_id: str) -> AwsRecord:
         """One instance, as it is now; raises AwsNotFound."""
@@ -424,7 +424,7 @@ class Ec2:
         if not answer.get("Instances"):
             # What became of them, lists will show.
             raise CloudAway(f"{self._head('RunInstances')}: the answer has no instances")
-        return [AwsRecord.of(data) for data in answer["Instances"]]
+        return [AwsRecord(data) for data in answer["Instances"]]
 
     def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
         """Order the end of instances in one call; returns the errors of those that are refused.
@@ -482,11 +482,8 @@ class Ec2:
 
     def templates(self, tags: Mapping[str, str]) -> list[LaunchTemplate]:
         """Those that have these tags, but for those of another installation (D-10)."""
-        return [
-            LaunchTemplate(data["LaunchTemplateId"], data.get("LaunchTemplateName", ""), data.get("CreateTime"))
-            for data in self._list("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
-            if foreign(tags_of(data)) is None
-        ]
+        found = self._list("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
+        return [LaunchTemplate(data) for data in found if foreign(tags_of(data)) is None]
 
     def delete_template(self, template_id: str) -> None:
         self._change("DeleteLaunchTemplate", LaunchTemplateId=template_id)
@@ -520,12 +517,12 @@ class Ec2:
         answer = self._read("DescribeHosts", HostIds=[host_id])
         if not answer.get("Hosts"):
             raise AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
-        return AwsHost.of(answer["Hosts"][0])
+        return AwsHost(answer["Hosts"][0])
 
     def hosts(self) -> list[AwsHost]:
         """All that have the tag of a launcher."""
         wanted = [{"Name": "tag-key", "Values": [PROVIDER_KEY]}]
-        return [AwsHost.of(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
+        return [AwsHost(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
 
     def release_host(self, host_id: str) -> None:
         """Give a host back. AWS reports a failure in an answer that looks like a success."""
@@ -539,7 +536,7 @@ class Ec2:
 
     def volumes(self) -> list[AwsVolume]:
         """All of the region."""
-        return [AwsVolume.of(data) for data in self._list("DescribeVolumes", "Volumes")]
+        return [AwsVolume(data) for data in self._list("DescribeVolumes", "Volumes")]
 
     def delete_volume(self, volume_id: str) -> None:
         self._change("DeleteVolume", VolumeId=volume_id)
@@ -583,23 +580,23 @@ class Ec2:
         answer = self._read("DescribeImages", ImageIds=[image_id])
         if not answer.get("Images"):
             raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
-        return AwsImage.of(answer["Images"][0])
+        return AwsImage(answer["Images"][0])
 
     def images(self, **wanted: Any) -> list[AwsImage]:
         """AMIs of anybody, unless filters say which."""
-        return [AwsImage.of(data) for data in self._list("DescribeImages", "Images", **wanted)]
+        return [AwsImage(data) for data in self._list("DescribeImages", "Images", **wanted)]
 
     def instance_type(self, name: str) -> InstanceType:
         """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
         answer = self._read("DescribeInstanceTypes", InstanceTypes=[name])
         if not answer.get("InstanceTypes"):
             raise CloudRefused(f"there is no instance type {name}", code="InvalidInstanceType")
-        return InstanceType.of(answer["InstanceTypes"][0])
+        return InstanceType(answer["InstanceTypes"][0])
 
     def subnets(self, ids: Iterable[str]) -> dict[str, Subnet]:
         """Subnets, by id; what does not exist is missing. Without ids those of the default VPC, which is used then."""
         wanted = _where("subnet-id", *ids) if ids else _where("default-for-az", "true")
-        return {subnet.id: subnet for subnet in map(Subnet.of, self._list("DescribeSubnets", "Subnets", **wanted))}
+        return {subnet.id: subnet for subnet in map(Subnet, self._list("DescribeSubnets", "Subnets", **wanted))}
 
     # -- only for ``nodepool check`` --
 
@@ -649,7 +646,7 @@ class Ec2:
 
     def _snapshots(self, **wanted: Any) -> list[AwsSnapshot]:
         found = self._list("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
-        return [AwsSnapshot.of(data) for data in found]
+        return [AwsSnapshot(data) for data in found]
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
         """Begin one that is written block by block; returns its id."""
@@ -678,8 +675,7 @@ class Ec2:
     # -- uploaded images: imports out of S3, of a whole AMI or of a snapshot --
 
     def begin_import(self, arguments: dict[str, Any], *, whole: bool) -> ImportTask:
-        operation, _, _, make = _IMPORTS[whole]
-        return make(self._change(operation, **arguments))
+        return ImportTask(self._change(_IMPORTS[whole][0], **arguments), whole)
 
     def import_tasks(self, *, whole: bool) -> list[ImportTask]:
         """All of the region, also those that have ended some days ago."""
@@ -693,8 +689,8 @@ class Ec2:
         return found[0]
 
     def _tasks(self, whole: bool, **wanted: Any) -> list[ImportTask]:
-        _, operation, key, make = _IMPORTS[whole]
-        return list(map(make, self.transport.pages("ec2", READ, operation, wanted, key)))
+        _, operation, key = _IMPORTS[whole]
+        return [ImportTask(data, whole) for data in self.transport.pages("ec2", READ, operation, wanted, key)]
 
     # -- uploaded images: deletions (AW-18, AW-19). What does not exist any more is no error. --
 
@@ -763,10 +759,10 @@ class Ec2:
         return f"Provider {self.transport.provider}: {operation} failed"
 
 
-#: Of a whole AMI, and of a snapshot: how an import is begun, and listed, and how a task is read.
+#: Of a whole AMI, and of a snapshot: how an import is begun, and listed.
 _IMPORTS: Final = {
-    True: ("ImportImage", "DescribeImportImageTasks", "ImportImageTasks", ImportTask.of_image),
-    False: ("ImportSnapshot", "DescribeImportSnapshotTasks", "ImportSnapshotTasks", ImportTask.of_snapshot),
+    True: ("ImportImage", "DescribeImportImageTasks", "ImportImageTasks"),
+    False: ("ImportSnapshot", "DescribeImportSnapshotTasks", "ImportSnapshotTasks"),
 }
 
 

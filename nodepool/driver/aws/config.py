@@ -38,7 +38,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
+from nodepool.driver.framework.sections import DYNAMIC_HELP, CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -217,10 +217,10 @@ class AwsDiskImage(UploadedImage):
 STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "diversified", "lowest-price")
 
 
-class AwsLabel(ImageLabel):
+class AwsLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
 
     pool: AwsPool
     diskimage: AwsDiskImage | None
@@ -272,18 +272,7 @@ class AwsLabel(ImageLabel):
         "Nodepool's.",
         convert=as_texts,
     )
-    dynamic_tags: dict[str, str] = key(
-        ANY_MAPPING,
-        {},
-        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
-        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
-        "A value that cannot be formatted is left out and logged.",
-        convert=as_texts,
-    )
-    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and AWS may take it away while a job runs.")
-    spot_fallback: bool = key(
-        FLAG, False, "With ``use-spot``: an instance on demand if AWS has no capacity for a spot instance."
-    )
+    dynamic_tags: dict[str, str] = key(ANY_MAPPING, {}, DYNAMIC_HELP, convert=as_texts)
     imdsv2: str | None = key(
         Text(choices=("required", "optional")),
         None,
@@ -296,10 +285,9 @@ class AwsLabel(ImageLabel):
         "A host of its own for each instance, as instances of macOS need it; the pool must have an "
         "``availability-zone``.",
     )
-    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AwsPool(DeclaredPool):
+class AwsPool(CloudPool):
     """A slice of the region."""
 
     checks: ClassVar[tuple[Any, ...]] = (_pool_check,)
@@ -340,14 +328,9 @@ class AwsPool(DeclaredPool):
     security_group_id: str | None = key(
         TEXT.or_null(), None, "Security group of the instances.", default_text="the VPC's default group"
     )
-    public_ipv4: bool = key(FLAG, From("provider"), "Instances get a public IPv4 address.")
     public_ipv6: bool = key(FLAG, From("provider"), "Instances get an IPv6 address; the subnet must have some.")
     public_ip_address: bool | None = key(
         FLAG, None, "Old name of ``public-ipv4``; it wins if both are given.", default_text="not given"
-    )
-    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
-    host_key_checking: bool = key(
-        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
     )
     labels: dict[str, AwsLabel] = key(Sections(AwsLabel), None, "What nodes are made of.")
 
@@ -358,11 +341,10 @@ class AwsPool(DeclaredPool):
             self.public_ipv4 = self.public_ip_address
 
 
-class AwsProviderConfig(CloudProviderConfig[AwsPool]):
+class AwsProviderConfig(CloudPoolsConfig[AwsPool]):
     """One ``providers[]`` section with ``driver: aws``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
-    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsConfig.checks, _provider_check)
     resumes_uploads: ClassVar[bool] = True
 
     region_name: str = key(FILLED_TEXT, REQUIRED, "E.g. ``eu-north-1``.")
@@ -375,7 +357,7 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
         "Calls per second that make instances, in the long run; those that read get ten times as many, others "
         "in proportion as AWS takes them; 0 = no limit.",
     )
-    boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 180.0)
+    boot_timeout: float = with_default(CloudPoolsConfig.boot_timeout, 180.0)
     max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
     max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
@@ -398,9 +380,6 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
         unit="seconds",
         default_text="the first refusal is an error",
     )
-    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
-    host_key_checking: bool = key(FLAG, True, "For pools without it.")
-    public_ipv4: bool = key(FLAG, True, "For pools without it.")
     public_ipv6: bool = key(FLAG, False, "For pools without it.")
     diskimages: dict[str, AwsDiskImage] = key(Sections(AwsDiskImage), None, "Images that ``nodepool-builder`` uploads.")
     cloud_images: dict[str, AwsCloudImage] = key(

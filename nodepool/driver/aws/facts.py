@@ -145,7 +145,7 @@ def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[LaunchPlace]:
     zone = pool.availability_zones[0] if pool.availability_zones else None
     where: list[tuple[str | None, str | None]] = [(subnet, zone) for subnet in pool.subnet_ids]
     where = where or [(None, name) for name in pool.availability_zones or zones] or [(None, None)]
-    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    kinds = label.spot_kinds
     if label.fleet_types:
         # Types and subnets are all told to AWS, which chooses.
         return [LaunchPlace(f"fleet of {', '.join(label.fleet_types)}", None, None, spot) for spot in kinds]
@@ -225,9 +225,8 @@ class AccountLimits:
             yield from map(codes.of_host, label.instance_types)
             return
         for name in label.fleet_types or label.instance_types:
-            yield codes.of_instance(name, spot=label.use_spot)
-            if label.use_spot and label.spot_fallback:
-                yield codes.of_instance(name, spot=False)
+            for spot in label.spot_kinds:
+                yield codes.of_instance(name, spot=spot)
         if label.volume_type:
             yield from types.VOLUMES.get(label.volume_type, ())
 

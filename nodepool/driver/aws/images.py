@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import logging
 import math
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -51,6 +52,7 @@ from nodepool.driver.framework.uploads import (
     wait_wanted,
 )
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -74,7 +76,7 @@ PARTS: Final = "part"
 IDLE_SECONDS: Final = 600.0
 
 
-class AwsImages:
+class AwsImages(CloudImages):
     """Of one provider. All methods block; any thread may call them."""
 
     def __init__(self, config: AwsProviderConfig, ec2: Ec2) -> None:
@@ -91,7 +93,7 @@ class AwsImages:
 
     # -- upload --
 
-    def upload(self, job: ImageJob) -> str:
+    def upload(self, file: ImageFile) -> str:
         """Upload a file; returns the id of the AMI. After an error nothing is left, if AWS lets us.
 
         :raises ImageCreateException: AWS cannot use it, or it took too long.
@@ -99,6 +101,9 @@ class AwsImages:
         :raises LaunchError: AWS refused it, or is away.
         :raises OSError: the file cannot be read.
         """
+        size, wanted = os.stat(file.path).st_size, file.format or self._config.image_type
+        tags = image_tags(file.image, file.metadata)
+        job = ImageJob(file.name, file.path, size, wanted, file.image, tags, file.sha256)
         wait = UploadWait(self._config, job, self._ec2.transport.stopped)
         problem = job.image.format_problem(job.format)
         if problem is not None:
@@ -161,6 +166,9 @@ class AwsImages:
                 raise ImageCreateException(f"{wait.head}: {image_id} has become {image.status}")
 
     # -- lists and deletions --
+
+    def delete(self, image_id: str) -> None:
+        self._ec2.discard_image(image_id)
 
     def kinds(self, for_builder: bool = False) -> Iterator[ResourceKind[CloudResource]]:
         """Rows for the table of resources. Deletions of what does not exist any more are no errors."""

@@ -60,11 +60,7 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.driver.statemachine.instance import Log
 from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
-from nodepool.exceptions import (
-    LaunchError,
-    LaunchStatusException,
-    RuntimeConfigurationException,
-)
+from nodepool.exceptions import LaunchError, LaunchStatusException, RuntimeConfigurationException
 from nodepool.guard import settle
 from nodepool.metrics import reports
 

@@ -27,6 +27,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.driver.statemachine import instance
+from nodepool.driver.statemachine.inventory import CloudRecord
 
 
 class AwsNotFound(CloudSetup, CloudNotFound):
@@ -188,141 +189,90 @@ def tag_specifications(tags: Mapping[str, str], *kinds: str) -> list[dict[str, A
     return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]
 
 
-class AwsRecord(NamedTuple):
-    """An instance as a list shows it: a record of the inventory (AW-2)."""
+class AwsRecord(CloudRecord):
+    """An instance as a list shows it: a record of the inventory (AW-2). EC2 cannot list what changed.
 
-    id: str
-    status: str
-    metadata: Mapping[str, str]
-    type: str
-    zone: str | None
-    spot: bool
-    #: Of a dedicated host.
-    host_id: str | None
-    public_ipv4: str | None
-    private_ipv4: str | None
-    ipv6: str | None
-    volume_ids: tuple[str, ...]
-    #: Why it is in its state.
-    reason_code: str
-    reason: str
-    #: Among the instances of one call.
-    launch_index: int = 0
-    #: Its tags are only those that it has in common with them.
-    batched: bool = False
-    #: EC2 cannot list what changed.
-    updated: str = ""
+    :ivar gone: lists show terminated instances for an hour. ``host_id``: of a dedicated host.
+    :ivar reason_code: with ``reason`` why it is in its state.
+    :ivar launch_index: among the instances of one call. ``batched``: its tags are only those that it has in common with
+        them.
+    """
 
-    @property
-    def gone(self) -> bool:
-        """Lists show terminated instances for an hour."""
-        return self.status == TERMINATED
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> AwsRecord:
-        placement = data.get("Placement") or {}
-        reason = data.get("StateReason") or {}
-        tags, index = tags_of(data), int(data.get("AmiLaunchIndex") or 0)
-        return cls(
-            id=data["InstanceId"],
-            status=(data.get("State") or {}).get("Name", ""),
-            metadata=with_node(tags, index),
-            type=data.get("InstanceType", ""),
-            zone=placement.get("AvailabilityZone") or None,
-            spot=data.get("InstanceLifecycle") == "spot",
-            host_id=placement.get("HostId") or None,
-            public_ipv4=data.get("PublicIpAddress") or None,
-            private_ipv4=data.get("PrivateIpAddress") or None,
-            ipv6=_first_ipv6(data.get("NetworkInterfaces") or ()),
-            volume_ids=tuple(
-                device["Ebs"]["VolumeId"]
-                for device in data.get("BlockDeviceMappings") or ()
-                if (device.get("Ebs") or {}).get("VolumeId")
-            ),
-            reason_code=reason.get("Code", ""),
-            reason=reason.get("Message", ""),
-            launch_index=index,
-            batched=lacks_own(tags),
-        )
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        placement, reason = data.get("Placement") or {}, data.get("StateReason") or {}
+        devices = [device.get("Ebs") or {} for device in data.get("BlockDeviceMappings") or ()]
+        tags = tags_of(data)
+        self.id: str = data["InstanceId"]
+        self.status: str = (data.get("State") or {}).get("Name", "")
+        self.gone = self.status == TERMINATED
+        self.launch_index = int(data.get("AmiLaunchIndex") or 0)
+        self.batched = lacks_own(tags)
+        self.metadata = with_node(tags, self.launch_index)
+        self.type: str = data.get("InstanceType", "")
+        self.zone: str | None = placement.get("AvailabilityZone") or None
+        self.spot = data.get("InstanceLifecycle") == "spot"
+        self.host_id: str | None = placement.get("HostId") or None
+        self.public_ipv4: str | None = data.get("PublicIpAddress") or None
+        self.private_ipv4: str | None = data.get("PrivateIpAddress") or None
+        self.ipv6 = _first_ipv6(data.get("NetworkInterfaces") or ())
+        self.volume_ids = tuple(str(ebs["VolumeId"]) for ebs in devices if ebs.get("VolumeId"))
+        self.reason_code: str = reason.get("Code", "")
+        self.reason: str = reason.get("Message", "")
 
 
-class AwsVolume(NamedTuple):
+class AwsVolume(CloudRecord):
     """A volume of EBS."""
 
-    id: str
-    status: str
-    metadata: Mapping[str, str]
-    size_gib: int
-    type: str
-    iops: int
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> AwsVolume:
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.status = str(data["VolumeId"]), str(data.get("State", ""))
         # It does not say of which node of a batch it is. What no instance has any more is to go with the first.
-        metadata, size, iops = with_node(tags_of(data), 0), data.get("Size", 0), data.get("Iops", 0)
-        return cls(data["VolumeId"], data.get("State", ""), metadata, size, data.get("VolumeType", ""), iops)
+        self.metadata = with_node(tags_of(data), 0)
+        self.type, self.size_gib, self.iops = data.get("VolumeType", ""), data.get("Size", 0), data.get("Iops", 0)
 
 
-class AwsImage(NamedTuple):
-    """An AMI."""
+class AwsImage(CloudRecord):
+    """An AMI.
 
-    id: str
-    name: str
-    status: str
-    metadata: Mapping[str, str]
-    #: Time as a text that grows with time.
-    created: str
-    #: Device name and ``Ebs`` of each volume that comes with it, the root first.
-    devices: tuple[tuple[str, Mapping[str, Any]], ...]
+    :ivar created: time as a text that grows with time.
+    :ivar devices: device name and ``Ebs`` of each volume that comes with it, the root first.
+    """
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> AwsImage:
-        root = data.get("RootDeviceName")
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["ImageId"]), str(data.get("Name", ""))
+        self.status, self.created = str(data.get("State", "")), str(data.get("CreationDate", ""))
+        self.metadata = tags_of(data)
         found = [(device.get("DeviceName", ""), device.get("Ebs")) for device in data.get("BlockDeviceMappings") or ()]
         # A device without one is no volume of EBS.
-        devices = [(name, ebs) for name, ebs in found if ebs]
-        devices.sort(key=lambda device: device[0] != root)
-        name, status, created = data.get("Name", ""), data.get("State", ""), data.get("CreationDate", "")
-        return cls(data["ImageId"], name, status, tags_of(data), created, tuple(devices))
+        devices: list[tuple[str, Mapping[str, Any]]] = [(name, ebs) for name, ebs in found if ebs]
+        self.devices = sorted(devices, key=lambda device: device[0] != data.get("RootDeviceName"))
 
 
-class InstanceType(NamedTuple):
+class InstanceType(CloudRecord):
     """A type, such as ``t3.medium``."""
 
-    name: str
-    cores: int
-    vcpus: int
-    ram_mib: int
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> InstanceType:
+    def __init__(self, data: Mapping[str, Any]) -> None:
         cpu, memory = data.get("VCpuInfo") or {}, data.get("MemoryInfo") or {}
-        vcpus = cpu.get("DefaultVCpus", 0)
-        return cls(data["InstanceType"], cpu.get("DefaultCores", vcpus), vcpus, memory.get("SizeInMiB", 0))
+        self.name = str(data["InstanceType"])
+        self.vcpus: int = cpu.get("DefaultVCpus", 0)
+        self.cores: int = cpu.get("DefaultCores", self.vcpus)
+        self.ram_mib: int = memory.get("SizeInMiB", 0)
 
 
-class Subnet(NamedTuple):
-    """A subnet."""
+class Subnet(CloudRecord):
+    """A subnet. ``free``: addresses that are left."""
 
-    id: str
-    zone: str
-    vpc: str
-    #: Addresses that are left.
-    free: int
-    ipv6: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Subnet:
-        free, ipv6 = data.get("AvailableIpAddressCount", 1), bool(data.get("Ipv6CidrBlockAssociationSet"))
-        return cls(data["SubnetId"], data.get("AvailabilityZone", ""), data.get("VpcId", ""), free, ipv6)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.zone = str(data["SubnetId"]), str(data.get("AvailabilityZone", ""))
+        self.vpc, self.free = str(data.get("VpcId", "")), data.get("AvailableIpAddressCount", 1)
+        self.ipv6 = bool(data.get("Ipv6CidrBlockAssociationSet"))
 
 
-class LaunchTemplate(NamedTuple):
+class LaunchTemplate(CloudRecord):
     """A launch template of ours."""
 
-    id: str
-    name: str
-    created: datetime | None
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["LaunchTemplateId"]), str(data.get("LaunchTemplateName", ""))
+        self.created: datetime | None = data.get("CreateTime")
 
 
 #: States of hosts that will never work, and of those that are gone.
@@ -332,21 +282,15 @@ RELEASED: Final = frozenset({"released", "released-permanent-failure"})
 MAC_TIME: Final = timedelta(hours=24)
 
 
-class AwsHost(NamedTuple):
-    """A dedicated host."""
+class AwsHost(CloudRecord):
+    """A dedicated host. ``used``: are there instances on it?"""
 
-    id: str
-    status: str
-    metadata: Mapping[str, str]
-    type: str
-    allocated: datetime | None
-    #: Are there instances on it?
-    used: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> AwsHost:
-        kind, used = (data.get("HostProperties") or {}).get("InstanceType", ""), bool(data.get("Instances"))
-        return cls(data["HostId"], data.get("State", ""), tags_of(data), kind, data.get("AllocationTime"), used)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.status = str(data["HostId"]), str(data.get("State", ""))
+        self.metadata = tags_of(data)
+        self.type = str((data.get("HostProperties") or {}).get("InstanceType", ""))
+        self.allocated: datetime | None = data.get("AllocationTime")
+        self.used = bool(data.get("Instances"))
 
     def may_be_released(self, now: datetime) -> bool:
         """Would AWS let it go? It keeps those with instances, those that it cleans, and young ones of macOS."""
@@ -372,62 +316,33 @@ AVAILABLE: Final = "available"
 FAILED_TASKS: Final = ("deleting", "deleted")
 
 
-class AwsSnapshot(NamedTuple):
-    """A snapshot of EBS."""
+class AwsSnapshot(CloudRecord):
+    """A snapshot of EBS. ``reason``: why it is in its state."""
 
-    id: str
-    status: str
-    #: Why it is in its state.
-    reason: str
-    metadata: Mapping[str, str]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> AwsSnapshot:
-        return cls(data["SnapshotId"], data.get("State", ""), data.get("StateMessage", ""), tags_of(data))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.status = str(data["SnapshotId"]), str(data.get("State", ""))
+        self.reason, self.metadata = str(data.get("StateMessage", "")), tags_of(data)
 
 
-class ImportTask(NamedTuple):
-    """An import out of S3, of a snapshot or of an AMI."""
+class ImportTask(CloudRecord):
+    """An import out of S3, of a snapshot or of an AMI. What AWS does not say is "".
 
-    id: str
-    #: ``active``, ``completed``, ``deleting``, ``deleted``.
-    status: str
-    #: What it is doing, or why it failed.
-    message: str
-    #: Percent, as a text; "" = AWS does not say.
-    progress: str
-    metadata: Mapping[str, str]
-    #: What it has made.
-    image_id: str
-    snapshot_ids: tuple[str, ...]
-    #: What it reads; "" = AWS does not say.
-    bucket: str
-    key: str
+    :ivar status: ``active``, ``completed``, ``deleting``, ``deleted``. ``progress``: percent, as a text.
+    :ivar message: what it is doing, or why it failed. ``image_id``, ``snapshot_ids``: what it has made.
+    :ivar bucket: with ``key`` what it reads.
+    """
 
-    @classmethod
-    def of_snapshot(cls, data: Mapping[str, Any]) -> ImportTask:
-        """Out of DescribeImportSnapshotTasks or ImportSnapshot."""
-        return cls._of(data, data.get("SnapshotTaskDetail") or {}, [data.get("SnapshotTaskDetail") or {}])
-
-    @classmethod
-    def of_image(cls, data: Mapping[str, Any]) -> ImportTask:
-        """Out of DescribeImportImageTasks or ImportImage."""
-        return cls._of(data, data, data.get("SnapshotDetails") or [])
-
-    @classmethod
-    def _of(cls, data: Mapping[str, Any], state: Mapping[str, Any], disks: list[Mapping[str, Any]]) -> ImportTask:
+    def __init__(self, data: Mapping[str, Any], whole: bool) -> None:
+        state = data if whole else data.get("SnapshotTaskDetail") or {}
+        disks = data.get("SnapshotDetails") or [] if whole else [state]
         source: Mapping[str, Any] = next((disk["UserBucket"] for disk in disks if disk.get("UserBucket")), {})
-        return cls(
-            id=data["ImportTaskId"],
-            status=state.get("Status", ""),
-            message=state.get("StatusMessage", ""),
-            progress=state.get("Progress", ""),
-            metadata=tags_of(data),
-            image_id=data.get("ImageId", ""),
-            snapshot_ids=tuple(disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")),
-            bucket=source.get("S3Bucket", ""),
-            key=source.get("S3Key", ""),
-        )
+        self.id = str(data["ImportTaskId"])
+        self.status, self.message = str(state.get("Status", "")), str(state.get("StatusMessage", ""))
+        self.progress = str(state.get("Progress", ""))
+        self.metadata = tags_of(data)
+        self.image_id = str(data.get("ImageId", ""))
+        self.snapshot_ids = tuple(str(disk["SnapshotId"]) for disk in disks if disk.get("SnapshotId"))
+        self.bucket, self.key = str(source.get("S3Bucket", "")), str(source.get("S3Key", ""))
 
     @property
     def result_ids(self) -> tuple[str, ...]:
@@ -582,7 +497,7 @@ def _code_of(instance_type: str, codes: Mapping[str, str], known: Collection[str
 
 # Reads the answers of DescribeInstances: only what the driver uses, and for that in a third of the time of botocore.
 #
-# What it makes is a part of what botocore makes of the same answer; see `nodepool.driver.aws.types.AwsRecord.of`.
+# What it makes is a part of what botocore makes of the same answer; see `nodepool.driver.aws.types.AwsRecord`.
 
 #: Name in the answer -> its name for botocore, and how its content is read: None = as text, a mapping = as such a
 #: structure, a list = as a list of such structures.

@@ -18,15 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.azure.client import (
-    ADDRESSES,
-    DISKS,
-    IMAGES,
-    INTERFACES,
-    VMS,
-    Arm,
-    name_of,
-)
+from nodepool.driver.azure.client import ADDRESSES, DISKS, IMAGES, INTERFACES, VMS, Arm, name_of
 from nodepool.driver.azure.config import AzureProviderConfig
 from nodepool.driver.azure.facts import VMS as VMS_QUOTA
 from nodepool.driver.azure.facts import AzureFacts
@@ -34,19 +26,11 @@ from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, room_for
-from nodepool.driver.statemachine import (
-    CloudAdapter,
-    CloudResource,
-    ImageFile,
-    ResourceKind,
-    ResourceKinds,
-)
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import CloudDriver
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
-    from nodepool.driver.azure.facts import AzureFacts
-    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
@@ -70,7 +54,7 @@ class AzureAdapter(CloudAdapter):
         self.client = Arm(provider_config, http, AzureLogin(provider_config.name, provider_config.auth_path, http))
         self.facts = AzureFacts(provider_config, self.client)
         self.machines = AzureMachines(provider_config, self.client, self.facts)
-        self.images = AzureImageCalls(self.client, http, provider_config.location)
+        self.images: AzureImageCalls = AzureImageCalls(self.client, http, provider_config.location)
         self.use(self.machines)
         self.resources = ResourceKinds(provider_config.name, [self._kind(*row) for row in KINDS.items()])
 
@@ -78,7 +62,7 @@ class AzureAdapter(CloudAdapter):
 
     def _kind(self, type: str, kind: str) -> ResourceKind[CloudResource]:
         found = self._found_instances if kind == VMS else partial(self._found, type, kind)
-        deletions = {IMAGES: self.images.delete_image, DISKS: self.images.discard_disk}
+        deletions = {IMAGES: self.images.delete, DISKS: self.images.discard_disk}
         delete = deletions.get(kind, partial(self.client.delete, kind))
         return ResourceKind(type, found, lambda found: delete(found.id), vital=kind == VMS)
 
@@ -99,17 +83,6 @@ class AzureAdapter(CloudAdapter):
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return self.facts.need_of(label)
 
-    # -- images --
-
-    def upload(self, file: ImageFile) -> str:
-        return self.images.upload(file)
-
-    def deleteImage(self, external_id: str) -> None:
-        self.images.delete_image(external_id)
-
-    def listImages(self) -> Iterator[ListedImage]:
-        return self.images.listed()
-
     # -- nodepool check: has Azure all that the configuration names? Only reads --
 
     def preflight(self) -> Iterator[CheckResult]:
@@ -122,11 +95,7 @@ class AzureAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         yield from checks.about("network", "", self._check_subnet)
         for pool in self.config.pools.values():
-            for label in pool.labels.values():
-                of_label = partial(self._check_sizes, label), partial(self._check_image, label)
-                yield from checks.about(
-                    f"label {label.name} of pool {pool.name}", "size and image are there", *of_label
-                )
+            yield from checks.labels(pool, "size and image are there", self._check_sizes, self._check_image)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_subnet(self) -> Iterator[Found]:

@@ -300,13 +300,14 @@ def _failures_in(instance_view: Mapping[str, Any]) -> list[CodedError]:
     return found
 
 
-class IpConfiguration(NamedTuple):
-    """One family of addresses of a network interface."""
+class IpConfiguration(CloudRecord):
+    """One family of addresses of a network interface. ``public_id``: of its public address, in lower case."""
 
-    ipv6: bool
-    address: str | None
-    #: Id of its public address, in lower case.
-    public_id: str
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        properties = _properties_of(data)
+        self.ipv6 = str(properties.get("privateIPAddressVersion")).lower() == "ipv6"
+        self.address: str | None = properties.get("privateIPAddress") or None
+        self.public_id: str = ((properties.get("publicIPAddress") or {}).get("id") or "").lower()
 
 
 class ArmResource(CloudRecord):
@@ -325,18 +326,12 @@ class ArmResource(CloudRecord):
         self.metadata = _tags_of(data)
         self.used = bool(properties.get("virtualMachine") or properties.get("ipConfiguration") or data.get("managedBy"))
         self.address: str | None = properties.get("ipAddress") or None
-        self.configurations = [_configuration(_properties_of(one)) for one in properties.get("ipConfigurations") or ()]
+        self.configurations = [IpConfiguration(one) for one in properties.get("ipConfigurations") or ()]
 
     @property
     def public_ids(self) -> list[str]:
         """Ids of the public addresses of a network interface."""
         return [configuration.public_id for configuration in self.configurations if configuration.public_id]
-
-
-def _configuration(data: Mapping[str, Any]) -> IpConfiguration:
-    ipv6 = str(data.get("privateIPAddressVersion")).lower() == "ipv6"
-    public_id = ((data.get("publicIPAddress") or {}).get("id") or "").lower()
-    return IpConfiguration(ipv6, data.get("privateIPAddress") or None, public_id)
 
 
 def by_id(found: Iterable[ArmResource]) -> dict[str, ArmResource]:

@@ -42,7 +42,7 @@ from nodepool.driver.config import (
     in_order,
     section_check,
 )
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
+from nodepool.driver.framework.sections import DYNAMIC_HELP, CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -213,10 +213,10 @@ MIB: Final = 1024 * 1024
 AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 
 
-class AzureLabel(ImageLabel):
+class AzureLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
@@ -239,23 +239,13 @@ class AzureLabel(ImageLabel):
         "``nodepool_`` are Nodepool's.",
         convert=as_texts,
     )
-    dynamic_tags: dict[str, str] = key(
-        ANY_MAPPING,
-        {},
-        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
-        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
-        "A value that cannot be formatted is left out and logged.",
-        convert=as_texts,
-    )
+    dynamic_tags: dict[str, str] = key(ANY_MAPPING, {}, DYNAMIC_HELP, convert=as_texts)
     user_data: str | None = key(TEXT.or_null(), None, "User data of the VM, which it can read all its life.")
     custom_data: str | None = key(TEXT.or_null(), None, "Custom data for cloud-init at the first boot.")
     volume_size: int | None = key(Whole(1), None, "Of the OS disk.", unit="GiB", default_text="the image's")
-    use_spot: bool = key(FLAG, False, "A spot VM: cheaper, and Azure may evict it while a job runs.")
-    spot_fallback: bool = key(FLAG, False, "With ``use-spot``: a regular VM if Azure has no capacity for a spot VM.")
-    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class AzurePool(DeclaredPool):
+class AzurePool(CloudPool):
     """A slice of the location."""
 
     availability_zones: list[str] = key(
@@ -268,10 +258,6 @@ class AzurePool(DeclaredPool):
     ipv6: bool | None = key(FLAG, From("provider"), "VMs get a private IPv6 address; the subnet must have some.")
     public_ipv4: bool = key(FLAG, From("provider"), "VMs get a public IPv4 address, and a private one with it.")
     public_ipv6: bool = key(FLAG, From("provider"), "VMs get a public IPv6 address, and a private one with it.")
-    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
-    host_key_checking: bool = key(
-        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
-    )
     labels: dict[str, AzureLabel] = key(Sections(AzureLabel), None, "What nodes are made of.")
 
     def load(self, pool_config: dict[str, Any]) -> None:
@@ -285,11 +271,10 @@ def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, p
     return found if any(found) else (True, False)
 
 
-class AzureProviderConfig(CloudProviderConfig[AzurePool]):
+class AzureProviderConfig(CloudPoolsConfig[AzurePool]):
     """One ``providers[]`` section with ``driver: azure``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
-    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudPoolsConfig.checks, _provider_check)
 
     #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.
     # https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic
@@ -319,10 +304,7 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     )
     ipv4: bool | None = key(FLAG, None, "For pools without it.", default_text="true if nothing else is")
     ipv6: bool | None = key(FLAG, None, "For pools without it.", default_text="false")
-    public_ipv4: bool = key(FLAG, True, "For pools without it.")
     public_ipv6: bool = key(FLAG, False, "For pools without it.")
-    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
-    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     rate: float | None = key(
         Number(0),
         None,

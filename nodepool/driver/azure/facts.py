@@ -61,8 +61,7 @@ def places_of(label: AzureLabel) -> list[VmPlace]:
     because there is no spot VM comes last.
     """
     zones: list[str | None] = [*label.pool.availability_zones] or [None]
-    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
-    return [VmPlace(size, zone, spot) for spot in kinds for size in label.vm_sizes for zone in zones]
+    return [VmPlace(size, zone, spot) for spot in label.spot_kinds for size in label.vm_sizes for zone in zones]
 
 
 class AzureFacts:

@@ -17,6 +17,7 @@ from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEE
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after, sent_again
 from nodepool.driver.framework.uploads import ImageTime, ImageUploader, ListedImage, Segment
+from nodepool.driver.statemachine.adapter import CloudImages
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -78,15 +79,15 @@ class DiskUpload(ImageUploader):
         self._made_image = True
         self._calls.create_image(self.image_name, self.image_name, self.metadata, self._wanted)
         with Guard(log, "Disk %s of an upload is left over", self.image_name):
-            self._calls.delete(DISKS, self.image_name)
+            self._calls.delete_resource(DISKS, self.image_name)
         return self.image_name
 
     def abortUpload(self) -> None:
         if self._made_image:
-            self._calls.delete(IMAGES, self.image_name)
+            self._calls.delete_resource(IMAGES, self.image_name)
         if self._address:
             self._calls.end_access(self.image_name)
-        self._calls.delete(DISKS, self.image_name)
+        self._calls.delete_resource(DISKS, self.image_name)
 
 
 # `AzureImageCalls`: images, and the calls and operations that an upload makes (AZ-12, AZ-13).
@@ -97,7 +98,7 @@ PAGES_SECONDS: Final = 120.0
 _BLOB_VERSION: Final = "2023-11-03"
 
 
-class AzureImageCalls:
+class AzureImageCalls(CloudImages):
     """All methods block; any thread may call them. They raise what `nodepool.driver.framework.cloud_errors` has.
 
     :param http: for pages, which do not go to the Resource Manager.
@@ -121,20 +122,20 @@ class AzureImageCalls:
         own = {key: value for key, value in merged.items() if key.startswith("nodepool_")}
         return str(DiskUpload(self, file.path, file.name, {**merged, **file.image.tags, **own}).upload())
 
-    def delete_image(self, name: str) -> None:
+    def delete(self, image_id: str) -> None:
         """Delete an image and what its upload may have left; one that is absent is no error (AZ-13)."""
-        self.delete(IMAGES, name)
-        self.discard_disk(name)
+        self.delete_resource(IMAGES, image_id)
+        self.discard_disk(image_id)
 
     def discard_disk(self, name: str) -> None:
         """Delete a disk of an upload, if it is there."""
         try:
-            self.delete(DISKS, name)
+            self.delete_resource(DISKS, name)
         except CloudRefused as error:
             # It may still be written to.
             log.debug("Provider %s: disk %s: %s", self.arm.calls.provider, name, error)
             self.end_access(name)
-            self.delete(DISKS, name)
+            self.delete_resource(DISKS, name)
 
     def listed(self) -> Iterator[ListedImage]:
         """Images, and disks of uploads that did not end."""
@@ -211,7 +212,7 @@ class AzureImageCalls:
         except CloudNotFound:
             return
 
-    def delete(self, kind: str, name: str) -> None:
+    def delete_resource(self, kind: str, name: str) -> None:
         """Delete a resource, and wait until it is gone. One that is gone already is no error."""
         try:
             answer = self._order("DELETE", kind, name, f"deleting {name}")

@@ -65,7 +65,6 @@ from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
-    from nodepool.driver.azure.facts import AzureFacts
     from nodepool.driver.statemachine.instance import Log
     from nodepool.model.request import NodeRequest
 

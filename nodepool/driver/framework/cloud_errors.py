@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.clock import wall_time
@@ -483,6 +484,12 @@ class CloudChecks:
         yield from results
         if good and all(result.ok for result in results):
             yield CheckResult(subject, True, good)
+
+    def labels(self, pool: Any, good: str, *checks: Callable[[Any], Iterable[Found] | None]) -> Iterator[CheckResult]:
+        """The same of each label of a pool, which the checks get."""
+        for label in pool.labels.values():
+            of_label = [partial(check, label) for check in checks]
+            yield from self.about(f"label {label.name} of pool {pool.name}", good, *of_label)
 
     def failure(self, subject: str, error: Exception) -> CheckResult:
         """The result for an error, without the name of the provider."""

@@ -8,7 +8,7 @@ First images that labels name, then the bases of sections, then a section that c
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import (
     ConfigPool,
@@ -29,6 +29,7 @@ from nodepool.model.config_keys import (
     REQUIRED,
     SECONDS,
     TEXT,
+    From,
     Whole,
     key,
     section_class,
@@ -43,6 +44,14 @@ PoolT = TypeVar("PoolT", bound=ConfigPool)
 
 
 # Images: the settings of those that labels name, and checks that they are there.
+
+
+#: Of keys with values that are made for each request.
+DYNAMIC_HELP: Final = (
+    'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
+    "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
+    "A value that cannot be formatted is left out and logged."
+)
 
 
 class DiskImageSettings(ImageSettings):
@@ -140,6 +149,21 @@ class ImageLabel(LabelSettings):
         return images[name]
 
 
+class CloudLabel(ImageLabel):
+    """The same where there are cheaper instances that the cloud may take away, and a pool says what is contacted."""
+
+    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and the cloud may take it away while a job runs.")
+    spot_fallback: bool = key(
+        FLAG, False, "With ``use-spot``: a regular instance if the cloud has no capacity for a spot instance."
+    )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
+
+    @property
+    def spot_kinds(self) -> tuple[bool, ...]:
+        """What is tried, one after the other: a spot instance (True), a regular one."""
+        return (True, False) if self.use_spot and self.spot_fallback else (self.use_spot,)
+
+
 def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str]]:
     """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
 
@@ -192,6 +216,16 @@ class DeclaredPool(ConfigPool):
         make_label = section_class(type(self), "labels")
         for data in pool_config.get("labels") or []:
             self.labels[data["name"]] = make_label(self, self.provider, data)
+
+
+class CloudPool(DeclaredPool):
+    """A pool of nodes with addresses. The provider has the same keys, for pools without them."""
+
+    public_ipv4: bool = key(FLAG, From("provider"), "Nodes get a public IPv4 address.")
+    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
+    host_key_checking: bool = key(
+        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
+    )
 
 
 class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
@@ -322,6 +356,16 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
         for section in self.provider.get("cloud-images") or []:
             self.cloud_images[section["name"]] = section_class(type(self), "cloud-images")(section)
         super().load(newconfig)
+
+
+class CloudPoolsConfig(CloudProviderConfig[PoolT]):
+    """One whose pools are of the class `CloudPool`."""
+
+    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+
+    public_ipv4: bool = key(FLAG, True, "For pools without it.")
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
 
 
 # A provider section that cannot be used, or whose driver is not installed: kept, so that the rest of the file counts.

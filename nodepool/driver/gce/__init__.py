@@ -25,14 +25,13 @@ from nodepool.driver.framework.cloud_errors import (
     Found,
     of_limits,
 )
-from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-from nodepool.driver.gce.facts import GceFacts, ProjectLimits
-from nodepool.driver.gce.images import GceImageCalls, GceImages
+from nodepool.driver.gce.facts import GceFacts
+from nodepool.driver.gce.images import GceImages
 from nodepool.driver.gce.instances import GceCreation, GceInstances, network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, LabelReader, Leftover, name_of, zone_and_name
-from nodepool.driver.statemachine import CloudAdapter, CloudResource, ImageFile, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
@@ -57,10 +56,8 @@ class GceAdapter(CloudAdapter):
         login = GoogleLogin(config.name, config.credentials_file, http)
         self.client = ComputeEngine(config, http, login, self.labels)
         self.facts = GceFacts(config, self.client)
-        self.limits = ProjectLimits(config, self.client, self.facts)
-        self.instances = GceInstances(config, self.client, self.facts, self.limits)
-        calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
-        self.images = GceImages(config, calls)
+        self.instances = GceInstances(config, self.client, self.facts)
+        self.images: GceImages = GceImages(config, self.client)
         self.use(self.instances)
         self.resources = ResourceKinds(config.name, self._kinds())
 
@@ -93,21 +90,10 @@ class GceAdapter(CloudAdapter):
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:
-        return self.limits.limits()
+        return self.facts.limits()
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
-        return self.limits.need_of(label)
-
-    # -- images --
-
-    def upload(self, file: ImageFile) -> str:
-        return self.images.upload(file.image, file.name, file.path, file.metadata)
-
-    def deleteImage(self, external_id: str) -> None:
-        self.images.delete(external_id)
-
-    def listImages(self) -> Iterator[ListedImage]:
-        return self.images.listed()
+        return self.facts.need_of(label)
 
     # -- trouble --
 
@@ -135,10 +121,8 @@ class GceAdapter(CloudAdapter):
         for pool in self.config.pools.values():
             good = f"the network {name_of(f'/{pool.network}')} is there"
             yield from checks.about(f"pool {pool.name}", good, partial(self._check_network, pool))
-            for label in pool.labels.values():
-                of_label = partial(self._check_types, label), partial(self._check_image, label)
-                good = "machine type and image are there"
-                yield from checks.about(f"label {label.name} of pool {pool.name}", good, *of_label)
+            good = "machine type and image are there"
+            yield from checks.labels(pool, good, self._check_types, self._check_image)
         yield from checks.about("quota", "", self._check_quota)
         if self.config.bucket_name:
             yield from checks.about(f"bucket {self.config.bucket_name}", "", self._check_bucket)
@@ -196,8 +180,8 @@ class GceAdapter(CloudAdapter):
             yield Found(text, "raise volume-size")
 
     def _check_quota(self) -> list[Found]:
-        pools, limits = self.config.pools.values(), self.limits.limits().get_resources()
-        return of_limits(pools, limits, self.limits.need_of, "quota {}", "Quotas in the Google Cloud console")
+        pools, limits = self.config.pools.values(), self.facts.limits().get_resources()
+        return of_limits(pools, limits, self.facts.need_of, "quota {}", "Quotas in the Google Cloud console")
 
 
 class GceDriver(CloudDriver):

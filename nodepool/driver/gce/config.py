@@ -42,7 +42,7 @@ from nodepool.driver.config import (
     mappings,
     section_check,
 )
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudLabel, CloudPool, CloudProviderConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -166,10 +166,10 @@ STORAGE_ENDPOINT = "https://storage.googleapis.com"
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-class GceLabel(ImageLabel):
+class GceLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
 
     pool: GcePool
     diskimage: GceDiskImage | None
@@ -185,10 +185,6 @@ class GceLabel(ImageLabel):
     )
     volume_type: str = key(TEXT, "pd-standard", "Of the boot disk, e.g. ``pd-balanced`` or ``hyperdisk-balanced``.")
     volume_size: int = key(Whole(1), 10, "Of the boot disk; at least that of the image.", unit="GiB")
-    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and Google may take it away while a job runs.")
-    spot_fallback: bool = key(
-        FLAG, False, "With ``use-spot``: a standard instance if Google has no capacity for a spot instance."
-    )
     service_account: str | None = key(
         FILLED_TEXT,
         REQUIRED,
@@ -216,10 +212,9 @@ class GceLabel(ImageLabel):
         "``ssh-keys`` if the image has a ``key``, are Nodepool's.",
         convert=as_texts,
     )
-    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class GcePool(DeclaredPool):
+class GcePool(CloudPool):
     """A slice of the project."""
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_wrong_tags),)
@@ -228,13 +223,11 @@ class GcePool(DeclaredPool):
 
     max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
     max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
-    use_internal_ip: bool = key(FLAG, False, "Nodes are reached at their private addresses.")
+    use_internal_ip: bool = with_default(CloudPool.use_internal_ip, False)
     public_ipv4: bool = key(
         FLAG, True, "Instances get a public address, with ``use-internal-ip`` too, as in Nodepool 11.0.0."
     )
-    host_key_checking: bool = key(
-        FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
-    )
+    host_key_checking: bool = with_default(CloudPool.host_key_checking, True)
     network: str = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
     subnetwork: str | None = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
     network_tags: list[str] = key(ListOf(FILLED_TEXT), From("provider"), "Instead of those of the provider.")

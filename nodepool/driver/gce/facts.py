@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What seldom changes in a project of Google.
 
-First machine types and images (`GceFacts`, GC-4), then the places where an instance may be launched, then limits and
-use, then the names of quotas.
+First machine types, images, limits and use (`GceFacts`, GC-4), then the places where an instance may be launched, then
+which quotas it counts against.
 """
 
 from __future__ import annotations
@@ -26,10 +26,15 @@ FAMILY_SECONDS: Final = 240.0
 #: The same of a machine type, and of the lack of one.
 TYPE_SECONDS: Final = 6 * 3600.0
 NO_TYPE_SECONDS: Final = 600.0
+#: Limits seldom change.
+LIMITS_SECONDS: Final = 600.0
+_TOLD_SECONDS: Final = 3600.0
+
+log = logging.getLogger("nodepool.driver.gce.facts")
 
 
 class GceFacts:
-    """Of one provider. Thread-safe: what changes a table is one operation."""
+    """Of one provider. Thread-safe: what changes a table is one operation. May block, unless it is said."""
 
     def __init__(self, config: GceProviderConfig, client: ComputeEngine) -> None:
         self._config = config
@@ -38,6 +43,10 @@ class GceFacts:
         self._images: dict[str, Fact[str]] = {}
         #: By zone and name; None = the zone does not have it.
         self._types: dict[tuple[str, str], Fact[MachineType | None]] = {}
+        self._quotas = Fact(client.quotas)
+        self._repeats = Repeats(_TOLD_SECONDS)
+        #: Quotas by name; those that are 0 are not for this project. Replaced as a whole.
+        self._known: dict[str, float] = {}
 
     # -- machine types --
 
@@ -99,6 +108,80 @@ class GceFacts:
             text = f"{error}; correct image-project or image-family of cloud image {name!r}"
             raise CloudSetup(text, code=error.code, status=404) from error
 
+    # -- limits of the region and the project, and what labels and instances use of them (GC-7) --
+
+    def limits(self) -> QuotaInformation:
+        """Of what the labels of the configuration need, as far as Google has told.
+
+        Nothing waits for it: without an answer the last one counts, or there are no limits. What Google then refuses
+        waits all the same.
+        """
+        self._refresh()
+        known = self._known
+        needed: set[str] = set()
+        for pool in self._config.pools.values():
+            for label in pool.labels.values():
+                for name in label.machine_types:
+                    for spot in label.spot_kinds:
+                        machine = self._type_of(name)
+                        needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
+        found = {name: known[name] for name in needed if name in known}
+        return QuotaInformation(default=math.inf, instances=known.get(INSTANCES, math.inf), **found)
+
+    def _type_of(self, name: str) -> MachineType | None:
+        return next((found for zone in self._config.zones if (found := self.known_type(zone, name))), None)
+
+    def _refresh(self) -> None:
+        name = self._config.name
+        with self._repeats.logged(
+            "quotas", log.warning, "Provider %s: the quota of the project is not known: %s", name
+        ):
+            known = self._quotas.get(LIMITS_SECONDS)
+            self._known = {name: limit for name, limit in known.items() if limit > 0}
+
+    def know_types(self, records: Iterable[GceRecord]) -> None:
+        """Have the machine types of instances for `use_of`; without its type an instance counts as one only."""
+        types = {(record.zone, record.machine_type) for record in records}
+        provider = self._config.name
+        with self._repeats.logged("types", log.warning, "Provider %s: a machine type is not known: %s", provider):
+            for zone, name in types:
+                self.machine_type(zone, name)
+
+    def need_of(self, label: GceLabel) -> QuotaInformation:
+        """What a node of a label uses, if it is of the first of its machine types.
+
+        :raises RuntimeConfigurationException: no zone has the machine type.
+        """
+        if not self._known:
+            self._refresh()
+        machine = self._first_type(label)
+        return _use(machine, self._named(machine, label.use_spot, label.pool.public_ipv4, label))
+
+    def _first_type(self, label: GceLabel) -> MachineType:
+        for name in label.machine_types[:-1]:
+            try:
+                return self.type_somewhere(name)
+            except RuntimeConfigurationException as error:
+                log.debug("Label %s: %s", label.name, error)
+        return self.type_somewhere(label.machine_types[-1])
+
+    def use_of(self, record: GceRecord, label: GceLabel | None = None) -> QuotaInformation:
+        """What an instance uses, as far as its machine type is known. Does not block.
+
+        :param label: whose it is, if it is known: it says what disk the instance has.
+        """
+        machine = self.known_type(record.zone, record.machine_type)
+        if machine is None:
+            return QuotaInformation(instances=1)
+        return _use(machine, self._named(machine, record.spot, bool(record.public_ipv4), label))
+
+    def _named(self, machine: MachineType, spot: bool, address: bool, label: GceLabel | None) -> dict[str, float]:
+        """By name. :param label: says what disk there is; None = it is not known."""
+        named = core_quotas(machine, spot, self._known)
+        if address:
+            named[ADDRESSES] = 1
+        return named if label is None else named | disk_quotas(label.volume_type, label.volume_size)
+
 
 # Where Compute Engine may have capacity for an instance: the combinations that a label allows.
 
@@ -118,106 +201,8 @@ def places_of(label: GceLabel) -> list[GcePlace]:
     """All that a label allows, in the order of its machine types, and then of the zones. What is a standard instance
     only because there is no spot instance comes last.
     """
-    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
     zones = label.pool.provider.zones
-    return [GcePlace(name, zone, spot) for spot in kinds for name in label.machine_types for zone in zones]
-
-
-# Limits of the region and the project, and what labels and instances use of them (GC-7).
-
-log = logging.getLogger("nodepool.driver.gce.facts")
-
-#: Limits seldom change.
-LIMITS_SECONDS: Final = 600.0
-_TOLD_SECONDS: Final = 3600.0
-
-
-class ProjectLimits:
-    """Of one provider. Thread-safe. All but `use_of` may block."""
-
-    def __init__(self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts) -> None:
-        self._config = config
-        self._facts = facts
-        self._quotas = Fact(client.quotas)
-        self._repeats = Repeats(_TOLD_SECONDS)
-        #: By name; those that are 0 are not for this project. Replaced as a whole.
-        self._known: dict[str, float] = {}
-
-    def limits(self) -> QuotaInformation:
-        """Of what the labels of the configuration need, as far as Google has told.
-
-        Nothing waits for it: without an answer the last one counts, or there are no limits. What Google then refuses
-        waits all the same.
-        """
-        self._refresh()
-        known = self._known
-        needed: set[str] = set()
-        for pool in self._config.pools.values():
-            for label in pool.labels.values():
-                for name in label.machine_types:
-                    for spot in {label.use_spot, label.use_spot and not label.spot_fallback}:
-                        machine = self._type_of(name)
-                        needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
-        found = {name: known[name] for name in needed if name in known}
-        return QuotaInformation(default=math.inf, instances=known.get(INSTANCES, math.inf), **found)
-
-    def _type_of(self, name: str) -> MachineType | None:
-        return next((found for zone in self._config.zones if (found := self._facts.known_type(zone, name))), None)
-
-    def _refresh(self) -> None:
-        name = self._config.name
-        with self._repeats.logged(
-            "quotas", log.warning, "Provider %s: the quota of the project is not known: %s", name
-        ):
-            known = self._quotas.get(LIMITS_SECONDS)
-            self._known = {name: limit for name, limit in known.items() if limit > 0}
-
-    def know_types(self, records: Iterable[GceRecord]) -> None:
-        """Have the machine types of instances for `use_of`; without its type an instance counts as one only."""
-        types = {(record.zone, record.machine_type) for record in records}
-        provider = self._config.name
-        with self._repeats.logged("types", log.warning, "Provider %s: a machine type is not known: %s", provider):
-            for zone, name in types:
-                self._facts.machine_type(zone, name)
-
-    def need_of(self, label: GceLabel) -> QuotaInformation:
-        """What a node of a label uses, if it is of the first of its machine types.
-
-        :raises RuntimeConfigurationException: no zone has the machine type.
-        """
-        if not self._known:
-            self._refresh()
-        machine = self._first_type(label)
-        return _use(machine, self._named(machine, label.use_spot, label.pool.public_ipv4, label))
-
-    def _first_type(self, label: GceLabel) -> MachineType:
-        for name in label.machine_types[:-1]:
-            try:
-                return self._facts.type_somewhere(name)
-            except RuntimeConfigurationException as error:
-                log.debug("Label %s: %s", label.name, error)
-        return self._facts.type_somewhere(label.machine_types[-1])
-
-    def use_of(self, record: GceRecord, label: GceLabel | None = None) -> QuotaInformation:
-        """What an instance uses, as far as its machine type is known. Does not block.
-
-        :param label: whose it is, if it is known: it says what disk the instance has.
-        """
-        machine = self._facts.known_type(record.zone, record.machine_type)
-        if machine is None:
-            return QuotaInformation(instances=1)
-        return _use(machine, self._named(machine, record.spot, bool(record.public_ipv4), label))
-
-    def _named(self, machine: MachineType, spot: bool, address: bool, label: GceLabel | None) -> dict[str, float]:
-        """By name. :param label: says what disk there is; None = it is not known."""
-        named = core_quotas(machine, spot, self._known)
-        if address:
-            named[ADDRESSES] = 1
-        return named if label is None else named | disk_quotas(label.volume_type, label.volume_size)
-
-
-def _use(machine: MachineType, named: dict[str, float]) -> QuotaInformation:
-    return QuotaInformation(instances=1, cores=machine.cores, ram=machine.ram_mib, **named)
+    return [GcePlace(name, zone, spot) for spot in label.spot_kinds for name in label.machine_types for zone in zones]
 
 
 # Which quotas of Google an instance counts against, by their names (``metric``). Pure functions.
@@ -259,3 +244,7 @@ def disk_quotas(kind: str, size_gib: int) -> dict[str, float]:
     """Quotas of a disk."""
     name = _DISKS.get(kind.lower())
     return {name: size_gib} if name else {}
+
+
+def _use(machine: MachineType, named: dict[str, float]) -> QuotaInformation:
+    return QuotaInformation(instances=1, cores=machine.cores, ram=machine.ram_mib, **named)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploaded images of one GCE provider: upload, deletion and list.
 
-First `GceImages`, then the calls that an upload makes, then the file on its way to Cloud Storage, then the archive that
-Compute Engine takes.
+First `GceImages`, with the calls that an upload makes: to Cloud Storage, and for images of Compute Engine. Then the
+file on its way to Cloud Storage, then the archive that Compute Engine takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import uuid
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
@@ -28,6 +28,7 @@ from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT, GceDiskImage, GceProviderConfig
 from nodepool.driver.gce.types import DELETING, READY, GceImage, image_name, label_value, operation_failure
+from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -39,18 +40,29 @@ log = logging.getLogger("nodepool.driver.gce.images")
 _OWN: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
 _NOT_IN_KEYS: Final = re.compile(r"[^a-z0-9_-]")
 _GIB: Final = 1024**3
+#: Class of the calls of Cloud Storage, which takes thousands a second.
+STORAGE: Final = "storage"
+#: Longest time for one operation.
+OPERATION_SECONDS: Final = 1800.0
+PIECE_SECONDS: Final = 120.0
+_KEPT: Final = re.compile(r"bytes=0-(\d+)", re.IGNORECASE)
+#: Status of a piece of an upload that has more pieces.
+_MORE: Final = 308
 
 
-class GceImages:
-    """All methods block; any thread may call them."""
+class GceImages(CloudImages):
+    """All methods block; any thread may call them. They raise what `nodepool.driver.framework.cloud_errors` has."""
 
-    def __init__(self, config: GceProviderConfig, calls: GceImageCalls) -> None:
+    def __init__(self, config: GceProviderConfig, client: ComputeEngine) -> None:
         self._config = config
-        self.calls = calls
+        self.client = client
+        self.bucket = config.bucket_name or ""
+        #: Address of Cloud Storage.
+        self._endpoint = config.storage_endpoint
         #: Of the names of objects.
         self._prefix = f"nodepool/{config.name}/"
 
-    def upload(self, image: GceDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
+    def upload(self, file: ImageFile) -> str:
         """Upload a file; returns the name of the image. After an error nothing is left, if Google lets us.
 
         :raises ImageCreateException: Google cannot use it, or it took too long.
@@ -59,9 +71,9 @@ class GceImages:
         :raises OSError: the file cannot be read.
         """
         # Two providers of a project may upload a build in the same second.
-        made = image_name(f"{name}-{self._config.name}")
-        labels = image_labels(metadata)
-        told = self.calls.client.labels.metadata(labels)
+        made = image_name(f"{file.name}-{self._config.name}")
+        labels = image_labels(file.metadata)
+        told = self.client.labels.metadata(labels)
         own = {key: told.get(key) for key in _OWN}
         there = self._image(made)
         if there is not None and not _is_of(there, own):
@@ -71,11 +83,11 @@ class GceImages:
         object_name = self._object_name(made)
         with OnError(lambda _: self._discard(made, object_name, own)):
             try:
-                ObjectUpload(self.calls, object_name, path, labels).run()
+                ObjectUpload(self, object_name, file.path, labels).run()
                 wanted()
-                self._create(image, made, object_name, path, labels)
+                self._create(file.image, made, object_name, file.path, labels)
             except (LaunchError, ImageCreateException) as error:
-                if self.calls.stopped.is_set():
+                if self.stopped.is_set():
                     raise UploadInterrupted("the provider was stopped") from error
                 raise
         self._discard_object(object_name)
@@ -88,8 +100,8 @@ class GceImages:
             "architecture": image.architecture,
             "guestOsFeatures": [{"type": feature} for feature in image.guest_features],
         }
-        self.calls.create_image(name, object_name, body, _request_id(labels, name), uploads.checker())
-        found = self.calls.client.image_named(name)
+        self.create_image(name, object_name, body, _request_id(labels, name), uploads.checker())
+        found = self.client.image_named(name)
         size = disk_size(os.stat(path).st_size, DISK_UNIT_BYTES)
         if found.status != READY or found.size_gib != max(1, size // _GIB):
             text = f"image {name} is {found.status} with {found.size_gib} GiB after its upload"
@@ -98,13 +110,13 @@ class GceImages:
     def _image(self, name: str) -> GceImage | None:
         """An image of the project, of whomever; None = there is none."""
         try:
-            return self.calls.client.image_named(name)
+            return self.client.image_named(name)
         except CloudNotFound:
             return None
 
     def _discard(self, name: str, object_name: str, own: Mapping[str, str | None]) -> None:
         """An upload ended with an error, which counts, and is on its way."""
-        if self.calls.stopped.is_set():
+        if self.stopped.is_set():
             log.info("Upload of %s: the provider was stopped; the builder deletes what is left", name)
             return
         with Guard(log, "What was uploaded of image %s could not be removed", name):
@@ -113,13 +125,13 @@ class GceImages:
 
     def _discard_object(self, name: str) -> None:
         with Guard(log, "Object %s of an upload is left over", name):
-            self.calls.delete_object(name)
+            self.delete_object(name)
 
-    def delete(self, name: str) -> None:
+    def delete(self, image_id: str) -> None:
         """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
-        self._delete_image(name, {PROVIDER_KEY: self._config.name})
-        if self.calls.bucket:
-            self.calls.delete_object(self._object_name(name))
+        self._delete_image(image_id, {PROVIDER_KEY: self._config.name})
+        if self.bucket:
+            self.delete_object(self._object_name(image_id))
 
     def _delete_image(self, name: str, own: Mapping[str, str | None]) -> None:
         """Delete an image if it is ours.
@@ -128,76 +140,31 @@ class GceImages:
         """
         found = self._image(name)
         if found is not None and _is_of(found, own):
-            self.calls.delete_image(name)
+            self.delete_image(name)
 
     def listed(self) -> Iterator[ListedImage]:
         """Images, and objects of uploads that did not end."""
         names = set()
-        for image in self.calls.client.images():
+        for image in self.client.images():
             names.add(image.name)
             if image.status == DELETING:
                 continue
             yield ListedImage(image.name, image.name, image.metadata, usable=image.status != "FAILED")
-        for found in self.calls.objects(self._prefix) if self.calls.bucket else ():
+        for found in self.objects(self._prefix) if self.bucket else ():
             name = str(found.get("name") or "").removeprefix(self._prefix).removesuffix(".tar.gz")
-            metadata = self.calls.client.labels.metadata(found.get("metadata"))
+            metadata = self.client.labels.metadata(found.get("metadata"))
             if metadata.get(UPLOAD_KEY) and name not in names:
                 yield ListedImage(name, name, metadata, usable=False)
 
     def _object_name(self, name: str) -> str:
         return f"{self._prefix}{name}.tar.gz"
 
-
-def _is_of(image: GceImage, own: Mapping[str, str | None]) -> bool:
-    return all(image.metadata.get(key) == value for key, value in own.items())
-
-
-def image_labels(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata as labels: keys begin with a small letter."""
-    found = {}
-    for key, value in metadata.items():
-        fitting = _NOT_IN_KEYS.sub("_", str(key).lower())[:63]
-        found[fitting if fitting[:1].isalpha() else f"x{fitting}"[:63]] = label_value(str(value))
-    return found
-
-
-def _request_id(labels: Mapping[str, str], name: str) -> str:
-    whole = "\0".join([name, *(labels.get(key, "") for key in _OWN)])
-    return str(uuid.UUID(hashlib.sha256(whole.encode()).hexdigest()[:32], version=4))
-
-
-# `GceImageCalls`: the calls that an upload makes: to Cloud Storage, and for images of Compute Engine.
-
-T = TypeVar("T")
-
-#: Class of the calls of Cloud Storage, which takes thousands a second.
-STORAGE: Final = "storage"
-#: Longest time for one operation.
-OPERATION_SECONDS: Final = 1800.0
-PIECE_SECONDS: Final = 120.0
-_KEPT: Final = re.compile(r"bytes=0-(\d+)", re.IGNORECASE)
-#: Status of a piece of an upload that has more pieces.
-_MORE: Final = 308
-
-
-class GceImageCalls:
-    """All methods block; any thread may call them. They raise what `nodepool.driver.framework.cloud_errors` has.
-
-    :param bucket: for uploads.
-    :param endpoint: address of Cloud Storage.
-    """
-
-    def __init__(self, client: ComputeEngine, bucket: str, endpoint: str) -> None:
-        self.client = client
-        self.bucket = bucket
-        self._endpoint = endpoint
-
     @property
     def stopped(self) -> threading.Event:
         """Set when the provider was stopped."""
         return self.client.calls.stopped
 
-    # -- objects --
+    # -- calls: objects --
 
     def begin_object(self, name: str, metadata: Mapping[str, str]) -> str:
         """Begin an upload; returns the address of its pieces, which nobody may see: it needs no login."""
@@ -258,7 +225,7 @@ class GceImageCalls:
             what, ask, lambda page: (list(page.get("items") or ()), page.get("nextPageToken"))
         )
 
-    # -- images --
+    # -- calls: images --
 
     def create_image(
         self, name: str, object_name: str, body: Mapping[str, Any], request_id: str, wanted: Callable[[], None]
@@ -330,6 +297,24 @@ class GceImageCalls:
             raise failure
 
 
+def _is_of(image: GceImage, own: Mapping[str, str | None]) -> bool:
+    return all(image.metadata.get(key) == value for key, value in own.items())
+
+
+def image_labels(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata as labels: keys begin with a small letter."""
+    found = {}
+    for key, value in metadata.items():
+        fitting = _NOT_IN_KEYS.sub("_", str(key).lower())[:63]
+        found[fitting if fitting[:1].isalpha() else f"x{fitting}"[:63]] = label_value(str(value))
+    return found
+
+
+def _request_id(labels: Mapping[str, str], name: str) -> str:
+    whole = "\0".join([name, *(labels.get(key, "") for key in _OWN)])
+    return str(uuid.UUID(hashlib.sha256(whole.encode()).hexdigest()[:32], version=4))
+
+
 # `ObjectUpload`: an image file on its way to Cloud Storage, as a resumable upload:
 # https://cloud.google.com/storage/docs/resumable-uploads.
 
@@ -350,7 +335,7 @@ class ObjectUpload:
     :param labels: also metadata of the object, so that somebody can tell whose it is.
     """
 
-    def __init__(self, calls: GceImageCalls, name: str, path: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, calls: GceImages, name: str, path: str, labels: Mapping[str, str]) -> None:
         self.name = name
         self._calls = calls
         self._path = path

@@ -30,7 +30,7 @@ from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-from nodepool.driver.gce.facts import GceFacts, GcePlace, ProjectLimits, places_of
+from nodepool.driver.gce.facts import GceFacts, GcePlace, places_of
 from nodepool.driver.gce.types import (
     BUSY,
     ENDING,
@@ -79,14 +79,11 @@ class GceInstances(InstanceCloud[GceRecord]):
     # An instance takes some 20 s to boot, and a list of many is a large answer.
     shortest_list_pause = 1.0
 
-    def __init__(
-        self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts, limits: ProjectLimits
-    ) -> None:
+    def __init__(self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts) -> None:
         super().__init__(config.name)
         self.config = config
         self.client = client
         self.facts = facts
-        self.limits = limits
         self.places: ZonePlaces[GcePlace] = ZonePlaces()
         self.operations = InsertOperations(config.name, client)
         #: Metadata of instances without labels, by id. One thread at a time lists, and uses it.
@@ -149,13 +146,13 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.client.delete_instance(*zone_and_name(record_id))
 
     def learn(self, records: Sequence[GceRecord]) -> None:
-        self.limits.know_types(records)
+        self.facts.know_types(records)
 
     def instance(self, record: GceRecord, label: GceLabel | None = None) -> CloudInstance:
         """See GC-6. :param label: of the launch; None = it is only listed."""
         return CloudInstance(
             record,
-            self.limits.use_of(record, label),
+            self.facts.use_of(record, label),
             external_id=self.stored_id(record.id),
             ready=record.status == RUNNING,
             cloud="Google",

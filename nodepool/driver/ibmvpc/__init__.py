@@ -43,7 +43,6 @@ from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     CloudAdapter,
     CloudResource,
-    ImageFile,
     Instance,
     ResourceKind,
     ResourceKinds,
@@ -53,10 +52,7 @@ from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool
-    from nodepool.driver.ibmvpc.facts import IbmFacts
-    from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
@@ -79,7 +75,7 @@ class IbmAdapter(CloudAdapter):
         self.facts = IbmFacts(provider_config, self.client)
         self.floating = IbmFloatingIps(provider_config, self.client)
         self.machines = IbmMachines(provider_config, self.client, self.facts, self.floating)
-        self.images = IbmImages(provider_config, self.client, self.facts, http, login)
+        self.images: IbmImages = IbmImages(provider_config, self.client, self.facts, http, login)
         self.use(self.machines)
         self._volumes: Fact[list[t.IbmVolume]] = Fact(lambda: list(self.client.volumes()))
         self.resources = ResourceKinds(provider_config.name, self._kinds())
@@ -173,17 +169,6 @@ class IbmAdapter(CloudAdapter):
         profile = self.facts.profile(label.profiles[0])
         return QuotaInformation(instances=1, cores=profile.cores, ram=profile.ram_gib)
 
-    # -- images --
-
-    def upload(self, file: ImageFile) -> str:
-        return self.images.upload(file)
-
-    def deleteImage(self, external_id: str) -> None:
-        self.images.delete(external_id)
-
-    def listImages(self) -> Iterator[ListedImage]:
-        return self.images.listed()
-
     # -- what ``nodepool check`` finds out; only reads --
 
     def preflight(self) -> Iterator[CheckResult]:
@@ -196,12 +181,8 @@ class IbmAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         for pool in self.config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
-            for label in pool.labels.values():
-                of_label = [
-                    partial(check, label) for check in (self._check_profiles, self._check_image, self._check_keys)
-                ]
-                subject = f"label {label.name} of pool {pool.name}"
-                yield from checks.about(subject, "profile, image and keys are there", *of_label)
+            good = "profile, image and keys are there"
+            yield from checks.labels(pool, good, self._check_profiles, self._check_image, self._check_keys)
         yield from checks.about("quota", "", self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):
             yield from checks.about("object storage", "", self._check_storage)

@@ -30,10 +30,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from nodepool.driver.config import ONE_OR_MORE, ImageSettings, Problem, Section, in_order, mappings, section_check
-from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, ImageLabel, UploadedImage, one_image
+from nodepool.driver.framework.sections import CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     FILLED_TEXT,
-    FLAG,
     REQUIRED,
     TEXT,
     TEXTS,
@@ -46,6 +45,7 @@ from nodepool.model.config_keys import (
     TextOrNumber,
     Whole,
     key,
+    with_default,
 )
 
 # What keys of a section of IBM VPC say together: what is wrong, and where in the section.
@@ -155,10 +155,10 @@ class IbmDiskImage(UploadedImage):
     ssh_keys: tuple[str, ...] = ()
 
 
-class IbmLabel(ImageLabel):
+class IbmLabel(CloudLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: IbmPool
@@ -176,14 +176,9 @@ class IbmLabel(ImageLabel):
     )
     user_data: str | None = key(TEXT.or_null(), None, "User data for cloud-init.")
     volume_size: int | None = key(Whole(1), None, "Of the boot volume.", unit="GB", default_text="the image's")
-    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and IBM may stop it while a job runs.")
-    spot_fallback: bool = key(
-        FLAG, False, "With ``use-spot``: a regular instance if there is no capacity for a spot one."
-    )
-    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
 
-class IbmPool(DeclaredPool):
+class IbmPool(CloudPool):
     """A slice of the region."""
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
@@ -204,27 +199,21 @@ class IbmPool(DeclaredPool):
         convert=in_order,
         default_text="that of the provider",
     )
-    public_ipv4: bool = key(FLAG, From("provider"), "Nodes get a floating IP.")
     floating_ip_pool: int = key(
         Whole(0), From("provider"), "Floating IPs that are kept while no node uses them.", default_text="the provider's"
-    )
-    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
-    host_key_checking: bool = key(
-        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
     )
     labels: dict[str, IbmLabel] = key(Sections(IbmLabel), None, "What nodes are made of.")
 
 
-class IbmProviderConfig(CloudProviderConfig[IbmPool]):
+class IbmProviderConfig(CloudPoolsConfig[IbmPool]):
     """One ``providers[]`` section with ``driver: ibmvpc``."""
 
     checks: ClassVar[tuple[Any, ...]] = (
-        *CloudProviderConfig.checks,
+        *CloudPoolsConfig.checks,
         section_check(_name_problems),
         section_check(_no_place),
         _storage_check,
     )
-    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True
 
     vpc: str = key(FILLED_TEXT, REQUIRED, "Name of the VPC; it must exist.")
@@ -264,15 +253,13 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     quota_ram: int | None = key(
         WHOLE, None, "Memory of all instances.", name="quota.ram", unit="GiB", default_text="unlimited"
     )
-    public_ipv4: bool = key(FLAG, False, "For pools without it.")
+    public_ipv4: bool = with_default(CloudPoolsConfig.public_ipv4, False)
     floating_ip_pool: int = key(
         Whole(0),
         10,
         "For pools without it. IBM bills a floating IP for a whole month, so free ones are used again; more "
         "than these are deleted.",
     )
-    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
-    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     rate: float | None = key(
         Number(0),
         None,

@@ -261,5 +261,4 @@ def places_of(label: IbmLabel, subnets: Iterable[t.IbmSubnet]) -> list[IbmPlace]
     :param subnets: of the pool.
     """
     where = [(zone, subnet.id) for zone in label.pool.zones for subnet in subnets if subnet.zone == zone]
-    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
-    return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]
+    return [IbmPlace(profile, *one, spot) for spot in label.spot_kinds for profile in label.profiles for one in where]

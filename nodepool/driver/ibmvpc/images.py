@@ -34,6 +34,7 @@ from nodepool.driver.framework.uploads import (
 )
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.types import VpcApi, exists
+from nodepool.driver.statemachine.adapter import CloudImages
 from nodepool.driver.statemachine.instance import BUILD_KEY, CloudResource
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -53,7 +54,7 @@ log = logging.getLogger("nodepool.driver.ibmvpc.images")
 _BETWEEN: Final = " "
 
 
-class IbmImages:
+class IbmImages(CloudImages):
     """All methods block; any thread may call them."""
 
     def __init__(

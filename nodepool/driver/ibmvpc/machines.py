@@ -42,8 +42,6 @@ from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
-    from nodepool.driver.ibmvpc.facts import IbmFacts
-    from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 

@@ -31,8 +31,8 @@ from nodepool.driver.kubernetes.objects import (
     VIEWS,
     KubeRecord,
     NodeObjects,
+    PodView,
     place_view,
-    pod_view,
     token_view,
 )
 from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
@@ -421,7 +421,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
         try:
             if POD in asked and content.pod is not None:
-                found = pod_view(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
+                found = PodView(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
                 self.objects.put(POD, found)
                 if not found.verdict.ready:
                     return

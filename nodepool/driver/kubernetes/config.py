@@ -30,8 +30,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from nodepool.driver.config import ConfigPool, LabelSettings, Problem, Section, section_check
-from nodepool.driver.framework.sections import LaunchingProviderConfig, labels_not_offered
+from nodepool.driver.config import LabelSettings, Problem, Section, section_check
+from nodepool.driver.framework.sections import DYNAMIC_HELP, DeclaredPool, LaunchingProviderConfig, labels_not_offered
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -170,12 +170,7 @@ class PodLabel(LabelSettings):
         ANY_MAPPING.or_null(), {}, "Of what is made for a node. ``nodepool_...`` are Nodepool's.", convert=texts
     )
     dynamic_labels: dict[str, str] = key(
-        ANY_MAPPING,
-        {},
-        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
-        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
-        "A value that cannot be formatted is left out and logged. Characters that a label cannot have become ``_``.",
-        convert=texts,
+        ANY_MAPPING, {}, f"{DYNAMIC_HELP} Characters that a label cannot have become ``_``.", convert=texts
     )
     annotations: dict[str, str] = key(ANY_MAPPING.or_null(), {}, "Of what is made for a node.", convert=texts)
     extra_resources: dict[str, int] = key(
@@ -196,7 +191,7 @@ class PodLabel(LabelSettings):
     #: Does a label, as it stands in the file, make a pod?
     makes_pod: ClassVar[Any] = staticmethod(lambda label: True)
 
-    def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
+    def __init__(self, pool: AnyPodPool, provider: Any, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
         self.host_key_checking = False
@@ -227,7 +222,7 @@ class KubernetesLabel(PodLabel):
     checks = (usable_label, functools.partial(pods_only, makes_pod))
 
 
-class AnyPodPool(ConfigPool):
+class AnyPodPool(DeclaredPool):
     """Keys of a pool of any driver that makes pods. The driver declares ``labels``."""
 
     checks: ClassVar[tuple[Any, ...]] = (usable_pool,)
@@ -259,10 +254,6 @@ class AnyPodPool(ConfigPool):
         MappingOf(WHOLE), {}, "``extra-resources`` of labels without it."
     )
 
-    def __init__(self, provider: AnyPodProvider[Any]) -> None:
-        super().__init__()
-        self.provider = provider
-
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         if pool_config.get("max-servers") is None:
@@ -270,9 +261,6 @@ class AnyPodPool(ConfigPool):
             names = (getattr(self.provider, name, None) for name in ("max_pods", "max_projects", "max_servers"))
             self.max_servers = next(found for found in names if found is not None)
         self.max_resources = {**self.provider.max_resources, **self.max_resources}
-        make_label = section_class(type(self), "labels")
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = make_label(data, self)
 
 
 class KubernetesPool(AnyPodPool):

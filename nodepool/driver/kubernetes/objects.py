@@ -20,6 +20,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.kubernetes.config import mangled
+from nodepool.driver.statemachine.inventory import CloudRecord
 from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
@@ -199,20 +200,21 @@ POD: Final = "pod"
 SECRET: Final = "secret"
 
 
-@dataclass(frozen=True)
-class PodView:
-    """A pod.
+class PodView(CloudRecord):
+    """A pod, as the API gives it.
 
-    :param host: the cluster's node that it runs on.
+    :ivar host: the cluster's node that it runs on.
     """
 
-    name: str
-    place: str
-    uid: str
-    labels: Mapping[str, str]
-    terminating: bool
-    verdict: Verdict
-    host: str | None = None
+    def __init__(self, found: dict[str, Any]) -> None:
+        meta = found["metadata"]
+        self.name: str = meta["name"]
+        self.place: str = meta["namespace"]
+        self.uid = str(meta.get("uid"))
+        self.labels: Mapping[str, str] = dict(meta.get("labels") or {})
+        self.terminating = bool(meta.get("deletionTimestamp"))
+        self.verdict = of_pod(found)
+        self.host: str | None = (found.get("spec") or {}).get("nodeName")
 
 
 @dataclass(frozen=True)
@@ -266,19 +268,6 @@ def place_view(found: dict[str, Any]) -> KubeRecord:
     return KubeRecord(meta["name"], str(meta.get("uid")), dict(meta.get("labels") or {}), terminating, held_by)
 
 
-def pod_view(found: dict[str, Any]) -> PodView:
-    meta = found["metadata"]
-    return PodView(
-        meta["name"],
-        meta["namespace"],
-        str(meta.get("uid")),
-        dict(meta.get("labels") or {}),
-        bool(meta.get("deletionTimestamp")),
-        of_pod(found),
-        (found.get("spec") or {}).get("nodeName"),
-    )
-
-
 def token_view(found: dict[str, Any]) -> TokenView | None:
     """Of a secret; None = it is none with a token of ours."""
     meta, data = found["metadata"], found.get("data") or {}
@@ -291,7 +280,7 @@ def token_view(found: dict[str, Any]) -> TokenView | None:
     return TokenView(meta["namespace"], str(meta.get("uid")), token, str(data.get("ca.crt") or ""))
 
 
-VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
+VIEWS: Final = {PLACE: place_view, POD: PodView, SECRET: token_view}
 View = KubeRecord | PodView | TokenView
 
 
@@ -408,7 +397,7 @@ def told_after(before: Any, now: Any) -> Any:
         return now
     if not before.verdict.fatal or now.verdict.fatal or now.verdict.ready:
         return now
-    return replace(now, verdict=before.verdict)
+    return now._replace(verdict=before.verdict)
 
 
 def pod_record(view: PodView) -> KubeRecord:

@@ -22,8 +22,8 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, Problem, section_check
-from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.driver.config import ImageSettings, LabelSettings, Problem, section_check
+from nodepool.driver.framework.sections import DeclaredPool, LaunchingProviderConfig
 from nodepool.driver.metastatic.backing import MAX_SLOTS
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
@@ -92,7 +92,7 @@ class MetastaticLabel(LabelSettings):
     )
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
-    def __init__(self, pool: MetastaticPool, data: dict[str, Any]) -> None:
+    def __init__(self, pool: MetastaticPool, provider: Any, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
         self.kind = BackingKind(self.name, self.backing_label)
@@ -101,7 +101,7 @@ class MetastaticLabel(LabelSettings):
         self.cloud_image: ImageSettings = ImageSettings({"name": self.backing_label})
 
 
-class MetastaticPool(ConfigPool):
+class MetastaticPool(DeclaredPool):
     """``max_servers`` counts requested nodes, not backing nodes."""
 
     max_servers: float = key(
@@ -116,15 +116,6 @@ class MetastaticPool(ConfigPool):
         "not known. One that does not answer gets no new nodes and is released as soon as it is empty.",
     )
     labels: dict[str, MetastaticLabel] = key(Sections(MetastaticLabel), None, "What nodes stand on.")
-
-    def __init__(self, provider: MetastaticProviderConfig) -> None:
-        super().__init__()
-        self.provider = provider
-
-    def load(self, pool_config: dict[str, Any]) -> None:
-        super().load(pool_config)
-        for data in pool_config.get("labels") or []:
-            self.labels[data["name"]] = MetastaticLabel(self, data)
 
 
 def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = ()) -> Iterator[Problem]:

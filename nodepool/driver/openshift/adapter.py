@@ -28,10 +28,10 @@ from nodepool.driver.kubernetes.objects import (
     PLACE,
     POD,
     KubeRecord,
+    PodView,
     TokenView,
     place_view,
     pod_record,
-    pod_view,
     told_after,
 )
 from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
@@ -418,7 +418,7 @@ class PodCloud(KubeCloud):
         super().refused(f"{POD} of project {kind}", error)
 
     def _record(self, found: Object) -> KubeRecord:
-        record = pod_record(pod_view(found))
+        record = pod_record(PodView(found))
         known = self.inventory.get(record.id)
         return record if known is None or record.pod is None else pod_record(told_after(known.pod, record.pod))
 
@@ -452,7 +452,7 @@ class PodCloud(KubeCloud):
                     answer = self.client.get(self._path(project, record_id))
                 except CloudNotFound:
                     continue
-                record = pod_record(pod_view(answer))
+                record = pod_record(PodView(answer))
                 if record.metadata.get(tags.PROVIDER_KEY) == self.provider:
                     return record
         raise NotFound(f"there is no pod {record_id} of this provider")

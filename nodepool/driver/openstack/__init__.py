@@ -24,13 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, failure, room_for
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.openstack.api import (
-    COMPUTE,
-    IMAGE,
-    NETWORK,
-    VOLUME,
-    limit,
-)
+from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import Clouds, section, settings_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
@@ -50,7 +44,6 @@ from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.uploads import ListedImage
-    from nodepool.driver.openstack.cloud import OpenStackCloud
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
 
 log = logging.getLogger("nodepool.driver.openstack")
@@ -167,19 +160,9 @@ class OpenStackAdapter(CloudAdapter):
         for pool in self.config.pools.values():
             zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
             yield from checks.about(f"pool {pool.name}", "", zones, groups)
-            for label in pool.labels.values():
-                of_label: list[Callable[[], Any]] = [
-                    partial(self._check_flavor, label),
-                    partial(self._check_image, label),
-                    partial(self._check_networks, label, checks),
-                    partial(self._check_key, label, has_key_pair),
-                    partial(self._check_volume, label),
-                ]
-                subject, good = (
-                    f"label {label.name} of pool {pool.name}",
-                    "flavor, image, networks and key pair are there",
-                )
-                yield from checks.about(subject, good, *of_label)
+            networks, key = partial(self._check_networks, checks), partial(self._check_key, has_key_pair)
+            of_label = self._check_flavor, self._check_image, networks, key, self._check_volume
+            yield from checks.labels(pool, "flavor, image, networks and key pair are there", *of_label)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:
@@ -215,7 +198,7 @@ class OpenStackAdapter(CloudAdapter):
         if text:
             yield Found(text, f"correct cloud-image {image.name}, or upload the image")
 
-    def _check_networks(self, label: OpenStackLabel, checks: CloudChecks) -> Iterator[Found]:
+    def _check_networks(self, checks: CloudChecks, label: OpenStackLabel) -> Iterator[Found]:
         for name in label.networks:
             try:
                 self.cloud.facts.network_id(name, label)
@@ -224,7 +207,7 @@ class OpenStackAdapter(CloudAdapter):
                 found = failure("", checks.said(error).removeprefix(f"label {label.name}: "))
                 yield Found(found.text, found.remedy)
 
-    def _check_key(self, label: OpenStackLabel, has_key_pair: Callable[[str], bool]) -> Iterator[Found]:
+    def _check_key(self, has_key_pair: Callable[[str], bool], label: OpenStackLabel) -> Iterator[Found]:
         if label.key_name and not has_key_pair(label.key_name):
             text = f"the user has no key pair {label.key_name!r} in the cloud"
             yield Found(text, "correct key-name of the label, or make the key pair for this user")

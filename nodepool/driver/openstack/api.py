@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport
+from nodepool.driver.statemachine.inventory import CloudRecord
 
 COMPUTE: Final = "compute"
 NETWORK: Final = "network"
@@ -37,11 +38,11 @@ class Api:
     def servers(self, changes_since: str | None = None) -> list[Server]:
         """All servers of the project; with ``changes_since`` those that changed, deleted ones too."""
         query = {"changes-since": changes_since} if changes_since else None
-        return self._all(COMPUTE, "/servers/detail", "servers", Server.of, query)
+        return self._all(COMPUTE, "/servers/detail", "servers", Server, query)
 
     def server(self, server_id: str) -> Server:
         """One server. Raises CloudNotFound."""
-        return Server.of(self._thing(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
+        return Server(self._thing(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
 
     def create_server(self, body: Mapping[str, Any], permit: Callable[[], None] = lambda: None) -> str:
         """Begin to make a server; returns its id.
@@ -69,11 +70,11 @@ class Api:
 
     def flavors(self) -> list[Flavor]:
         """All flavors that the project can use."""
-        return self._all(COMPUTE, "/flavors/detail", "flavors", Flavor.of)
+        return self._all(COMPUTE, "/flavors/detail", "flavors", Flavor)
 
     def flavor(self, flavor_id: str) -> Flavor:
         """One flavor, also one that is not listed. Raises CloudNotFound."""
-        return Flavor.of(self._thing(self._get(COMPUTE, f"/flavors/{_quoted(flavor_id)}", "flavor"), "flavor"))
+        return Flavor(self._thing(self._get(COMPUTE, f"/flavors/{_quoted(flavor_id)}", "flavor"), "flavor"))
 
     def zones(self) -> list[str]:
         """Names of the availability zones that take servers."""
@@ -110,7 +111,7 @@ class Api:
 
     def networks(self) -> list[Network] | None:
         """All visible networks; None when there is no network service."""
-        return self._of_neutron("networks", Network.of, NETWORK_FIELDS)
+        return self._of_neutron("networks", Network, NETWORK_FIELDS)
 
     def security_groups(self) -> set[str] | None:
         """Names and ids of all visible security groups; None when there is no network service."""
@@ -126,7 +127,7 @@ class Api:
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""
-        return self._of_neutron("ports", Port.of, PORT_FIELDS, device_id=device, status=status) or []
+        return self._of_neutron("ports", Port, PORT_FIELDS, device_id=device, status=status) or []
 
     def delete_port(self, port_id: str) -> None:
         """Raises CloudNotFound."""
@@ -135,7 +136,7 @@ class Api:
     def floating_ips(self) -> list[FloatingIp]:
         """All of the project; [] when the cloud has no floating IPs."""
         try:
-            return self._of_neutron("floatingips", FloatingIp.of, FLOATING_IP_FIELDS) or []
+            return self._of_neutron("floatingips", FloatingIp, FLOATING_IP_FIELDS) or []
         except CloudNotFound:
             return []
 
@@ -147,7 +148,7 @@ class Api:
         body = {"floating_network_id": network_id, "port_id": port.id, "description": note}
         wanted = {"floatingip": {**body, "fixed_ip_address": fixed_address}}
         data = self._call(NETWORK, "POST", "/floatingips", "creating a floating IP", body=wanted)
-        return FloatingIp.of(self._thing(data, "floatingip"))
+        return FloatingIp(self._thing(data, "floatingip"))
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
         """Raises CloudNotFound."""
@@ -157,7 +158,7 @@ class Api:
 
     def volumes(self) -> list[Volume]:
         """All of the project; [] when there is no block storage."""
-        return self._if_there(VOLUME, lambda: self._all(VOLUME, "/volumes/detail", "volumes", Volume.of)) or []
+        return self._if_there(VOLUME, lambda: self._all(VOLUME, "/volumes/detail", "volumes", Volume)) or []
 
     def mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
         """Add metadata to a volume. Raises CloudNotFound."""
@@ -172,16 +173,16 @@ class Api:
 
     def images(self, **filters: str) -> list[Image]:
         """Visible images, e.g. those of a ``name`` or a ``status``."""
-        return self._all(IMAGE, "/images", "images", Image.of, filters)
+        return self._all(IMAGE, "/images", "images", Image, filters)
 
     def image(self, image_id: str) -> Image:
         """Raises CloudNotFound."""
-        return Image.of(self._thing({"image": self._get(IMAGE, f"/images/{_quoted(image_id)}", "image")}, "image"))
+        return Image(self._thing({"image": self._get(IMAGE, f"/images/{_quoted(image_id)}", "image")}, "image"))
 
     def create_image(self, body: Mapping[str, Any]) -> Image:
         """Make the record of an image, without its data."""
         data = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
-        return Image.of(self._thing({"image": data}, "image"))
+        return Image(self._thing({"image": data}, "image"))
 
     def upload_image_data(self, image_id: str, data: Any, timeout: tuple[float, float]) -> None:
         """Send the content of an image.
@@ -332,172 +333,102 @@ class Address(NamedTuple):
     mac: str = ""
 
 
-class Server(NamedTuple):
+class Server(CloudRecord):
     """A server as a list or ``GET`` shows it.
 
-    :param flavor_id: "" when the cloud writes the flavor out.
-    :param cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
-    :param boot_volume: the volume that it boots from; None = none, or there are others, too.
-    :param fault: of a server in ERROR, "" = none.
-    :param updated: in the one form in which texts can be compared, Nova's: ``2024-05-01T12:00:00Z``; "" = not known.
+    :ivar flavor_id: "" when the cloud writes the flavor out.
+    :ivar cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
+    :ivar boot_volume: the volume that it boots from; None = none, or there are others, too.
+    :ivar fault: of a server in ERROR, "" = none.
+    :ivar updated: in the one form in which texts can be compared, Nova's: ``2024-05-01T12:00:00Z``; "" = not known.
+    :raises KeyError: not even an id is there.
     """
 
-    id: str
-    name: str
-    status: str
-    task_state: str
-    metadata: Mapping[str, str]
-    addresses: tuple[Address, ...]
-    access_ipv4: str
-    access_ipv6: str
-    az: str | None
-    host_id: str | None
-    flavor_id: str
-    cores: int
-    ram: int
-    volumes: tuple[str, ...]
-    boot_volume: str | None
-    fault: str
-    updated: str
-
-    @property
-    def gone(self) -> bool:
-        return self.status in GONE
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        flavor, fault = _mapping(data.get("flavor")), _mapping(data.get("fault"))
+        attached = [_mapping(volume) for volume in _list(data.get("os-extended-volumes:volumes_attached"))]
+        self.id = str(data["id"])
+        self.name = str(data.get("name") or "")
+        self.status = str(data.get("status") or "UNKNOWN").upper()
+        self.task_state = str(data.get("OS-EXT-STS:task_state") or "")
+        self.metadata = {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()}
+        self.addresses = tuple(_addresses(_mapping(data.get("addresses"))))
+        self.access_ipv4, self.access_ipv6 = _ip(data.get("accessIPv4")), _ip(data.get("accessIPv6"))
+        self.az = text_of(data.get("OS-EXT-AZ:availability_zone"))
+        self.host_id = text_of(data.get("hostId"))
+        self.flavor_id = str(flavor.get("id") or "")
+        self.cores, self.ram = _whole(flavor.get("vcpus")), _whole(flavor.get("ram"))
+        self.volumes = tuple(str(volume["id"]) for volume in attached if volume.get("id"))
+        self.boot_volume = self.volumes[0] if len(self.volumes) == 1 and not data.get("image") else None
+        self.fault = " ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key))
+        self.updated = _AFTER_SECONDS.sub("Z", str(data.get("updated") or ""), count=1)
+        self.gone = self.status in GONE
 
     @property
     def deleting(self) -> bool:
         """Has the cloud begun to delete it?"""
         return self.task_state in ("deleting", "soft-deleting") or self.gone
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Server:
-        """Raises KeyError when not even an id is there."""
-        flavor = _mapping(data.get("flavor"))
-        fault = _mapping(data.get("fault"))
-        attached = [_mapping(volume) for volume in _list(data.get("os-extended-volumes:volumes_attached"))]
-        volumes = tuple(str(volume["id"]) for volume in attached if volume.get("id"))
-        return cls(
-            id=str(data["id"]),
-            name=str(data.get("name") or ""),
-            status=str(data.get("status") or "UNKNOWN").upper(),
-            task_state=str(data.get("OS-EXT-STS:task_state") or ""),
-            metadata={str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
-            addresses=tuple(_addresses(_mapping(data.get("addresses")))),
-            access_ipv4=_ip(data.get("accessIPv4")),
-            access_ipv6=_ip(data.get("accessIPv6")),
-            az=text_of(data.get("OS-EXT-AZ:availability_zone")),
-            host_id=text_of(data.get("hostId")),
-            flavor_id=str(flavor.get("id") or ""),
-            cores=_whole(flavor.get("vcpus")),
-            ram=_whole(flavor.get("ram")),
-            volumes=volumes,
-            boot_volume=volumes[0] if len(volumes) == 1 and not data.get("image") else None,
-            fault=" ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key)),
-            updated=_AFTER_SECONDS.sub("Z", str(data.get("updated") or ""), count=1),
-        )
 
-
-class Flavor(NamedTuple):
+class Flavor(CloudRecord):
     """A size of servers; ``ram`` in MiB."""
 
-    id: str
-    name: str
-    cores: int
-    ram: int
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Flavor:
-        return cls(str(data["id"]), str(data.get("name") or ""), _whole(data.get("vcpus")), _whole(data.get("ram")))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["id"]), str(data.get("name") or "")
+        self.cores, self.ram = _whole(data.get("vcpus")), _whole(data.get("ram"))
 
 
-class Network(NamedTuple):
+class Network(CloudRecord):
     """A network.
 
-    :param routable: its addresses can be reached from outside.
+    :ivar routable: its addresses can be reached from outside.
     """
 
-    id: str
-    name: str
-    external: bool
-    routable: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Network:
-        external = data.get("router:external") is True
-        routable = external or bool(data.get("provider:physical_network"))
-        return cls(str(data["id"]), str(data.get("name") or ""), external, routable)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["id"]), str(data.get("name") or "")
+        self.external = data.get("router:external") is True
+        self.routable = self.external or bool(data.get("provider:physical_network"))
 
 
-class Image(NamedTuple):
-    """An image."""
+class Image(CloudRecord):
+    """An image. ``properties``: all that Glance says of it."""
 
-    id: str
-    name: str
-    status: str
-    properties: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Image:
-        return cls(str(data["id"]), str(data.get("name") or ""), str(data.get("status") or "").lower(), dict(data))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["id"]), str(data.get("name") or "")
+        self.status, self.properties = str(data.get("status") or "").lower(), dict(data)
 
 
-class Port(NamedTuple):
+class Port(CloudRecord):
     """A network port; ``owner`` and ``device`` may be ""."""
 
-    id: str
-    network: str
-    status: str
-    owner: str
-    device: str
-    addresses: tuple[str, ...]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Port:
+    def __init__(self, data: Mapping[str, Any]) -> None:
         fixed = [_mapping(one) for one in _list(data.get("fixed_ips"))]
-        addresses = tuple(str(one["ip_address"]) for one in fixed if one.get("ip_address"))
-        network, status, owner, device = (
-            str(data.get(key) or "") for key in ("network_id", "status", "device_owner", "device_id")
-        )
-        return cls(str(data["id"]), network, status.upper(), owner, device, addresses)
+        self.id, self.network = str(data["id"]), str(data.get("network_id") or "")
+        self.status = str(data.get("status") or "").upper()
+        self.owner, self.device = str(data.get("device_owner") or ""), str(data.get("device_id") or "")
+        self.addresses = tuple(str(one["ip_address"]) for one in fixed if one.get("ip_address"))
 
 
-class FloatingIp(NamedTuple):
+class FloatingIp(CloudRecord):
     """A floating IP; ``port`` is "" while it is attached to no port.
 
-    :param forwards: it forwards single ports; then it is in use without a ``port``.
+    :ivar forwards: it forwards single ports; then it is in use without a ``port``.
     """
 
-    id: str
-    address: str
-    port: str
-    fixed_address: str
-    forwards: bool = False
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> FloatingIp:
-        keys = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
-        found, address, port, fixed = (str(data.get(key) or "") for key in keys)
-        return cls(found, address, port, fixed, bool(data.get("port_forwardings")))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.address = str(data["id"]), str(data.get("floating_ip_address") or "")
+        self.port, self.fixed_address = str(data.get("port_id") or ""), str(data.get("fixed_ip_address") or "")
+        self.forwards = bool(data.get("port_forwardings"))
 
 
-class Volume(NamedTuple):
-    """A volume; ``size`` in GB. :param deleting: the cloud has begun to delete it: some overwrite it, for long."""
+class Volume(CloudRecord):
+    """A volume; ``size`` in GB. :ivar deleting: the cloud has begun to delete it: some overwrite it, for long."""
 
-    id: str
-    size: int
-    metadata: Mapping[str, str]
-    attached: bool
-    deleting: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Volume:
-        return cls(
-            str(data["id"]),
-            _whole(data.get("size")),
-            {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
-            bool(data.get("attachments")),
-            str(data.get("status")).lower() == "deleting",
-        )
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.size = str(data["id"]), _whole(data.get("size"))
+        self.metadata = {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()}
+        self.attached = bool(data.get("attachments"))
+        self.deleting = str(data.get("status")).lower() == "deleting"
 
 
 def limit(value: Any) -> float:

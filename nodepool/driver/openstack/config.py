@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.sections import (
+    DYNAMIC_HELP,
+    CloudPool,
     CloudProviderConfig,
     DeclaredPool,
     DiskImageSettings,
@@ -135,13 +137,7 @@ class OpenStackLabel(ImageLabel):
         "Metadata of the server, e.g. ``team: ci``. Those that begin with ``nodepool_``, and ``groups``, are "
         "Nodepool's.",
     )
-    dynamic_instance_properties: dict[str, Any] = key(
-        ANY_MAPPING.or_null(),
-        {},
-        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
-        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
-        "A value that cannot be formatted is left out and logged.",
-    )
+    dynamic_instance_properties: dict[str, Any] = key(ANY_MAPPING.or_null(), {}, DYNAMIC_HELP)
     userdata: str | None = key(TEXT.or_null(), None, "User data for cloud-init.")
     networks: list[str] = key(TEXTS, From("pool"), "Instead of those of the pool.")
     host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
@@ -183,9 +179,7 @@ class OpenStackPool(DeclaredPool):
         "A server that has no public address gets a floating IP if an external network can be reached from it. It is "
         "deleted before the server.",
     )
-    host_key_checking: bool = key(
-        FLAG, True, "false: the node is not contacted before it is given out, and has no host keys."
-    )
+    host_key_checking: bool = with_default(CloudPool.host_key_checking, True)
     labels: dict[str, OpenStackLabel] = key(Sections(OpenStackLabel), None, "What nodes are made of.")
 
 

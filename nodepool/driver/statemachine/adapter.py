@@ -318,10 +318,27 @@ class ImageFile:
     sha256: str | None
 
 
+class CloudImages:
+    """Uploaded images of one provider. All methods block. This one stands for a cloud that takes none."""
+
+    def upload(self, file: ImageFile) -> str:
+        """See `Adapter.uploadImage`."""
+        # As `Adapter`: how a driver says that its cloud takes no images.
+        raise NotImplementedError
+
+    def delete(self, image_id: str) -> None:
+        """See `Adapter.deleteImage`."""
+        raise NotImplementedError
+
+    def listed(self) -> Iterable[ListedImage]:
+        """See `Adapter.listImages`."""
+        raise NotImplementedError
+
+
 class CloudAdapter(Adapter):
     """The constructor of a driver makes the cloud, and calls `use`. It must not call the cloud.
 
-    Beside what stands here a driver says what labels need and what the limits are, and what it does with images.
+    Beside what stands here a driver says what labels need and what the limits are.
     """
 
     # Its machines share nothing but what is safe in several threads.
@@ -330,6 +347,8 @@ class CloudAdapter(Adapter):
     creation_class: ClassVar[type[CreationMachine[Any]]]
     #: What may be left over, also images.
     resources: ResourceKinds[Any]
+    #: What is done with images.
+    images: CloudImages = CloudImages()
 
     def use(self, cloud: InstanceCloud[Any]) -> None:
         self.instance_cloud = cloud
@@ -376,8 +395,13 @@ class CloudAdapter(Adapter):
 
     def upload(self, file: ImageFile) -> str:
         """See `Adapter.uploadImage`."""
-        # As `Adapter`: how a driver says that its cloud takes no images.
-        raise NotImplementedError
+        return self.images.upload(file)
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterable[ListedImage]:
+        return self.images.listed()
 
     def uploadImage(
         self,

@@ -68,7 +68,7 @@ class BlobCalls(AzureImageCalls):
     def create_image(self, name: str, disk: str, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
         self._images.add(name)
 
-    def delete(self, kind: str, name: str) -> None:
+    def delete_resource(self, kind: str, name: str) -> None:
         """The test looks at the disk."""
 
 

@@ -21,6 +21,7 @@ from nodepool.driver.aws import AwsAdapter, AwsDriver
 from nodepool.driver.aws.client import AwsTransport
 from nodepool.driver.aws.images import AwsImages, ImageJob, image_tags
 from nodepool.driver.aws.instances import AwsCreation
+from nodepool.driver.statemachine import ImageFile
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor
@@ -281,7 +282,8 @@ class ImageRig(Rig):
         }
 
     def upload(self, image_format: str = "raw", sha256: str | None = None) -> str:
-        return self.images.upload(self.job(format=image_format, sha256=sha256))
+        image = self.config.diskimages["debian"]
+        return self.images.upload(ImageFile(image, NAME, str(self.path), image_format, IDS, None, sha256))
 
     def job(self, **more: Any) -> ImageJob:
         """An upload of the file."""

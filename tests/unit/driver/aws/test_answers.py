@@ -68,7 +68,7 @@ def parsed(factory: Any, body: bytes, status: int = 200, shape: Any = LIST) -> d
 def both(body: bytes) -> list[AwsRecord]:
     """What our parser finds; what botocore's does is the same."""
     ours, theirs = (
-        [AwsRecord.of(data) for reservation in found["Reservations"] for data in reservation["Instances"]]
+        [AwsRecord(data) for reservation in found["Reservations"] for data in reservation["Instances"]]
         for found in (parsed(AnswerParsers(), body), parsed(ResponseParserFactory(), body))
     )
     assert ours == theirs
@@ -220,14 +220,14 @@ def test_states() -> None:
         return set(MODEL.shape_for(shape).enum)
 
     assert values("InstanceStateName") == {PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, "stopping", "stopped"}
-    states = {state: AwsRecord.of(instance(state=state)).gone for state in values("InstanceStateName")}
+    states = {state: AwsRecord(instance(state=state)).gone for state in values("InstanceStateName")}
     assert [state for state, gone in states.items() if gone] == [TERMINATED]
-    lives = [AwsRecord.of({"InstanceId": "i", "InstanceLifecycle": one}) for one in values("InstanceLifecycleType")]
+    lives = [AwsRecord({"InstanceId": "i", "InstanceLifecycle": one}) for one in values("InstanceLifecycleType")]
     assert sum(record.spot for record in lives) == 1
     assert values("SnapshotState") - {WRITING, COMPLETED, ERROR} == {"recoverable", "recovering"}
     assert AVAILABLE in values("ImageState")
     assert values("AllocationState") >= FAILED
-    hosts = {one: AwsHost.of({"HostId": "h", "State": one}) for one in values("AllocationState")}
+    hosts = {one: AwsHost({"HostId": "h", "State": one}) for one in values("AllocationState")}
     now = datetime(2026, 1, 1, tzinfo=UTC)
     kept = {state for state, host in hosts.items() if not host.may_be_released(now)}
     assert kept == {"released", "released-permanent-failure", "pending", "configuring"}

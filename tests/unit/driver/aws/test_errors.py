@@ -64,7 +64,7 @@ def test_class_of_each_code(row: str) -> None:
 @pytest.mark.parametrize(("expected", "code"), rows("ends"))
 def test_why_an_instance_ended(expected: type[Exception], code: str) -> None:
     """AW-16, AW-2: quota and lack of room that show only later; in the words of AWS."""
-    found = ended("here", AwsRecord.of(instance(state="terminated", StateReason={"Code": code, "Message": "m"})))
+    found = ended("here", AwsRecord(instance(state="terminated", StateReason={"Code": code, "Message": "m"})))
     assert type(found) is expected
     assert f"i-1 is terminated: {f'{code}: m' if code else 'AWS gives no reason'}" in str(found)
 

@@ -318,7 +318,7 @@ OWN = {instance.NODE_KEY: "0000000008", "Name": "np0000000008"}
 def seen(state: str = "running", **more: str) -> AwsRecord:
     volume = {"DeviceName": "/dev/xvda", "Ebs": {"VolumeId": "vol-8"}}
     tags = aws.tag_set({**COMMON, **more})
-    return AwsRecord.of(aws.instance("i-8", state, Tags=tags, AmiLaunchIndex=1, BlockDeviceMappings=[volume]))
+    return AwsRecord(aws.instance("i-8", state, Tags=tags, AmiLaunchIndex=1, BlockDeviceMappings=[volume]))
 
 
 FOREIGN = seen(**{instance.PROVIDER_KEY: "other"})

@@ -62,7 +62,7 @@ def test_limits_and_need_of_a_label(
         assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == need
     assert rig.region.count("describe_instance_types") <= 1
     if label.get("volume-size"):
-        assert amounts(rig.adapter.limits.use_of(AwsRecord.of(aws.instance()), label=rig.label)) == need
+        assert amounts(rig.adapter.limits.use_of(AwsRecord(aws.instance()), label=rig.label)) == need
 
 
 def test_use_of_others() -> None:
@@ -84,7 +84,7 @@ def test_use_of_others() -> None:
             {"instances": 1, MAC: 1},
         ]
         assert rig.region.count("describe_volumes") == bool(label)
-    assert amounts(rig_of().adapter.limits.use_of(AwsRecord.of(aws.instance()))) == {"instances": 1}
+    assert amounts(rig_of().adapter.limits.use_of(AwsRecord(aws.instance()))) == {"instances": 1}
 
 
 def test_newest_image() -> None:

@@ -96,7 +96,7 @@ C5 = {"HostProperties": {"InstanceType": "c5.large"}}
 @pytest.mark.parametrize(("hours", "more", "expected"), [(23, {}, False), (24, {}, True), (0, C5, True)])
 def test_hosts_that_may_be_released(hours: int, more: dict[str, Any], expected: bool) -> None:
     """AW-20: the search for leaks asks only for what AWS lets go; hosts of macOS stay 24 hours."""
-    assert AwsHost.of(aws.host(AllocationTime=NOW - timedelta(hours=hours), **more)).may_be_released(NOW) is expected
+    assert AwsHost(aws.host(AllocationTime=NOW - timedelta(hours=hours), **more)).may_be_released(NOW) is expected
 
 
 # -- fleets --

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.uploads import ImageTime
 from nodepool.driver.gce.client import ComputeEngine
-from nodepool.driver.gce.images import GceImageCalls
+from nodepool.driver.gce.images import GceImages
 from nodepool.driver.gce.types import (
     ENDING,
     RUNNING,
@@ -33,6 +34,12 @@ from tests.support.tables import driver_table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, recorded
 
 HEAD = "Provider north: creating an instance failed"
+
+
+def images_at(client: ComputeEngine, endpoint: str) -> GceImages:
+    """Of a provider with the bucket ``ci`` in the Cloud Storage of an address."""
+    config: Any = SimpleNamespace(name=PROVIDER, bucket_name="ci", storage_endpoint=endpoint)
+    return GceImages(config, client)
 
 
 @pytest.mark.parametrize(("given", "expected", "words"), driver_table("gce", "kinds"))
@@ -78,7 +85,7 @@ def test_answers_to_a_deletion(status: int, body: Any, kind: type[Exception], wo
         lambda client: client.insert(ZONES[0], {}, "r", lambda: None),
         lambda client: client.image_named("fedora"),
         lambda client: client.machine_type(ZONES[0], "n2"),
-        lambda client: list(GceImageCalls(client, "ci", "https://storage.example").objects("np")),
+        lambda client: list(images_at(client, "https://storage.example").objects("np")),
     ],
 )
 @pytest.mark.parametrize("odd", ["[7]", '{"items": [{}], "kind": "x"}', '{"items": 7}', "<html>hello</html>"])
@@ -138,7 +145,7 @@ def test_operation_that_is_not_there_yet(deletion: bool, looks: int, monkeypatch
     missing = {"error": {"code": 404, "message": "not found", "errors": [{"reason": "notFound"}]}}
     begun, done = ({"name": "operation-1", "status": status} for status in ("PENDING", "DONE"))
     client, http = recorded((200, begun), *[(404, missing)] * looks, (200, done))
-    calls = GceImageCalls(client, "ci", "https://storage.googleapis.com")
+    calls = images_at(client, "https://storage.googleapis.com")
 
     def act() -> None:
         calls.delete_image("i") if deletion else calls.create_image("i", "o", {}, "r", lambda: None)
@@ -155,5 +162,5 @@ def test_operation_that_is_not_there_yet(deletion: bool, looks: int, monkeypatch
 def test_source_of_an_image(endpoint: str, source: str) -> None:
     """Compute Engine reads the object where it was uploaded to."""
     client, http = recorded((200, {"name": "operation-1", "status": "DONE"}))
-    GceImageCalls(client, "ci", endpoint).create_image("fedora", "np/fedora 1.tar.gz", {}, "r", lambda: None)
+    images_at(client, endpoint).create_image("fedora", "np/fedora 1.tar.gz", {}, "r", lambda: None)
     assert json.loads(http.sent[0][3])["rawDisk"]["source"] == f"{source}/ci/np/fedora%201.tar.gz"

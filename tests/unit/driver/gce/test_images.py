@@ -110,14 +110,14 @@ def test_upload(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     and an image of another upload is neither changed nor deleted.
     """
     made: list[bytes] = []
-    create = here.adapter.images.calls.create_image
+    create = here.adapter.images.create_image
 
     def look(name: str, object_name: str, *more: Any) -> None:
         with here.simulator.cloud() as cloud:
             made.append(disk_of(cloud.objects.get(BUCKET, object_name)[0]))
         create(name, object_name, *more)
 
-    monkeypatch.setattr(here.adapter.images.calls, "create_image", look)
+    monkeypatch.setattr(here.adapter.images, "create_image", look)
     assert upload(here, file) == IMAGE
     assert made == [file.read_bytes() + bytes(2 * UNIT - SIZE)]
     assert here.launch(image=IMAGE).interface_ip
@@ -134,14 +134,14 @@ def test_upload(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-9, CM-1: all providers of a project share the names of images. One that was made meanwhile is not deleted."""
-    create = here.adapter.images.calls.create_image
+    create = here.adapter.images.create_image
 
     def late(*arguments: Any) -> None:
         with here.simulator.cloud() as cloud:
             cloud.images.add(IMAGE, labels=image_labels({**METADATA, "nodepool_provider_name": "south"}))
         create(*arguments)
 
-    monkeypatch.setattr(here.adapter.images.calls, "create_image", late)
+    monkeypatch.setattr(here.adapter.images, "create_image", late)
     with pytest.raises(CloudRefused, match="alreadyExists"):
         upload(here, file)
     assert (left(here)[1], here.calls("images.delete")) == (0, 0)

@@ -312,7 +312,8 @@ def test_pod_of_a_launch() -> None:
     """KU-9, KU-10: trouble that may mend itself has some seconds, which begin anew; what others delete is the end."""
 
     def view(terminating: bool = False, **verdict: Any) -> PodView:
-        return PodView("p", "main-7", "u", {}, terminating, Verdict(**verdict))
+        pod = PodView({"metadata": {"name": "p", "namespace": "main-7", "uid": "u"}})
+        return pod._replace(terminating=terminating, verdict=Verdict(**verdict))
 
     clock = ManualClock()
     judge = PodJudge("where", LOG, clock)

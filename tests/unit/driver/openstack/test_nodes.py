@@ -160,7 +160,7 @@ def test_several_ports(
     cloud.facts.networks.get()
     refused = pytest.raises(LaunchNetworkException, match=f"{result}; mark the network .* nat_destination: true")
     with refused if " " in result else nullcontext():
-        made = cloud.floating.attach(Server.of(server()), "note")
+        made = cloud.floating.attach(Server(server()), "note")
         assert (made.fixed_address if made else "") == (result and f"10.0.{result[1]}.5")
     sent = [body["floatingip"]["port_id"] for body in cloud.stub.bodies if body]
     assert sent == ([result] if result[:1] == "p" else [])
@@ -208,7 +208,7 @@ def test_deletion_of_a_floating_ip(
 # -- facts --
 
 SIZES = {"gpu-big": 8192, "std-b": 4096, "std-a": 4096, "std-big": 8192, "tiny": 512}
-FLAVORS = [Flavor(str(number), name, 1, ram) for number, (name, ram) in enumerate(SIZES.items())]
+FLAVORS = [Flavor({"id": number, "name": name, "ram": ram}) for number, (name, ram) in enumerate(SIZES.items())]
 
 
 @pytest.mark.parametrize(("name", "min_ram", "wanted"), driver_table("openstack", "flavors_of_labels"))

@@ -36,9 +36,7 @@ def test_stored_images(tmp_path: Path, shown: dict[str, Any], known: list[str] |
     image = {key: value.format(**SUMS) if isinstance(value, str) else value for key, value in shown.items()}
     sent_format = "qcow2" if known is None else "raw"
     with path.open("rb") as file:
-        found = wrong(
-            Image.of({"id": "i1", **image}), sent_format, Content(file), {key: SUMS[key] for key in known or ()}
-        )
+        found = wrong(Image({"id": "i1", **image}), sent_format, Content(file), {key: SUMS[key] for key in known or ()})
     assert found is None if text is None else str(found).startswith(text.format(**SUMS)), found
 
 
