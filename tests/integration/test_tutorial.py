@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from simulators.openstack import OpenStackSimulator
-from tests.support.builder import BuilderProcess
 from tests.support.command_line import CommandLine
+from tests.support.launcher import BuilderProcess
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
