@@ -25,13 +25,11 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_a_launcher(place: Place) -> None:
     """E-1, E-2: what waits for room, what waits behind it, and what failed."""
     place.pool["max-servers"] = 1
-    place.launch()
+    nodepool = CommandLine(place.launch().path)
     place.fulfilled(place.znodes.submit(["small"]))
     first, second = place.znodes.submit(["small"]), place.znodes.submit(["small"])
     never = place.znodes.submit(["small", "small"])
     place.failed(never)
-    assert place.launcher is not None
-    nodepool = CommandLine(place.launcher.path)
     full = {"limit": 1, "used": 1, "needed": 1}
 
     def answer(name: str) -> dict[str, Any]:
@@ -52,10 +50,8 @@ def test_with_a_launcher(place: Place) -> None:
 def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """The log of the look-up of an image and the explanation of the provider have the cloud's own words."""
     place.simulator.change(errors=[{"operation": f"{one}.*", "kind": "503"} for one in ("image", "compute")])
-    place.launch()
+    nodepool = CommandLine(place.launch().path)
     place.znodes.submit(["small"])
-    assert place.launcher is not None
-    nodepool = CommandLine(place.launcher.path)
     words = "503 The server is currently unavailable"
     wait_for("it is explained", lambda: words in nodepool("explain", "cloud-a").out)
     wait_for("it is logged", lambda: "its image could not be looked up: " in caplog.text)
@@ -77,10 +73,8 @@ def test_cloud_that_does_not_go_on(
     """What the commands say of a cloud that is slow or stuck, with the times of the rule made short."""
     for name in ("REPORTED_SECONDS", "LEAST_SECONDS", "UNKNOWN_SECONDS", "FACTOR"):
         monkeypatch.setattr(attention, name, 0.5)
-    place.launch()
+    nodepool = CommandLine(place.launch().path)
     place.fulfilled(place.znodes.submit(["small"]))
-    assert place.launcher is not None
-    nodepool = CommandLine(place.launcher.path)
     place.simulator.change(**knobs)
     request = place.znodes.submit(["small"])
     wait_for("status names the step", lambda: f"cloud-a/main: 1 of 1 launch takes long: {words}" in _line(nodepool))

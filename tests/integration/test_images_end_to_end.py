@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.image_place import FORMATS, IMAGE, ImagePlace
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 EXTRA = "extra"
@@ -29,22 +29,18 @@ def place(
 
 def current_id(place: ImagePlace, provider: str = "cloud-a") -> str:
     """Id of the image that launchers boot from."""
-    upload = place.image().current(provider)
-    assert upload is not None
-    return str((upload.record or {})["external_id"])
+    return str((present(place.image().current(provider)).record or {})["external_id"])
 
 
 def test_built_uploaded_and_booted(place: ImagePlace) -> None:
     """B-1, U-1, U-4, D-1: from nothing; a label is ready as soon as its image is."""
     place.launch()
-    assert place.launcher is not None
     builder = place.add_builder()
     builder.start()
     place.ready()
     assert place.boot() == current_id(place)
     for provider, image_format in FORMATS.items():
-        upload = place.image().current(provider)
-        assert upload is not None
+        upload = present(place.image().current(provider))
         stored = place.cloud_images(provider)[(upload.record or {})["external_id"]]
         keys = (stored["nodepool_build_id"], stored["nodepool_upload_id"], stored["nodepool_provider_name"])
         assert keys == (upload.build_id, upload.upload_id, provider)

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What options do in the cloud (reference/configuration 7); those of the tests beside this one are not repeated."""
+"""Launchers with a simulated OpenStack: what options do (reference/configuration 7), bad input, a cloud that fails."""
 
 from __future__ import annotations
 
 import base64
+import logging
+import socket
 from typing import Any
 
 import pytest
 
 from nodepool.driver.openstack import cloud as cloud_module
+from nodepool.driver.openstack import create
+from nodepool.driver.statemachine import cloud_quota, provider
+from nodepool.launcher import status
+from simulators.openstack import OpenStackSimulator
 from simulators.openstack.servers import Server
 from tests.support.openstack_place import Place
 from tests.support.ports import free_ports
-from tests.support.wait import wait_for
+from tests.support.statsd_server import StatsdServer
+from tests.support.tables import rows
+from tests.support.wait import present, wait_for
 
 
 def servers(place: Place) -> list[Server]:
@@ -146,17 +154,7 @@ def test_failed_scan(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     assert place.calls("compute.create_server") == 2
 
 
-@pytest.mark.parametrize(
-    ("limits", "label"),
-    [
-        ({"max-servers": 1}, {}),
-        ({"max-cores": 3}, {"min-ram": 4096}),
-        ({"max-ram": 6000}, {"min-ram": 4096}),
-        ({"max-volumes": 1}, {"boot-from-volume": True}),
-        ({"max-volume-gb": 70}, {"boot-from-volume": True, "volume-size": 40}),
-    ],
-    ids=lambda value: next(iter(value), ""),
-)
+@rows(__file__, "limits_of_a_pool")
 def test_limits_of_a_pool(place: Place, limits: dict[str, int], label: dict[str, Any]) -> None:
     """Each has room for one node and not for two (Q-2, Q-18): the second waits until the first is gone."""
     place.pool.update(limits)
@@ -199,3 +197,141 @@ def test_leaks_that_stay(place: Place) -> None:
         place.provider.cleanupLeakedResources()
     assert (place.contents()["ports"], place.contents()["floating_ips"]) == (1, 1)
     assert place.calls("network.list_ports") == place.calls("network.list_floating_ips") == 0
+
+
+# -- what is wrong with a label is said with provider, label and remedy, and hurts no other label
+
+
+MANY = "x" * 70_000
+
+
+@rows(__file__, "bad_labels")
+def test_bad_label(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
+    """The request fails soon, the other label of the pool is served, nothing is left."""
+    place.section["cloud-images"] += [{"name": "gone"}, {"name": "gone-id", "image-id": "0000"}]
+    place.pool["labels"].append({**place.label, "name": "good"})
+    place.label.update({key: MANY if value == "many" else value for key, value in change.items()})
+    for key in [key for key, value in change.items() if value is None]:
+        del place.label[key]
+    check(place, caplog, text)
+
+
+@rows(__file__, "bad_pools")
+def test_bad_pool(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
+    """The same of what a pool has for all of its labels; another pool of the provider serves."""
+    good = {"name": "second", "networks": ["provider"], "labels": [{**place.label, "name": "good"}]}
+    place.section["pools"].append(good)
+    place.pool.update(change)
+    check(place, caplog, text)
+
+
+def check(place: Place, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    request = place.znodes.submit(["good"])
+    place.fulfilled(request)
+    place.give_back(request)
+    place.wait_empty()
+    wanted = [part for part in text.split("{}") if part]
+    errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    told = [line for line in (record.getMessage() for record in errors) if all(part in line for part in wanted)]
+    assert told, [record.getMessage() for record in errors]
+    assert all("rovider cloud-a, label small: " in line or "rovider cloud-a: label small " in line for line in told)
+    assert not [record for record in errors if record.exc_info]
+    assert "exceed quota" not in caplog.text, "that is another trouble"
+    assert MANY[:100] not in caplog.text
+    assert place.paused() == {"cloud-a": False}
+
+
+def test_what_was_missing_is_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flavor and image come later: the label is served without a restart or a touched file."""
+    monkeypatch.setattr(cloud_quota, "NEED_AGE_SECONDS", 0.3)
+    monkeypatch.setattr(provider, "AGE_SECONDS", 0.3)
+    monkeypatch.setattr(cloud_module, "REFUSAL_AGE_SECONDS", 0.1)
+    place.section["cloud-images"].append({**place.section["cloud-images"][0], "name": "late", "image-name": "late"})
+    place.label.update({"flavor-name": "late"})
+    del place.label["min-ram"]
+    place.pool["labels"].append({**place.label, "name": "by-image", "flavor-name": "small", "cloud-image": "late"})
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    place.failed(place.znodes.submit(["by-image"]))
+    with place.simulator.cloud() as cloud:
+        cloud.add_flavor("99", "late", 1, 1024, 10)
+        cloud.images.add_active("late")
+    # As if the five minutes were over for which an image that is missing is not looked for (O-7).
+    place.adapter.cloud.facts.clear()
+    wait_for("the flavor is noticed", lambda: serves(place, "small"))
+    wait_for("the image is noticed", lambda: serves(place, "by-image"))
+    place.wait_empty()
+
+
+def serves(place: Place, label: str) -> bool:
+    """Does a request for it work by now?"""
+    request = place.znodes.submit([label])
+    state = wait_for("it ends", lambda: place.ended(request))
+    if state == "fulfilled":
+        place.give_back(request)
+    return state == "fulfilled"
+
+
+@rows(__file__, "servers_that_do_not_come_up")
+def test_server_that_does_not_come_up(
+    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, text: str
+) -> None:
+    """It is a failed attempt, the log has the cause, and nothing is left."""
+    monkeypatch.setattr(create, "NO_ADDRESS_SECONDS", 0.5)
+    place.section.update({"launch-retries": 1, **({"launch-timeout": 1} if kind == "stuck" else {})})
+    place.simulator.change(boots=[{"kind": kind}])
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    place.wait_empty()
+    assert text in caplog.text
+
+
+# -- the circuit breaker of a provider that keeps failing: who sees it, and what becomes of its requests (F-5)
+
+
+def test_rest(
+    statsd: StatsdServer,
+    place: Place,
+    neighbour: OpenStackSimulator,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Registry, log and metrics tell; requests go to another provider with the label, or wait; then all goes on."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(status, "INTERNALS_SECONDS", 1.0)
+    both: dict[str, Any] = {**place.label, "name": "both"}
+    place.pool["labels"].append(both)
+    second = place.others[0]
+    second["priority"] = 200
+    second["pools"][0]["labels"].append(both)
+    place.launch()
+    is_open = f"nodepool.launcher.{socket.gethostname()}.provider.cloud-a.circuit_open"
+    statsd.wait_for(f"{is_open}:0|g")
+    (node,) = place.fulfilled(place.znodes.submit(["both"]))
+    assert node["provider"] == "cloud-a", "its priority is better"
+
+    place.simulator.change(errors=[{"operation": "*", "kind": "503"}])
+    waits = place.znodes.submit(["small"])
+    wait_for("the registry says so", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    assert "Provider cloud-a keeps failing (" in caplog.text
+    assert "Its circuit breaker opens: no new launches until it answers again" in caplog.text
+    assert present(place.provider.pausedReason()).startswith("the circuit breaker is open: ")
+    statsd.wait_for(f"{is_open}:1|g")
+    statsd.wait_for("nodepool.provider.cloud-a.circuit_opened:1|c")
+    statsd.lines.clear()
+    statsd.wait_for(f"{is_open}:1|g")
+    (node,) = place.fulfilled(place.znodes.submit(["both"]))
+    assert node["provider"] == "cloud-b"
+    assert place.znodes.request_state(waits) in ("requested", "pending")
+    assert (place.znodes.request(waits) or {})["declined_by"] == []
+
+    statsd.lines.clear()
+    place.simulator.change(errors=[])
+    place.fulfilled(waits)
+    wait_for("the registry says so", lambda: place.paused() == {"cloud-a": False, "cloud-b": False})
+    assert "Provider cloud-a answers again, launches go on" in caplog.text
+    statsd.wait_for(f"{is_open}:0|g")
+    (node,) = place.fulfilled(place.znodes.submit(["both"]))
+    assert node["provider"] == "cloud-a"

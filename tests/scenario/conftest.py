@@ -38,13 +38,7 @@ def launch(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: Pool
 @pytest.fixture
 def store(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[MaintenanceStore]:
     """The hand of an operator."""
-    certificates = zookeeper.certificates
-    client = ZooKeeperClient(
-        zookeeper.tls_hosts(chroot),
-        tls_cert=str(certificates.client_cert),
-        tls_key=str(certificates.client_key),
-        tls_ca=str(certificates.ca),
-    )
+    client = ZooKeeperClient(zookeeper.tls_hosts(chroot), **zookeeper.certificates.options())
     client.connect(timeout=30)
     yield MaintenanceStore(client)
     client.disconnect()

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.requirements import MissingRequirement
 
@@ -20,6 +21,19 @@ class Certificates:
     client_cert: Path
     client_key: Path
     keystore: Path
+
+    def section(self) -> dict[str, str]:
+        """Those of a client, as ``zookeeper-tls`` has them."""
+        return {"cert": str(self.client_cert), "key": str(self.client_key), "ca": str(self.ca)}
+
+    def options(self) -> dict[str, Any]:
+        """The same as arguments of a client of ours or of Zuul's."""
+        return {f"tls_{name}": path for name, path in self.section().items()}
+
+    def copied(self, directory: Path, place: str) -> Certificates:
+        """Copies of a client's in a directory that a container or a tree has at another place."""
+        names = [Path(shutil.copy(path, directory)).name for path in (self.ca, self.client_cert, self.client_key)]
+        return Certificates(*(Path(place, name) for name in names), keystore=self.keystore)
 
 
 def make_certificates(directory: Path, hosts: Iterable[str] = ()) -> Certificates:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ from nodepool.builder.dib import NOTES
 from nodepool.plan.retries import Backoff
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.build_site import BuildSite
-from tests.support.image_site import ImageSite
+from tests.support.image_site import ImageSite, MakeSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
-
-MakeSite = Callable[..., ImageSite]
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +34,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make_site(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, znodes: PoolZnodes) -> Iterator[MakeSite]:
     """Makes builders, each with a connection and a disk of its own: ``make_site(["a", "b"], clouds=other.clouds)``."""
-    certificates = zookeeper.certificates
     sites: list[ImageSite] = []
 
     def make(*arguments: Any, **options: Any) -> ImageSite:
-        client = ZooKeeperClient(
-            zookeeper.tls_hosts(chroot),
-            tls_cert=str(certificates.client_cert),
-            tls_key=str(certificates.client_key),
-            tls_ca=str(certificates.ca),
-        )
+        client = ZooKeeperClient(zookeeper.tls_hosts(chroot), **zookeeper.certificates.options())
         client.connect(timeout=30)
         directory = tmp_path / f"images-{len(sites)}"
         directory.mkdir()

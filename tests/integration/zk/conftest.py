@@ -20,7 +20,7 @@ from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -30,9 +30,8 @@ def make_client(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Callable[..
     made: list[ZooKeeperClient] = []
 
     def make(hosts: str | None = None, *, connect: bool = True, timeout: float = 10.0) -> ZooKeeperClient:
-        files = zookeeper.certificates
-        hosts = hosts or zookeeper.tls_hosts(chroot)
-        client = ZooKeeperClient(hosts, False, timeout, str(files.client_cert), str(files.client_key), str(files.ca))
+        options = zookeeper.certificates.options()
+        client = ZooKeeperClient(hosts or zookeeper.tls_hosts(chroot), timeout=timeout, **options)
         made.append(client)
         if connect:
             client.connect(timeout=30)
@@ -143,9 +142,7 @@ def requests(client: ZooKeeperClient, any_cache: NodepoolCache | None, nodes: No
 @pytest.fixture
 def submitted(requests: RequestStore, znodes: PoolZnodes) -> NodeRequest:
     """A request of Zuul for two nodes, as we read it."""
-    found = requests.get(znodes.submit(["small", "small"]))
-    assert found is not None
-    return found
+    return present(requests.get(znodes.submit(["small", "small"])))
 
 
 @pytest.fixture

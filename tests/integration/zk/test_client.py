@@ -25,6 +25,7 @@ from nodepool.zk.reply import Reply
 from tests.support.certificates import make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
+from tests.support.tables import rows
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -105,19 +106,7 @@ def refusal(hosts: str, files: TlsFiles | None) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("server", "changed", "words"),
-    [
-        ("dead", [], ["no connection to ZooKeeper {server} (zookeeper-servers[0]): connection refused"]),
-        ("nohost.invalid:2281", [], ["ZooKeeper {server} (zookeeper-servers[0]): the name cannot be resolved"]),
-        ("plain", [], ["does not speak TLS on this port", "zookeeper-servers[0].port"]),
-        ("tls", None, ["set zookeeper-tls: cert, key and ca"]),
-        ("tls", ["ca"], ["its certificate is not accepted", "zookeeper-tls.ca ({files.ca})"]),
-        ("tls", ["cert", "key"], ["it does not accept our certificate", "zookeeper-tls.cert ({files.cert})"]),
-        ("tls", ["key"], ["zookeeper-tls.key: {files.key} does not belong to the certificate {files.cert}"]),
-        ("dead,plain", [], ["\n", "(zookeeper-servers[0]): connection refused", "(zookeeper-servers[1]): does not"]),
-    ],
-)
+@rows(__file__, "refusals")
 def test_refusals(
     good: TlsFiles,
     foreign: TlsFiles,

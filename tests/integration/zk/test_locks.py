@@ -21,6 +21,7 @@ from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.tables import rows
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 NODE = "/nodepool/nodes/0000000077"
@@ -133,15 +134,7 @@ def test_contender_that_goes_while_it_is_given_back(
 # -- who holds the lock of a node
 
 
-@pytest.mark.parametrize(
-    ("path", "record", "owner"),
-    [
-        ("/nodepool/components/launcher/l1", {"hostname": "l1"}, "launcher l1"),
-        ("/nodepool/components/pool/l1", {"hostname": "l1"}, "launcher l1"),
-        ("/zuul/components/executor/e1", {"hostname": "e1"}, "Zuul executor e1"),
-        ("/zuul/components/executor/e1", "odd", "Zuul executor e1"),
-    ],
-)
+@rows(__file__, "owners_that_are_registered")
 def test_owner_that_is_registered(
     client: ZooKeeperClient, znodes: PoolZnodes, competitor: Competitor, path: str, record: object, owner: str
 ) -> None:

@@ -17,7 +17,7 @@ from nodepool.zk.nodes import NodeStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 
 
 @pytest.fixture
@@ -35,8 +35,7 @@ def settled(nodes: NodeStore, node: Node, *, locked: bool) -> None:
 
 def stored(znodes: PoolZnodes, node: Node) -> tuple[object, object]:
     """State and comment."""
-    found = znodes.node(node.key)
-    assert found is not None
+    found = present(znodes.node(node.key))
     return found["state"], found["comment"]
 
 
@@ -50,15 +49,13 @@ def test_creation(nodes: NodeStore, znodes: PoolZnodes) -> None:
         nodes.create(node)
         assert (node.id, node.version) == (f"{number:010}", 0)
     assert znodes.children(paths.NODES) == ["0000000000", "0000000001"]
-    written = znodes.node("0000000000")
-    assert written is not None
+    written = present(znodes.node("0000000000"))
     assert (written["state"], written["state_time"], written["created_time"]) == ("init", 1234.5, 1234.5)
 
 
 def test_reading(nodes: NodeStore, node: Node, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
     """Bad records and a child named lock are skipped."""
-    found = nodes.get(node.key)
-    assert found is not None
+    found = present(nodes.get(node.key))
     assert (found.id, found.provider, found.version, found.mzxid > 0) == (node.id, "cloud", 0, True)
     bad, empty = znodes.create_node(b"garbage"), znodes.create_node(b"")
     znodes.kazoo.create(f"{paths.NODES}/lock", b"")

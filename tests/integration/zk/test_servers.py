@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from nodepool.cmd import tls
+from nodepool.exceptions import ZKException
 from nodepool.model.node import Node
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.certificates import Certificates
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
+from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 
 
@@ -31,17 +36,10 @@ def connect(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[[str, float], ZooK
     """Connects to these servers, with a session that lives for so many seconds."""
     # All serve, whatever the test before has done to them.
     ensemble.start()
-    files = ensemble.certificates
     made = []
 
     def connect(hosts: str, timeout: float) -> ZooKeeperClient:
-        client = ZooKeeperClient(
-            hosts,
-            timeout=timeout,
-            tls_cert=str(files.client_cert),
-            tls_key=str(files.client_key),
-            tls_ca=str(files.ca),
-        )
+        client = ZooKeeperClient(hosts, timeout=timeout, **ensemble.certificates.options())
         made.append(client)
         client.connect(60)
         return client
@@ -62,17 +60,14 @@ def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[
     node.state = "building"
     zk.nodes.lock_and_save(node)
 
-    leader = ensemble.leader()
-    assert leader is not None
+    leader = present(ensemble.leader())
     ensemble.servers[leader].kill()
     zk.storeNode(node)
     wait_for("two of them are enough", ensemble.serves)
     assert client.session_epoch == 0
     wait_for("the others have a leader", lambda: ensemble.leader() not in (None, leader))
 
-    second = ensemble.leader()
-    assert second is not None
-    ensemble.servers[second].kill()
+    ensemble.servers[present(ensemble.leader())].kill()
     wait_for("the one that is left serves nobody", lambda: not ensemble.modes() and not client.connected)
     assert not ensemble.serves()
     ensemble.start()
@@ -85,8 +80,7 @@ def test_server_that_the_leader_has_lost(
     ensemble: ZooKeeperEnsemble, connect: Callable[[str, float], ZooKeeperClient]
 ) -> None:
     """A server answers pings after the leader has ended the session: they prove nothing."""
-    leader = ensemble.leader()
-    assert leader is not None
+    leader = present(ensemble.leader())
     follower = (leader + 1) % len(ensemble.servers)
     client = connect(ensemble.servers[follower].tls_hosts(), 1.5)
     client.kazoo.create("/alive", ephemeral=True)
@@ -101,3 +95,58 @@ def test_server_that_the_leader_has_lost(
     finally:
         others.stop()
         ensemble.links[follower, leader].resume()
+
+
+# -- the certificates of ``nodepool-tls``: at first, renewed, and of a new authority
+
+
+def files(place: Path, client: str = "nodepool") -> Certificates:
+    clients = place / "clients"
+    server = place / "servers" / "localhost.pem"
+    return Certificates(place / "ca.pem", clients / f"{client}.pem", clients / f"{client}.key", server)
+
+
+def make(place: Path, *commands: list[str]) -> None:
+    for command in commands:
+        assert tls.main(["-d", str(place), *command]) == 0
+
+
+def connects(server: ZooKeeperServer, made: Certificates) -> bool:
+    client = ZooKeeperClient(server.tls_hosts(), **made.options())
+    try:
+        client.connect(20)
+    except ZKException:
+        return False
+    finally:
+        client.disconnect()
+    return True
+
+
+def test_server_and_clients(tmp_path: Path) -> None:
+    """Each of them is trusted; one of another authority is not."""
+    place = tmp_path / "zk-tls"
+    make(place, ["init"], ["server", "localhost", "127.0.0.1"], ["client", "nodepool"], ["client", "zuul"])
+    server = ZooKeeperServer(tmp_path / "zookeeper", certificates=files(place))
+    server.start()
+    try:
+        assert connects(server, files(place))
+        assert connects(server, files(place, "zuul"))
+        make(place, ["renew", "--all"])
+        assert connects(server, files(place))
+        old = tmp_path / "old"
+        old.mkdir()
+        for name in ("nodepool.pem", "nodepool.key"):
+            (old / name).write_bytes((place / "clients" / name).read_bytes())
+        before = Certificates(place / "ca.pem", old / "nodepool.pem", old / "nodepool.key", place)
+        second = tmp_path / "second"
+        make(second, ["init", "--name", "second"])
+        (place / "ca.pem").write_bytes((second / "ca.pem").read_bytes() + (place / "ca.pem").read_bytes())
+        (second / "ca.key").rename(place / "ca.key")
+        make(place, ["renew"])
+        # The server trusts both after its restart: the old client goes on, and the new one begins.
+        server.stop()
+        server.start()
+        assert connects(server, files(place))
+        assert connects(server, before)
+    finally:
+        server.stop()

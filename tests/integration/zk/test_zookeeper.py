@@ -22,7 +22,7 @@ from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 
 
 @pytest.fixture
@@ -52,8 +52,7 @@ def test_life_of_a_node(zk: ZooKeeper, znodes: PoolZnodes, competitor: Competito
     node.state = zk_module.READY
     zk.storeNode(node)
     zk.unlockNode(node)
-    found = zk.getNode(node.key)
-    assert found is not None
+    found = present(zk.getNode(node.key))
     assert (found.state, zk.getNodes()) == ("ready", [node.id])
     wait_for("it is listed", lambda: [one.state for one in zk.nodeIterator()] == ["ready"])
     assert [one.id for one in zk.nodeIterator(cached=False)] == [node.id]
@@ -85,8 +84,7 @@ def test_lock_of_an_operator(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     znodes.change_node(seen.key, state="used")
     zk_module.take(zk, seen, 1.0, "alice")
     assert (seen.state, zk.getNodeLockContenders(seen.key)) == ("used", ["alice"])
-    other = zk.getNode(seen.key)
-    assert other is not None
+    other = present(zk.getNode(seen.key))
     with pytest.raises(ZKLockException):
         zk_module.take(zk, other, 0.01, "bob")
     for _ in range(2):
@@ -110,8 +108,7 @@ def test_newest_upload_from_the_cache(client: ZooKeeperClient, znodes: PoolZnode
     zk = ZooKeeper(client, cache)
     assert cache.wait_ready(30)
     client.disconnect()
-    found = zk.getMostRecentImageUpload("debian", "cloud")
-    assert found is not None
+    found = present(zk.getMostRecentImageUpload("debian", "cloud"))
     assert (found.build_id, found.id) == ("b1", "0000000001")
     assert zk.getMostRecentImageUpload("debian", "other") is None
 
@@ -123,8 +120,7 @@ def test_closed_connection(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     node = zk_module.Node("small")
     nodes.create(node)
     nodes.lock_and_save(node)
-    request = requests.get(znodes.submit(["small"]))
-    assert request is not None
+    request = present(requests.get(znodes.submit(["small"])))
     requests.lock_and_save(request)
     lock = locks.acquire(client, "/lock")
     registration, pool = Registration(client, PoolComponent("host", "1")), PoolComponent("host", "1")
