@@ -86,12 +86,7 @@ def test_label_that_no_launcher_can_keep_ready(place: Place, check: Check, znode
     labels = [*place.settings()["labels"], {"name": "gpu", "min-ready": 1}]
     status, rows = check(labels=labels)
     assert status == 1
-    assert failed(rows) == {
-        "label gpu": [
-            "min-ready is 1, but no pool of this file and of the running launchers has the label; "
-            "add the label to a pool, or remove min-ready"
-        ]
-    }
+    assert failed(rows) == table(__file__, "problem_of_a_label")
     other = PoolComponent("elsewhere")
     other.id, other.supported_labels = "elsewhere-main", ["gpu"]
     record = json.dumps(other.to_dict()).encode()

@@ -125,16 +125,18 @@ def test_ages(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
 
 
 def test_empty_nodes_and_lock_dirs(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """C-2, C-8: what racing locks leave behind is removed, unless somebody is in it."""
-    empty = znodes.create_node(b"")
+    """C-2, C-8: what racing locks leave behind is removed, unless somebody is in it, or the request is open."""
+    open_id = znodes.submit(["x"], state="fulfilled")
+    znodes.create_node(b"")
     znodes.kazoo.create("/nodepool/nodes/0000009999/lock", makepath=True)
-    znodes.kazoo.create("/nodepool/requests-lock/200-0000000099", makepath=True)
+    for name in (open_id, "200-0000000097", "200-0000000099"):
+        znodes.kazoo.create(f"/nodepool/requests-lock/{name}", makepath=True)
     lock = Lock(znodes.kazoo, "/nodepool/requests-lock/200-0000000098")
     assert lock.acquire(timeout=5)
     launch([fake_provider("one", cloud=cloud.name)])
     wait_for("empty nodes are gone", lambda: znodes.children("/nodepool/nodes") == [])
-    wait_for("one lock directory is left", lambda: znodes.children("/nodepool/requests-lock") == ["200-0000000098"])
-    assert empty
+    left = [open_id, "200-0000000098"]
+    wait_for("others are gone", lambda: znodes.children("/nodepool/requests-lock") == left)
     lock.release()
 
 

@@ -244,21 +244,6 @@ def test_it_goes_elsewhere(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud,
     assert launcher.nodepool.ready.is_set()
 
 
-def test_a_drain_does_not_wait_for_itself(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """MT-6, MT-8: only this launcher could launch the backing node; it ends, and the next one serves the request."""
-    sections = [backing_cloud(cloud, pool_max_servers=1), shared()]
-    drained = launch(sections)
-    request_id = small_waits_for_room(znodes)
-    assert drained.nodepool.drain("SIGTERM")
-    wait_for("it has ended", lambda: not drained.running)
-    assert drained.nodepool.finished
-    assert znodes.request_state(request_id) == "requested"
-    (holder,) = [other for other in znodes.children("/nodepool/requests") if other != request_id]
-    znodes.use_and_return(holder)
-    launch(sections)
-    znodes.fulfilled(request_id)
-
-
 def test_another_launcher_takes_over_from_a_drained_one(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """MT-6, MT-8: both have the metastatic provider, none is asked twice, and nothing is left."""
     sections = [backing_cloud(cloud, pool_max_servers=1), shared()]

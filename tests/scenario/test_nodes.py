@@ -145,24 +145,12 @@ def test_many_refusals(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> 
 # -- nodes that are kept ready (rules M)
 
 
-def test_kept_ready(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """M-1, M-2, M-4: as many as wanted, free for everybody; what is taken is replaced; no request is left."""
-    launch([fake_provider("one", cloud=cloud.name)], labels={"small": {"min-ready": 2}})
-    wait_for("two are ready", lambda: len(znodes.free_nodes()) == 2)
-    wait_for("no request is left", lambda: not znodes.children("/nodepool/requests"))
-    before = set(znodes.nodes())
-    request_id = znodes.submit(["small"])
-    assert set(znodes.fulfilled(request_id)["nodes"]) <= before
-    wait_for("the taken one is replaced", lambda: len(znodes.free_nodes()) == 2)
-    znodes.use_and_return(request_id)
-    wait_for("two are left", lambda: len(znodes.nodes()) == len(znodes.free_nodes()) == 2)
-
-
 def test_two_launchers_do_not_overshoot(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """M-6: together they make what is missing, no more."""
+    """M-4, M-6: together they make what is missing, no more; no request is left."""
     for _ in range(2):
         launch([fake_provider("one", cloud=cloud.name)], labels={"small": {"min-ready": 5}})
     wait_for("five are ready", lambda: len(znodes.free_nodes()) == 5)
+    wait_for("no request is left", lambda: not znodes.children(REQUESTS))
     assert cloud.peak == 5
 
 
@@ -191,7 +179,7 @@ def test_no_room(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypat
 
 
 def _fillers(znodes: PoolZnodes) -> list[str]:
-    return [request_id for request_id in znodes.children("/nodepool/requests") if request_id.startswith("900-")]
+    return [request_id for request_id in znodes.children(REQUESTS) if request_id.startswith("900-")]
 
 
 def test_wedge_relief(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:

@@ -140,22 +140,6 @@ def test_broken_provider(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, m
     znodes.fulfilled(znodes.submit(["big"]))
 
 
-def test_provider_changes_during_a_launch(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """L-17, G-5: the old provider object lets the launch finish; the new one serves what comes."""
-    launcher = launch([fake_provider("one", cloud=cloud.name)])
-    cloud.set(hang=True)
-    request_id = znodes.submit(["small"])
-    wait_for("it launches", lambda: znodes.nodes("building"))
-    old = launcher.nodepool.providers.running["one"]
-    launcher.settings["providers"][0]["launch-retries"] = 1
-    launcher.write(launcher.settings)
-    wait_for("the provider is replaced", lambda: launcher.nodepool.providers.running["one"] is not old)
-    assert znodes.request_state(request_id) == "pending"
-    cloud.set(hang=False)
-    assert znodes.fulfilled(request_id)["declined_by"] == []
-    znodes.fulfilled(znodes.submit(["small"]))
-
-
 def test_provider_goes_during_a_launch(
     launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,16 +119,6 @@ def test_quota_error_of_the_cloud(launch: Launch, znodes: PoolZnodes, cloud: Fak
     wait_for("the aborted node is gone", lambda: list(znodes.nodes()) == request["nodes"])
 
 
-def test_failed_launch(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """L-6, A-15: when all attempts failed the pool declines, and with no other pool the request fails."""
-    cloud.set(fail_launches=1000)
-    launch([fake_provider("one", cloud=cloud.name, launch_retries=2)])
-    request_id = znodes.submit(["small"])
-    wait_for("it fails", lambda: znodes.request_state(request_id) == "failed")
-    assert present(znodes.request(request_id))["declined_by"] == [pool["id"] for pool in znodes.pools()]
-    wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.instances())
-
-
 def test_other_pool_takes_over(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """A-4, L-6: the pool with the better priority tries first; after its failure another one serves."""
     cloud.set(fail_launches=1000)

@@ -32,8 +32,9 @@ class Certificates:
 
     def copied(self, directory: Path, place: str) -> Certificates:
         """Copies of a client's in a directory that a container or a tree has at another place."""
-        names = [Path(shutil.copy(path, directory)).name for path in (self.ca, self.client_cert, self.client_key)]
-        return Certificates(*(Path(place, name) for name in names), keystore=self.keystore)
+        paths = (self.ca, self.client_cert, self.client_key)
+        ca, cert, key = (Path(place, Path(shutil.copy(path, directory)).name) for path in paths)
+        return Certificates(ca, cert, key, self.keystore)
 
 
 def make_certificates(directory: Path, hosts: Iterable[str] = ()) -> Certificates:

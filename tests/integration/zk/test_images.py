@@ -24,6 +24,7 @@ from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.tables import table
 from tests.support.wait import present, wait_for
 
 RECORD = json.dumps({"state": "ready", "state_time": 1.0})
@@ -108,14 +109,7 @@ def test_builds(store: ImageStore, images: ImageZnodes, caplog: pytest.LogCaptur
 
 def test_current_image(store: ImageStore, images: ImageZnodes, client: ZooKeeperClient) -> None:
     """6.2: the ready upload with the greatest state time, over all builds of this provider."""
-    for build_id, number, state_time, state, provider in (
-        ("old", 1, 50.0, "ready", "cloud"),
-        ("new", 2, 40.0, "ready", "cloud"),
-        ("new", 3, 90.0, "failed", "cloud"),
-        ("new", 4, 91.0, "uploading", "cloud"),
-        ("new", 5, 99.0, "ready", "other"),
-        ("new", 6, 99.0, "nonsense", "cloud"),
-    ):
+    for build_id, number, state_time, state, provider in table(__file__, "uploads_of_an_image"):
         images.add_upload("debian", build_id, provider, number, state=state, state_time=state_time)
     found = present(ZooKeeper(client, None).getMostRecentImageUpload("debian", "cloud"))
     assert (found.build_id, found.id, found.external_id) == ("old", "0000000001", "ext")

@@ -115,18 +115,6 @@ def test_tasks_are_independent(
     assert 0 < sweeps.run() <= SOON_SECONDS
 
 
-def test_lock_directories(sweeps: Sweeps) -> None:
-    """C-2: that of an open request stays; each one of a request that does not exist is removed, unless it is in use."""
-    request_id = sweeps.znodes.submit(["small"])
-    names = [f"200-{number:010}" for number in range(90, 95)]
-    for name in (request_id, *names):
-        sweeps.znodes.kazoo.create(f"/nodepool/requests-lock/{name}")
-    with locked(sweeps.znodes, f"requests-lock/{names[0]}"):
-        sweeps.launcher.settle()
-        sweeps.worker.remove_lock_dirs()
-        assert sweeps.znodes.children("/nodepool/requests-lock") == sorted([request_id, names[0]])
-
-
 def test_refused_by_all_that_are_left(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-15: the pool that had not declined went for good: none would ever look at the request again."""
     launcher = sweeps.launcher

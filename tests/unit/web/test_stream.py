@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots, and the stream of events: its messages, its hub, and a real server with clients that read, come back, or do not read."""
+"""Snapshots, and the stream of events: messages, hub, a real server with clients that read, come back, or do not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nodepool.zk.wire` with a Kazoo that lacks something, with a server that no real one is like, and without any."""
+"""`nodepool.zk.wire` with a Kazoo that lacks something, with a server that no real one is like, and with none."""
 
 from __future__ import annotations
 
