@@ -332,9 +332,6 @@ def test_two_builders(make: Make, cloud: ExampleCloud) -> None:
 # -- how an image travels: built, uploaded to clouds, booted by a launcher, replaced, and removed
 
 
-EXTRA = "extra"
-
-
 @pytest.fixture
 def place(
     tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch

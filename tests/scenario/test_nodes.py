@@ -18,7 +18,10 @@ from tests.support.wait import holds_for, present, wait_for
 
 
 def test_states_on_the_way(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """A-12, N-6: `pending` and locked before there is a node; then `building`, locked, with all that is known."""
+    """A-12, N-6: `pending` and locked before there is a node; then `building`, locked, with all that is known.
+
+    L-3: that is also its instance, while it boots.
+    """
     cloud.set(hang=True)
     launch([fake_provider("one", cloud=cloud.name, pool_node_attributes={"executor-zone": "z"})])
     request_id = znodes.submit(["small"])
@@ -37,6 +40,10 @@ def test_states_on_the_way(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud)
     assert node["launcher"] == znodes.pools()[0]["id"]
     assert node["attributes"] == {"executor-zone": "z"}
     assert node["resources"]["cores"] == 1
+    (made,) = wait_for("it is made", cloud.instances)
+    wait_for(
+        "its instance is known", lambda: [n["external_id"] for n in znodes.nodes("building").values()] == [made.id]
+    )
     cloud.set(hang=False)
     znodes.fulfilled(request_id)
 
