@@ -82,21 +82,10 @@ def clouds(simulator: OpenStackSimulator, nodepool: CommandLine, tmp_path: Path)
     nodepool.environment["OS_CLIENT_CONFIG_FILE"] = str(file)
     settings = yaml.safe_load(nodepool.config.read_text(encoding="utf-8"))
     settings["diskimages"] = [{"name": "debian", "formats": ["raw"]}]
-    for name, cloud, pause in (
-        ("cloud-a", "simulator", False),
-        ("cloud-b", "simulator", True),
-        ("cloud-c", "away", False),
-    ):
-        settings["providers"].append(
-            {
-                "name": name,
-                "driver": "openstack",
-                "cloud": cloud,
-                "rate": 0,
-                "diskimages": [{"name": "debian", "pause": pause}],
-                "pools": [],
-            }
-        )
+    for name, cloud in (("cloud-a", "simulator"), ("cloud-b", "simulator"), ("cloud-c", "away")):
+        image = {"name": "debian", "pause": name == "cloud-b"}
+        section = {"name": name, "driver": "openstack", "cloud": cloud, "rate": 0, "diskimages": [image], "pools": []}
+        settings["providers"].append(section)
     nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return nodepool
 

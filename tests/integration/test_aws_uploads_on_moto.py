@@ -18,6 +18,7 @@ from nodepool.driver.aws import AwsAdapter
 from nodepool.driver.aws.images import BLOCK_BYTES, PART_BYTES, BlockUpload, ImageJob, S3Upload, UploadWait, image_tags
 from nodepool.driver.framework.uploads import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
+from tests.support.wait import present
 from tests.unit.driver.aws.support import PROVIDER, load, section
 
 IDS = {"nodepool_provider_name": PROVIDER, "nodepool_build_id": "b" * 32, "nodepool_upload_id": "0000000001"}
@@ -87,8 +88,7 @@ def test_blocks(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 100, 20 * 2**20 + 3])
 def test_objects(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path, size: int) -> None:
     """AW-17: in one piece or in several."""
-    store = adapter.images.store
-    assert store is not None
+    store = present(adapter.images.store)
     data = os.urandom(size)
     given = job(adapter, tmp_path / "image", data)
     assert S3Upload(store, given, wait(adapter, given)).upload() == given.key
@@ -105,8 +105,7 @@ def test_objects(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path, size: in
 
 def test_unfinished_objects(moto: MotoServer, adapter: AwsAdapter) -> None:
     """AW-20"""
-    store = adapter.images.store
-    assert store is not None
+    store = present(adapter.images.store)
     moto.client("s3").create_multipart_upload(Bucket=BUCKET, Key="nodepool/north/x")
     (found,) = store.open_uploads("nodepool/north/")
     store.abort(found)
@@ -115,8 +114,7 @@ def test_unfinished_objects(moto: MotoServer, adapter: AwsAdapter) -> None:
 
 def test_objects_of_interrupted_uploads(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
     """AW-17: the parts that are there are not sent again."""
-    store = adapter.images.store
-    assert store is not None
+    store = present(adapter.images.store)
     data = os.urandom(20 * 2**20 + 3)
     given = job(adapter, tmp_path / "image", data)
     begun = PartsUpload(f"{given.build_prefix}0000000000/debian-0.raw", "")

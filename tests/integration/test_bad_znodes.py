@@ -41,8 +41,7 @@ def _still_serves(workplace: Workplace, launcher: LauncherProcess) -> None:
     znodes = workplace.znodes
     for _ in range(2):
         request_id = znodes.submit(["small"])
-        wait_for(f"{request_id} is fulfilled", lambda r=request_id: znodes.request_state(r) == "fulfilled")  # type: ignore[misc]
-        (node_id,) = (znodes.request(request_id) or {})["nodes"]
+        (node_id,) = znodes.fulfilled(request_id)["nodes"]
         with znodes.kazoo.Lock(f"{NODES}/{node_id}/lock", "client"):
             znodes.delete_request(request_id)
             znodes.change_node(node_id, state="used")
@@ -141,7 +140,7 @@ def test_lock_contenders(workplace: Workplace) -> None:
     znodes.delete_request(two)
     for name in names:
         znodes.kazoo.delete(f"{REQUEST_LOCKS}/200-0000000000/{name}")
-    wait_for("served at last", lambda: znodes.request_state(hindered) == "fulfilled")
+    znodes.fulfilled(hindered)
     znodes.delete_request(hindered)
     _still_serves(workplace, launcher)
 
@@ -176,8 +175,7 @@ def test_nodes_deleted_under_us(workplace: Workplace) -> None:
     launcher = workplace.launch([PROVIDER, lost], command=command)
     znodes = workplace.znodes
     request_id = znodes.submit(["big", "big", "big"])
-    wait_for("fulfilled", lambda: znodes.request_state(request_id) == "fulfilled")
-    first, second, third = (znodes.request(request_id) or {})["nodes"]
+    first, second, third = znodes.fulfilled(request_id)["nodes"]
     znodes.vanish(first)
     with znodes.kazoo.Lock(f"{NODES}/{second}/lock", "client"):
         znodes.change_node(second, state="in-use")
@@ -210,7 +208,7 @@ def test_node_deleted_while_it_is_built(workplace: Workplace) -> None:
     assert node_id not in (znodes.request(request_id) or {})["nodes"]
     znodes.delete_request(request_id)
     again = znodes.submit(["vm"])
-    wait_for("the next one is served", lambda: znodes.request_state(again) == "fulfilled")
+    znodes.fulfilled(again)
     znodes.delete_request(again)
     wait_for("hosts are free", lambda: _own_free(workplace) == 2)
     _still_serves(workplace, launcher)

@@ -18,6 +18,7 @@ from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
+from tests.support.tables import table
 from tests.support.zookeeper import ZooKeeperServer
 
 Rows = list[dict[str, Any]]
@@ -73,20 +74,7 @@ def test_all_problems_at_once(place: Place, check: Check) -> None:
     place.simulator.change(quota={"instances": 3})
     status, rows = check()
     assert status == 1
-    assert failed(rows) == {
-        "pool main": [
-            "the cloud has no availability zone 'mars' that takes servers (it has: nova); "
-            "correct availability-zones of the pool",
-            "the project has no security group 'web'; correct security-groups of the pool, or make the group",
-        ],
-        "label small of pool main": [
-            "the cloud has no flavor named 'nope'; correct flavor-name or min-ram, or create the flavor",
-            "the cloud has no usable image 'gone'; correct cloud-image gone, or upload the image",
-            "the cloud has no network 'nowhere'; correct networks of the label or its pool",
-            "the user has no key pair 'mykey' in the cloud; "
-            "correct key-name of the label, or make the key pair for this user",
-        ],
-    }
+    assert failed(rows) == table(__file__, "problems_of_a_check")
     told = {row["subject"]: row for row in rows}
     assert told["label good of pool main"]["result"] == "ok"
     assert told["quota"]["result"] == "warning"
@@ -98,12 +86,7 @@ def test_label_that_no_launcher_can_keep_ready(place: Place, check: Check, znode
     labels = [*place.settings()["labels"], {"name": "gpu", "min-ready": 1}]
     status, rows = check(labels=labels)
     assert status == 1
-    assert failed(rows) == {
-        "label gpu": [
-            "min-ready is 1, but no pool of this file and of the running launchers has the label; "
-            "add the label to a pool, or remove min-ready"
-        ]
-    }
+    assert failed(rows) == table(__file__, "problem_of_a_label")
     other = PoolComponent("elsewhere")
     other.id, other.supported_labels = "elsewhere-main", ["gpu"]
     record = json.dumps(other.to_dict()).encode()

@@ -18,6 +18,7 @@ from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
+from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -230,3 +231,25 @@ def test_wrong_files_in_the_foreground(config: Path) -> None:
     refused = run("-c", str(config), "-f")
     assert (refused.returncode, f"{config}:" in refused.stderr) == (1, True)
     assert "Traceback" not in refused.stderr + refused.stdout
+
+
+# -- the file system of the log is full: what is logged is lost, and nothing else
+
+
+#: Each write to it fails with ENOSPC.
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
+def test_full_disk(workplace: Workplace) -> None:
+    """No thread ends because it cannot log; requests are served, nodes made anew, and the end is in order."""
+    redirect = ["env", f"PYTHONPATH={ROOT}", "sh", "-c", f'exec "$@" >{FULL} 2>&1', "launcher"]
+    static = StaticProvider(static_hosts(1))
+    launcher = workplace.launch([static, FakeProvider(["made"])], command=[*redirect, *OUR_COMMAND])
+    for label in ("small", "made", "small"):
+        request = workplace.znodes.submit([label])
+        workplace.znodes.fulfilled(request)
+        workplace.znodes.use_and_return(request)
+    workplace.wait_nodes(static)
+    assert launcher.stop(signal.SIGTERM) == 0
+    assert launcher.log_text() == ""

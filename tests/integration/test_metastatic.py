@@ -129,7 +129,7 @@ def test_a_drain_ends(workplace: Workplace, znodes: PoolZnodes, how: str) -> Non
     drained = workplace.launch(providers, command=[*OUR_COMMAND, "--drain"])
     command = CommandLine(drained.config_path)
     used = znodes.submit(["big"])
-    wait_for("somebody has the host", lambda: znodes.request_state(used) == "fulfilled")
+    znodes.fulfilled(used)
     waiting = znodes.submit(["small"])
     wait_for("a node waits for it", lambda: [i for i in znodes.children(REQUESTS) if i.startswith("100-")])
     if how == "record":
@@ -142,7 +142,7 @@ def test_a_drain_ends(workplace: Workplace, znodes: PoolZnodes, how: str) -> Non
         assert command("resume", "launcher", socket.gethostname()).status == 0
     workplace.launch(providers, wait=False)
     znodes.use_and_return(used)
-    wait_for("the next launcher serves it", lambda: znodes.request_state(waiting) == "fulfilled")
+    znodes.fulfilled(waiting)
     znodes.use_and_return(waiting)
     wait_for("nothing is left", lambda: not znodes.children(REQUESTS) and len(znodes.free_nodes()) == 1)
 

@@ -20,6 +20,7 @@ from nodepool.runtime import providers
 from simulators.openstack.identity_api import IdentityApi
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.tables import table
 from tests.support.wait import wait_for
 
 PASSWORD = "pass-W0RD-of-the-cloud"
@@ -30,17 +31,7 @@ ADMIN_PASS = "simulated-admin-pass"
 #: All that were used.
 TOKENS: set[str] = set()
 #: Everything that says something by itself. An operator may set them all to DEBUG.
-LOGGERS = (
-    "",
-    "nodepool",
-    "kazoo",
-    "keystoneauth",
-    "keystoneauth.identity",
-    "openstack",
-    "requests",
-    "urllib3",
-    "paramiko",
-)
+LOGGERS = table(__file__, "loggers")
 
 
 @pytest.fixture

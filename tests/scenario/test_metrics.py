@@ -17,12 +17,10 @@ from tests.support.statsd_server import StatsdServer
 from tests.support.wait import wait_for
 
 
-def test_metrics_of_a_launcher(
-    statsd: StatsdServer, launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str
-) -> None:
+def test_metrics_of_a_launcher(statsd: StatsdServer, launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """reference/metrics 1, 2, 3, 5: gauges follow the nodes; each launch is counted; limits and internals are there."""
     launch(
-        [fake_provider("one", cloud=cloud_name, pool_max_servers=7)],
+        [fake_provider("one", cloud=cloud.name, pool_max_servers=7)],
         tenant_resource_limits=[{"tenant-name": "acme.org", "max-cores": 40}],
     )
     statsd.wait_for("nodepool.nodes.ready:0|g")
@@ -51,18 +49,13 @@ def test_metrics_of_a_launcher(
 
 
 def test_one_of_two_launchers_counts(
-    statsd: StatsdServer,
-    launch: Launch,
-    znodes: PoolZnodes,
-    cloud: FakeCloud,
-    cloud_name: str,
-    monkeypatch: pytest.MonkeyPatch,
+    statsd: StatsdServer, launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """reference/metrics 1: node gauges come from one launcher, the winner of an election, then from the other."""
     monkeypatch.setattr(status, "INTERNALS_SECONDS", 1.0)
-    first = launch([fake_provider("one", cloud=cloud_name)])
+    first = launch([fake_provider("one", cloud=cloud.name)])
     statsd.wait_for("nodepool.nodes.ready:0|g")
-    launch([fake_provider("two", cloud=cloud_name)])
+    launch([fake_provider("two", cloud=cloud.name)])
     statsd.wait_for("nodepool.provider.two.nodes.ready:0|g")
     statsd.wait_for("nodepool.provider.two.max_servers:inf|g")
     election = "/nodepool/elections/stats"

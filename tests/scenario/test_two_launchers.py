@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -11,19 +12,18 @@ import pytest
 from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
 from tests.scenario.conftest import Launch
-from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 
 
-def test_labels_here_and_there(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_labels_here_and_there(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """A-5, A-6: each serves its labels and leaves the others; what nobody has both decline, and it fails."""
     for name, label in (("one", "a"), ("two", "b")):
-        launch([fake_provider(name, (label,), cloud=cloud_name)], labels={"a": {}, "b": {}})
+        launch([fake_provider(name, (label,), cloud=cloud.name)], labels={"a": {}, "b": {}})
     wait_for("both are there", lambda: len(znodes.pools()) == 2)
     for label, provider in (("a", "one"), ("b", "two")):
-        request = fulfilled(znodes, znodes.submit([label]))
+        request = znodes.fulfilled(znodes.submit([label]))
         assert request["declined_by"] == []
         assert (znodes.node(request["nodes"][0]) or {})["provider"] == provider
     both = znodes.submit(["a", "b"])
@@ -32,23 +32,22 @@ def test_labels_here_and_there(launch: Launch, znodes: PoolZnodes, cloud_name: s
     assert sorted(declined) == sorted(pool["id"] for pool in znodes.pools())
 
 
-def test_requests_are_served_once(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_requests_are_served_once(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """A-11: both want all of them; each is served by one, with a node of its own."""
     for _ in range(2):
-        launch([fake_provider("one", cloud=cloud_name)])
+        launch([fake_provider("one", cloud=cloud.name)])
     wait_for("both are there", lambda: len(znodes.pools()) == 2)
     requests = [znodes.submit(["small"]) for _ in range(40)]
-    nodes = [node_id for request_id in requests for node_id in fulfilled(znodes, request_id)["nodes"]]
+    nodes = [node_id for request_id in requests for node_id in znodes.fulfilled(request_id)["nodes"]]
     assert len(nodes) == len(set(nodes)) == 40
     assert cloud.calls["create"] == 40
-    for request_id in requests:
-        use_and_return(znodes, request_id)
+    znodes.use_and_return(*requests)
     wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.instances())
     wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
 
 
 def test_nodes_are_deleted_once(
-    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-8: both could delete them; each is deleted by one."""
     deleted: Counter[str] = Counter()
@@ -60,7 +59,7 @@ def test_nodes_are_deleted_once(
 
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", count)
     for _ in range(2):
-        launch([fake_provider("one", cloud=cloud_name)])
+        launch([fake_provider("one", cloud=cloud.name)])
     for number in range(30):
         znodes.add_node("used", external_id=f"x{number}")
     wait_for("nothing is left", lambda: not znodes.nodes())
@@ -76,41 +75,41 @@ def test_ready_nodes_are_taken_once(launch: Launch, znodes: PoolZnodes) -> None:
         launch([section])
     wait_for("all hosts are there", lambda: len(znodes.free_nodes()) == 10)
     requests = [znodes.submit(["small"]) for _ in range(10)]
-    taken = [node_id for request_id in requests for node_id in fulfilled(znodes, request_id)["nodes"]]
+    taken = [node_id for request_id in requests for node_id in znodes.fulfilled(request_id)["nodes"]]
     assert len(set(taken)) == 10
     assert len(znodes.nodes()) == 10
     waiting = znodes.submit(["small"])
-    use_and_return(znodes, requests[0])
-    fulfilled(znodes, waiting)
+    znodes.use_and_return(requests[0])
+    znodes.fulfilled(waiting)
 
 
-def test_other_one_takes_over(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_other_one_takes_over(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """G-14, C-4: what a launcher leaves when it stops in the middle the other one serves soon."""
     cloud.set(hang=True)
-    first = launch([fake_provider("one", cloud=cloud_name)])
+    first = launch([fake_provider("one", cloud=cloud.name)])
     requests = [znodes.submit(["small"]) for _ in range(3)]
     wait_for("it launches", lambda: len(znodes.nodes("building")) == 3)
-    launch([fake_provider("two", cloud=f"{cloud_name}-two")], labels={"small": {}})
+    launch([fake_provider("two", cloud=f"{cloud.name}-two")], labels={"small": {}})
     first.stop()
     for request_id in requests:
-        nodes = fulfilled(znodes, request_id)["nodes"]
+        nodes = znodes.fulfilled(request_id)["nodes"]
         assert (znodes.node(nodes[0]) or {})["provider"] == "two"
-    FakeCloud.forget(f"{cloud_name}-two")
+    FakeCloud.forget(f"{cloud.name}-two")
 
 
-def test_restart_with_requests_waiting(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_restart_with_requests_waiting(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """A-15, A-17: while the pools of a launcher come up, none fails what another one will serve."""
     names = ["one", "two", "three", "four"]
     requests = [znodes.submit([name]) for name in names for _ in range(5)]
-    launch([fake_provider(name, (name,), cloud=cloud_name) for name in names])
+    launch([fake_provider(name, (name,), cloud=cloud.name) for name in names])
     for request_id in requests:
-        assert fulfilled(znodes, request_id)["declined_by"] == []
+        assert znodes.fulfilled(request_id)["declined_by"] == []
 
 
-def test_the_one_that_can_is_restarted(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+def test_the_one_that_can_is_restarted(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """A-13, A-15: what this pool can never serve, though it has the label, waits for the one that can."""
-    launch([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
-    able = [fake_provider("two", cloud=cloud_name)]
+    launch([fake_provider("one", cloud=cloud.name, pool_max_servers=0)])
+    able = [fake_provider("two", cloud=cloud.name)]
     second = launch(able, labels={"small": {}})
     wait_for("both are there", lambda: len(znodes.pools()) == 2)
     second.stop()
@@ -119,5 +118,51 @@ def test_the_one_that_can_is_restarted(launch: Launch, znodes: PoolZnodes, cloud
     wait_for("the other one declines", lambda: (znodes.request(request) or {}).get("declined_by"))
     assert znodes.request_state(request) == "requested"
     launch(able, labels={"small": {}})
-    (node,) = fulfilled(znodes, request)["nodes"]
+    (node,) = znodes.fulfilled(request)["nodes"]
     assert (znodes.node(node) or {})["provider"] == "two"
+
+
+# -- slots of static hosts that somebody else registered twice (rule S-10)
+
+
+HOST = {"name": "127.2.1.1", "labels": ["small"], "host-key-checking": False}
+STATIC = {"name": "one", "driver": "static", "pools": [{"name": "main", "nodes": [HOST]}]}
+
+
+def add_twin(znodes: PoolZnodes, node_id: str, state: str) -> str:
+    """Another node of the same slot; returns its id."""
+    node = znodes.node(node_id) or {}
+    return znodes.create_node(json.dumps({**node, "state": state, "allocated_to": None}).encode())
+
+
+@pytest.mark.parametrize("state", ["used", "deleting"])
+@pytest.mark.parametrize("launchers", [1, 2])
+def test_node_beside_one_in_use_goes_without_successor(
+    launch: Launch, znodes: PoolZnodes, state: str, launchers: int
+) -> None:
+    """S-8, S-10: nothing is handed out beside the node in use; returned, it comes back."""
+    for _ in range(launchers):
+        launch([STATIC])
+    wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
+    request = znodes.submit(["small"])
+    [node_id] = znodes.fulfilled(request)["nodes"]
+    twin = add_twin(znodes, node_id, state)
+    wait_for("the other one is gone", lambda: twin not in znodes.nodes())
+    assert list(znodes.nodes()) == [node_id]
+    waiting = znodes.submit(["small"])
+    znodes.use_and_return(request)
+    assert znodes.fulfilled(waiting)["nodes"] != [node_id]
+    assert len(znodes.nodes()) == 1
+
+
+def test_of_two_free_nodes_one_is_handed_out(launch: Launch, znodes: PoolZnodes) -> None:
+    """S-10: the next request waits for the slot."""
+    launch([STATIC])
+    wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
+    [node_id] = znodes.nodes()
+    twin = add_twin(znodes, node_id, "ready")
+    requests = [znodes.submit(["small"]) for _ in range(2)]
+    assert znodes.fulfilled(requests[0])["nodes"] == [node_id]
+    wait_for("the other one is gone", lambda: twin not in znodes.nodes())
+    znodes.use_and_return(requests[0])
+    assert znodes.fulfilled(requests[1])["nodes"] not in ([node_id], [twin])

@@ -60,8 +60,9 @@ class CloudPlace:
         labels = [{"name": name, **self.label_settings.get(name, {})} for name in sorted(names)]
         return copy.deepcopy({"labels": labels, "diskimages": [{"name": "built"}], "providers": providers})
 
-    def launch(self) -> None:
+    def launch(self) -> LocalLauncher:
         self.launcher = self.start()
+        return self.launcher
 
     def paused(self) -> dict[str, bool]:
         """What the registry says of each provider's pools."""

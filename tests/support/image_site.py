@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -250,3 +250,6 @@ class ImageSite:
             cleanup.on_stop()
         for name in self.clouds.values():
             FakeCloud.forget(name)
+
+
+MakeSite = Callable[..., ImageSite]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What drivers rely on in a cluster's API: objects, lists, watches and deletions, tested with the official client.
 
-The same tests run against the simulator (``tests/integration/test_kubernetes_simulator.py``) and against a real control
+The same tests run against the simulator (``tests/integration/test_simulators.py``) and against a real control
 plane (``tests/functional/kubernetes/test_api.py``): what the simulator says is what the real one says.
 """
 

@@ -110,14 +110,21 @@ class PoolZnodes(ImageZnodes):
         path: str = self.kazoo.create(f"{REQUESTS}/{priority}-", value, sequence=True, makepath=True)
         return path.rsplit("/", 1)[1]
 
-    def use_and_return(self, request_id: str) -> None:
-        """Do what a client does with a fulfilled request whose job is short."""
-        request = self.request(request_id)
-        assert request is not None
-        # In this order: a node that is free for a moment is somebody else's.
-        for node_id in request["nodes"]:
-            self.change_node(node_id, state="used")
-        self.delete_request(request_id)
+    def fulfilled(self, *request_ids: str) -> dict[str, Any]:
+        """Waits until requests are fulfilled, and returns the last one."""
+        for request_id in request_ids:
+            wait_for(f"{request_id} is fulfilled", lambda one=request_id: self.request_state(one) == "fulfilled")  # type: ignore[misc]
+        return self.request(request_ids[-1]) or {}
+
+    def use_and_return(self, *request_ids: str) -> None:
+        """Do what a client does with fulfilled requests whose jobs are short."""
+        for request_id in request_ids:
+            request = self.request(request_id)
+            assert request is not None
+            # In this order: a node that is free for a moment is somebody else's.
+            for node_id in request["nodes"]:
+                self.change_node(node_id, state="used")
+            self.delete_request(request_id)
 
     def change_request(self, request_id: str, **fields: Any) -> None:
         """Changes fields of a request."""

@@ -18,6 +18,12 @@ DEADLINE_SECONDS = 45.0
 LOOK_SECONDS = 0.02
 
 
+def present(found: T | None) -> T:
+    """What must be there."""
+    assert found is not None
+    return found
+
+
 def wait_for(what: str, look: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:
     """Calls ``look`` until it returns something true and returns that.
 

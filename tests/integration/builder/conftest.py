@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ from nodepool.builder.dib import NOTES
 from nodepool.plan.retries import Backoff
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.build_site import BuildSite
-from tests.support.image_site import ImageSite
+from tests.support.image_site import ImageSite, MakeSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
-
-MakeSite = Callable[..., ImageSite]
 
 
 @pytest.fixture(autouse=True)

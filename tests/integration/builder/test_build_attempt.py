@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -12,17 +13,18 @@ import pytest
 
 from nodepool.builder import build as builder_build
 from nodepool.builder import image_files
-from nodepool.builder.build import BuildQueue, BuildWorker, conversion_commands
+from nodepool.builder.build import SPACE_SECONDS, BuildQueue, BuildWorker, conversion_commands
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.config import MIB, AzureProviderConfig
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
-from nodepool.model.image import ImageBuild
-from tests.support.build_site import BuildSite, in_background
+from nodepool.model.image import ImageBuild, ImagesView
+from tests.support.build_site import FAKE, BuildSite, in_background
 from tests.support.image_site import IMAGE
 from tests.support.session_loss import expire_session
+from tests.support.tables import rows
 from tests.support.vhd import FOOTER_BYTES, is_fixed
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -151,15 +153,7 @@ def test_error_that_nobody_foresaw(
     assert "RuntimeError: strange" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("/nonexistent/dib", "No such file"),
-        ("'not closed", "No closing quotation"),
-        ("true", "though the build succeeded"),
-        ("no log", "its log cannot be written"),
-    ],
-)
+@rows(__file__, "builds_that_cannot_succeed")
 def test_build_that_cannot_succeed(
     place: BuildSite, caplog: pytest.LogCaptureFixture, command: str, words: str
 ) -> None:
@@ -222,3 +216,59 @@ def test_zookeeper_that_stays_away(place: BuildSite, monkeypatch: pytest.MonkeyP
     place.once()
     assert place.states() == ["building"]
     assert place.files() == []
+
+
+# -- what is built in a pass, and what is left to others
+
+
+def test_what_a_worker_knows(place: BuildSite) -> None:
+    """B-3, B-11: nothing is built before all is known. A lock of others is not waited for. What was decided on old
+    knowledge is decided again.
+    """
+
+    def run_with(view: ImagesView | None) -> float | None:
+        shared = dataclasses.replace(place.site.shared, images=lambda: view)
+        return BuildWorker(1, shared, BuildQueue()).run_once()
+
+    assert run_with(None) is None
+    place.site.sync()
+    view = place.site.known()
+    with place.site.store.build_lock(IMAGE):
+        assert run_with(view) is None
+    assert place.builds() == []
+    place.site.build()
+    assert run_with(view) is None
+    assert place.states() == ["ready"]
+
+
+def test_no_room(place: BuildSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Twice the size of the last build must be free; why nothing is built is said, once. No record is made."""
+    place.once()
+    place.site.store.request_build(IMAGE)
+    with monkeypatch.context() as patch:
+        patch.setattr(place.site.files, "free_bytes", lambda: 0)
+        assert place.once() == SPACE_SECONDS
+        assert place.once() == SPACE_SECONDS
+    assert len(place.builds()) == 1
+    told = [record.getMessage() for record in caplog.records if "cannot be built" in record.getMessage()]
+    assert len(told) == 1
+    assert "2 times as much must be free" in told[0]
+    assert place.once() == 0.0
+    assert len(place.builds()) == 2
+
+
+def test_stopped_worker_begins_nothing(place: BuildSite) -> None:
+    place.worker.end_build("the builder stops")
+    place.once()
+    assert place.builds() == []
+
+
+def test_who_asked_comes_first(place: BuildSite) -> None:
+    """Requests before what is due anyway, the oldest first."""
+    place.site.configure(["cloud"], [IMAGE, "second", "third"])
+    for image in place.site.config.diskimages.values():
+        image.dib_cmd = FAKE
+    place.site.config.build_log_dir = str(place.directory / "logs")
+    place.site.store.request_build("third")
+    place.once()
+    assert [len(place.builds(image)) for image in (IMAGE, "second", "third")] == [0, 0, 1]

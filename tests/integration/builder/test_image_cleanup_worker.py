@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from nodepool.builder.progress import BuildKey, BuildProgress
+from nodepool.builder import image_cleanup
+from nodepool.builder.progress import BuilderOptions, BuildKey, BuildProgress
 from nodepool.clock import wall_time
 from nodepool.model.image import ImageBuild
+from nodepool.plan.images import ORPHAN_AGE_SECONDS
 from nodepool.plan.retries import Backoff
 from nodepool.zk import caches
-from tests.support.image_site import IMAGE, ImageSite
+from tests.support.image_site import IMAGE, ImageSite, MakeSite
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
-
-MakeSite = Callable[..., ImageSite]
+from tests.support.wait import present, wait_for
 
 
 @pytest.mark.parametrize("state", ["failed", "uploading"])
@@ -63,9 +64,7 @@ def test_image_that_comes_after_the_look(site: ImageSite, make_site: MakeSite, m
     site.clean()
     assert (site.states(build), site.cloud().images()) == (["deleting"], [])
     site.put_image(build, bad.key)
-    wait_seconds = site.cleanup.run_once()
-    assert wait_seconds is not None
-    assert 400 < wait_seconds <= 500, "the cloud is not asked at each change"
+    assert 400 < present(site.cleanup.run_once()) <= 500, "the cloud is not asked at each change"
     other.clean()
     assert (site.states(build), site.cloud().images()) == (["deleting"], [])
     site.put_image(build, bad.key)
@@ -115,9 +114,7 @@ def test_build_of_a_builder_that_is_gone(site: ImageSite, make_site: MakeSite, m
         site.store.store_build(one)
     monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 500.0)
     site.clean()
-    wait_seconds = site.cleanup.run_once()
-    assert wait_seconds is not None
-    assert 0 < wait_seconds <= 500
+    assert 0 < present(site.cleanup.run_once()) <= 500
     assert set(site.view().builds) == {build.key}
     monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 0.0)
     site.clean()
@@ -194,3 +191,132 @@ def test_many_failures_leave_nothing(site: ImageSite, monkeypatch: pytest.Monkey
     wait_for("only that is left", lambda: len(site.cloud().images()) == 1 and site.states(build) == ["ready"])
     assert most <= 10
     assert site.cloud().calls["create"] == 101
+
+
+# -- which files go from the disk of a builder
+
+
+NEVER = "f" * 32
+
+
+def orphan(site: ImageSite, age_seconds: float) -> None:
+    """A file of a build without a record."""
+    path = site.files.path(IMAGE, NEVER, "qcow2")
+    path.write_bytes(b"x")
+    os.utime(path, times=(wall_time() - age_seconds,) * 2)
+
+
+def test_files_without_a_record(site: ImageSite) -> None:
+    """R-9, R-15: only old ones, and only when this builder has seen a record of its own."""
+    orphan(site, ORPHAN_AGE_SECONDS + 60)
+    site.clean()
+    assert site.on_disk() == {NEVER}, "the records may be restored yet"
+    build = site.build()
+    site.clean()
+    assert site.on_disk() == {build.key}
+    orphan(site, ORPHAN_AGE_SECONDS - 60)
+    site.clean()
+    assert site.on_disk() == {build.key, NEVER}
+    site.cleanup = site.make_cleanup(options=BuilderOptions(clean_orphans=True))
+    site.clean()
+    assert site.on_disk() == {build.key}
+
+
+def test_records_that_vanish(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-15: somebody empties ZooKeeper while the builder runs. The records may be restored for an hour."""
+    now = wall_time()
+    monkeypatch.setattr(image_cleanup, "wall_time", lambda: now)
+    builds = [site.build(), site.build()]
+    old = (now - 2 * ORPHAN_AGE_SECONDS,) * 2
+    for build in builds:
+        for file in site.files.of_build(IMAGE, build.key):
+            os.utime(file.path, times=old)
+    site.clean()
+    site.client.kazoo.delete(caches.image(IMAGE), recursive=True)
+    site.clean()
+    assert site.on_disk() == {build.key for build in builds}
+    now += 2 * ORPHAN_AGE_SECONDS
+    site.clean()
+    assert site.on_disk() == {build.key for build in builds}, "no record of this builder is there at all"
+    now -= ORPHAN_AGE_SECONDS + 1
+    new = site.build()
+    site.clean()
+    assert site.on_disk() == {build.key for build in [*builds, new]}, "they were there a moment ago"
+    now += 2
+    site.clean()
+    assert site.on_disk() == {new.key}
+
+
+# -- images go in clouds that refuse, are away or hang
+
+
+def test_refused_deletion(site: ImageSite) -> None:
+    """R-7: an image that is in use keeps its record until the cloud deletes it."""
+    build = site.build()
+    upload = site.upload(build)
+    upload.state = "deleting"
+    site.store.store_upload(upload)
+    site.cloud().set(refused_deletions=2)
+    site.clean()
+    assert site.states(build) == ["deleting"]
+    for attempts in (2, 3):
+        wait_for("the pause is over", partial(clean_until, site, attempts))
+    assert site.states(build) == []
+    assert site.cloud().images() == []
+
+
+def clean_until(site: ImageSite, attempts: int) -> bool:
+    """Has the cloud been asked so often after another pass?"""
+    site.clean()
+    return site.cloud().calls["delete"] == attempts
+
+
+def test_back_off_of_deletions(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-7: a cloud that refuses is not asked at each change."""
+    monkeypatch.setattr(image_cleanup, "BACKOFF", Backoff(100.0, 100.0))
+    build = site.build()
+    site.upload(build, state="deleting", external_id="i-1", external_name="n")
+    site.cloud().set(images_down=True)
+    site.clean_fully()
+    assert site.cloud().calls["delete"] == 1
+    assert 0 < present(site.cleanup.run_once()) <= 100
+
+
+def test_deletion_that_nobody_wants_any_more(site: ImageSite) -> None:
+    """R-7, R-12: a provider goes while its images cannot be deleted. Its failures cause no passes."""
+    build = site.build()
+    site.upload(build, state="deleting", external_id="i-1", external_name="n")
+    site.cloud().set(images_down=True)
+    site.clean_fully()
+    assert site.cloud().calls["delete"]
+    site.configure([])
+    wait_for("its pause is over", lambda: site.cleanup.run_once() is None)
+    assert site.states(build) == ["deleting"]
+
+
+def test_slow_cloud(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-6: files go and other clouds are cleaned while one hangs; the record goes after the last upload."""
+    site = make_site(["slow", "quick"])
+    build = site.build()
+    uploads = {provider: site.upload(build, provider) for provider in ("slow", "quick")}
+    go_on = threading.Event()
+    delete = site.providers["slow"].deleteImage
+
+    def hangs(name: str, id: str) -> None:
+        assert go_on.wait(60)
+        delete(name, id)
+
+    monkeypatch.setattr(site.providers["slow"], "deleteImage", hangs)
+    build.state = "deleting"
+    site.store.store_build(build)
+    site.sync()
+    site.cleanup.run_once()
+    wait_for("it is gone in the quick cloud", lambda: site.cloud("quick").images() == [])
+    site.sync()
+    site.cleanup.run_once()
+    assert site.on_disk() == set()
+    assert set(site.view().builds) == {build.key}
+    assert [image.id for image in site.cloud("slow").images()] == [uploads["slow"].external_id]
+    go_on.set()
+    site.clean_fully()
+    assert set(site.view().builds) == set()

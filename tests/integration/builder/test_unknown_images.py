@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 
@@ -12,10 +11,8 @@ from nodepool.builder import image_cleanup
 from nodepool.driver.framework.uploads import ListedImage
 from nodepool.metrics.catalog import UNKNOWN_IMAGES
 from nodepool.model.image import ImageBuild
-from tests.support.image_site import ImageSite
-from tests.support.wait import wait_for
-
-MakeSite = Callable[..., ImageSite]
+from tests.support.image_site import ImageSite, MakeSite
+from tests.support.wait import present, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +64,7 @@ def test_what_is_no_image(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> N
     """D-3: what an upload has left, and nobody can use, goes when two looks have seen it so."""
     left = lost(site)
     good = site.upload(site.build())
-    provider = site.get("cloud")
-    assert provider is not None
+    provider = present(site.get("cloud"))
     whole = provider.listImages
 
     def listed() -> list[ListedImage]:
@@ -100,6 +96,4 @@ def test_pauses(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
         prepare()
         site.cleanup = site.make_cleanup()
         looked(site)
-        wait_seconds = site.cleanup.run_once()
-        assert wait_seconds is not None
-        assert seconds - 1000 < wait_seconds <= seconds
+        assert seconds - 1000 < present(site.cleanup.run_once()) <= seconds

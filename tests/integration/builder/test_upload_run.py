@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,17 @@ import pytest
 from nodepool.builder import uploads as builder_uploads
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.uploads import UploadInterrupted
+from nodepool.exceptions import ZKConnectionError
 from nodepool.metrics.catalog import IMAGE_UPDATE
 from nodepool.metrics.registry import Distribution
-from nodepool.model.image import ImageUpload
 from nodepool.plan.images import UploadJob
 from nodepool.plan.retries import Backoff
 from nodepool.zk import caches
-from tests.support.image_site import IMAGE, MD5, ImageSite
+from tests.support.image_site import IMAGE, MD5, ImageSite, MakeSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS, present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
-
-MakeSite = Callable[..., ImageSite]
 
 
 def running(site: ImageSite) -> threading.Thread:
@@ -103,9 +100,7 @@ def test_failed(site: ImageSite, caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert (record.state, record.external_id, record.external_name, record.format) == ("failed", None, None, None)
     assert site.cloud().images() == []
     assert "connection reset" in caplog.text
-    wait_seconds = site.pass_once()
-    assert wait_seconds is not None
-    assert 0 < wait_seconds <= 1000, "U-15: it is not tried again at once"
+    assert 0 < present(site.pass_once()) <= 1000, "U-15: it is not tried again at once"
     site.queue.configuration_changed()
     assert site.pass_once() == 0
     assert site.states(build) == ["failed", "ready"]
@@ -153,16 +148,13 @@ def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch)
     """U-2: the lock of build and provider decides; who did not get it looks again a little later."""
     monkeypatch.setattr(builder_uploads, "PUT_OFF_SECONDS", 1000.0)
     build = site.build()
-    job, _ = site.queue.take()
-    assert job is not None
+    job = present(site.queue.take()[0])
     with site.store.upload_lock(IMAGE, build.key, "cloud"):
         outcome = run_of(site, job).run()
     assert outcome is builder_uploads.Outcome.NOT_DUE
     site.queue.ended(job, outcome, None)
     assert site.states(build) == []
-    wait_seconds = site.pass_once()
-    assert wait_seconds is not None
-    assert 0 < wait_seconds <= 1000
+    assert 0 < present(site.pass_once()) <= 1000
 
 
 def run_of(site: ImageSite, job: UploadJob) -> builder_uploads.UploadRun:
@@ -174,8 +166,7 @@ def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
     """U-2, U-7, U-13, P-2: what has changed since it was chosen counts; no record is made."""
     build = site.build()
     site.sync()
-    job, _ = site.queue.take()
-    assert job is not None
+    job = present(site.queue.take()[0])
     section: Any = site.config.providers["cloud"]
     if change == "uploaded":
         site.upload(build)
@@ -195,33 +186,19 @@ def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
     assert site.states(build) == before
 
 
-def newer_is_there(site: ImageSite) -> ImageUpload:
-    """A newer build was uploaded by somebody else meanwhile."""
-    return site.upload(site.build())
-
-
-def test_overtaken_at_the_end(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-12: an older build is never stored ready after a newer one; its image goes."""
-    # It is not asked on its way.
-    monkeypatch.setattr(builder_uploads, "LOOK_SECONDS", 1000.0)
+@pytest.mark.parametrize(("look_seconds", "state", "images"), [(1000.0, "deleting", 2), (0.0, "failed", 1)])
+def test_overtaken(
+    site: ImageSite, monkeypatch: pytest.MonkeyPatch, look_seconds: float, state: str, images: int
+) -> None:
+    """U-12: an older build is never stored ready after a newer one; its image goes. It is asked on its way, or not."""
+    monkeypatch.setattr(builder_uploads, "LOOK_SECONDS", look_seconds)
     older = site.build()
     thread = running(site)
-    newer = newer_is_there(site)
+    newer = site.upload(site.build())
     ended(site, thread)
-    assert site.states(older) == ["deleting"]
+    assert (site.states(older), len(site.cloud().images())) == ([state], images)
     site.clean()
     assert site.states(older) == []
-    assert [image.id for image in site.cloud().images()] == [newer.external_id]
-
-
-def test_given_up_on_its_way(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-12: an upload that was overtaken does not go on to its end."""
-    monkeypatch.setattr(builder_uploads, "LOOK_SECONDS", 0.0)
-    older = site.build()
-    thread = running(site)
-    newer = newer_is_there(site)
-    ended(site, thread)
-    assert site.states(older) == ["failed"]
     assert [image.id for image in site.cloud().images()] == [newer.external_id]
 
 
@@ -309,3 +286,36 @@ def test_nothing_is_made_while_the_session_is_doubtful(site: ImageSite, monkeypa
     assert (site.states(build), site.cloud().images()) == (["uploading"], [])
     certain.set()
     wait_for("it is uploaded", lambda: site.states(build) == ["ready"])
+
+
+# -- which uploads the workers of a builder begin, and when
+
+
+def test_slow_cloud_holds_up_none(make_site: MakeSite) -> None:
+    """U-15: with two workers and one cloud that hangs, the other gets its images."""
+    site = make_site(["slow", "quick"], workers=2)
+    site.configure(["slow", "quick"], ["i1", "i2", "i3"])
+    site.cloud("slow").set(hanging_uploads=True)
+    site.start(2)
+    builds = [site.build(name) for name in ("i1", "i2", "i3")]
+    for build in builds:
+        wait_for("it is in the quick cloud", lambda one=build: site.states(one, "quick") == ["ready"])  # type: ignore[misc]
+    assert [site.states(build, "slow") for build in builds].count([]) == 2
+
+
+def test_zookeeper_is_away(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost connection before there is a record is no failure of the cloud: no back-off."""
+    build = site.build()
+    site.sync()
+
+    def lost(*_: object) -> None:
+        raise ZKConnectionError("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.store, "build", lost)
+        with pytest.raises(ZKConnectionError):
+            site.worker().run_once()
+    assert site.queue.running == frozenset()
+    # A failure of the cloud would wait for longer.
+    monkeypatch.setattr("nodepool.plan.images.BACKOFF", Backoff(1000.0, 1000.0))
+    wait_for("it is uploaded", lambda: (site.pass_once(), site.states(build))[1] == ["ready"])

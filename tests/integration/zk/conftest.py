@@ -20,7 +20,7 @@ from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -143,9 +143,7 @@ def requests(client: ZooKeeperClient, any_cache: NodepoolCache | None, nodes: No
 @pytest.fixture
 def submitted(requests: RequestStore, znodes: PoolZnodes) -> NodeRequest:
     """A request of Zuul for two nodes, as we read it."""
-    found = requests.get(znodes.submit(["small", "small"]))
-    assert found is not None
-    return found
+    return present(requests.get(znodes.submit(["small", "small"])))
 
 
 @pytest.fixture

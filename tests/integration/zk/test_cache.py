@@ -21,7 +21,7 @@ from nodepool.zk.connection import CREATED, DELETED, Reply
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zk_reads import count_reads
 
 
@@ -97,9 +97,9 @@ def test_bad_records_are_skipped(
     assert cache.nodes.get(bad) is None
     assert (cache.nodes.empty_ids() == [bad]) is (value == b"")
     assert caplog.text.count(f"Ignoring /nodepool/nodes/{bad}") == (value != b"")
-    for data, there in ((READY_NODE, True), (b"garbage", False)):
+    for data, shown in ((READY_NODE, True), (b"garbage", False)):
         znodes.kazoo.set(paths.node(bad), data)
-        wait_for("the change is seen", lambda there=there: (cache.nodes.get(bad) is not None) is there)  # type: ignore[misc]
+        wait_for("the change is seen", lambda shown=shown: (cache.nodes.get(bad) is not None) is shown)  # type: ignore[misc]
         assert cache.nodes.empty_ids() == []
     znodes.kazoo.delete(paths.node(bad))
     caught_up(cache, znodes)
@@ -146,8 +146,7 @@ def test_own_writes_are_not_read_back(
     zk.requests.send_lock(request)()
     request.state = "fulfilled"
     zk.requests.finish(request)
-    known = cache.requests.get(request.key)
-    assert known is not None
+    known = present(cache.requests.get(request.key))
     assert (known.state, known.version) == ("fulfilled", 2)
     caught_up(cache, znodes)
     assert [path for path in reads if path.startswith((paths.REQUESTS, paths.node(node.key)))] == []
@@ -169,8 +168,7 @@ def test_foreign_write_between_our_write_and_its_answer(
     node, kazoo = stored(zk), zk.client.kazoo
     reads = count_reads(zk.client, monkeypatch)
     in_event, go_on = threading.Event(), threading.Event()
-    on_event = kazoo.watch_function(paths.node(node.key))
-    assert on_event is not None
+    on_event = present(kazoo.watch_function(paths.node(node.key)))
 
     def slow(event: int, path: str) -> None:
         on_event(event, path)
@@ -304,8 +302,7 @@ def test_own_write_and_release_in_one(
     node.state = "building"
     zk.nodes.lock_and_save(node)
     wait_for("the lock is seen", lambda: cache.nodes.is_locked(node.key))
-    request = zk.getNodeRequest(znodes.submit(["small"]))
-    assert request is not None
+    request = present(zk.getNodeRequest(znodes.submit(["small"])))
     zk.requests.send_lock(request)()
     reads = count_reads(zk.client, monkeypatch)
     heard: list[tuple[str, str, bool]] = []

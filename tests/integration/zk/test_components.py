@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.components: our entries in the registry, and who else is there (reference/zookeeper 7). Installations."""
+"""Entries in the registry, and who else is there (reference/zookeeper 7); installations; locks and elections (3)."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
-from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConnectionError, ZKException, ZKLockException, ZKLockTimeout
 from nodepool.model.status import LauncherComponent, PoolComponent
-from nodepool.zk import components, paths
+from nodepool.zk import components, locks, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
+from nodepool.zk.connection import Reply
+from nodepool.zk.locks import Election, LockOwners, ZkLock
+from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.tables import rows
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 BUILDERS = "/nodepool/components/builder"
 OLD, OLDER = "0123456789abcdef", "fedcba9876543210"
@@ -205,3 +212,184 @@ def test_unreadable_installation(client: ZooKeeperClient, data: bytes) -> None:
     with pytest.raises(ZKException, match=f"{paths.INSTALLATION} cannot be read"):
         components.get_installation(client)
     assert client.kazoo.get(paths.INSTALLATION)[0] == data
+
+
+# -- locks: the wire of Kazoo's Lock recipe (reference/zookeeper 3), who holds one, and elections
+
+
+NODE = "/nodepool/nodes/0000000077"
+DIR = f"{NODE}/lock"
+STATS = "/nodepool/elections/stats"
+
+
+def take_in_transaction(client: ZooKeeperClient, *, exists: bool) -> ZkLock:
+    tx = Transaction(client)
+    tx.fence_lock(DIR, exists=exists, keep=True)
+    index = locks.add_contender(tx, DIR, "ours")
+    return ZkLock(DIR, tx.commit()[index], client.session_epoch)
+
+
+@pytest.fixture(autouse=True)
+def node(client: ZooKeeperClient) -> None:
+    client.kazoo.ensure_path(NODE)
+
+
+def test_names_of_contenders(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """<32 hex>__lock__<10 digits>, the identifier as its data, ephemeral. To release it twice is fine."""
+    for lock in (take_in_transaction(client, exists=False), None):
+        lock = lock or locks.acquire(client, DIR, identifier="ours")
+        [name] = znodes.children(DIR)
+        assert re.fullmatch(r"[0-9a-f]{32}__lock__[0-9]{10}", name)
+        assert lock.contender == f"{DIR}/{name}"
+        data, stat = znodes.kazoo.get(lock.contender)
+        assert (data, stat.ephemeralOwner) == (b"ours", client.kazoo.client_id[0])
+        for _ in range(2):
+            locks.release(client, lock)
+            assert znodes.children(DIR) == []
+
+
+def test_kazoo_blocks_us_and_we_block_kazoo(client: ZooKeeperClient, competitor: Competitor) -> None:
+    for exists in (False, True):
+        lock = take_in_transaction(client, exists=exists)
+        assert not competitor.may_take(DIR)
+        locks.release(client, lock)
+        assert competitor.may_take(DIR)
+    held = competitor.hold(DIR)
+    with pytest.raises(ZKLockException, match="locked by another process"):
+        locks.acquire(client, DIR, blocking=False)
+    with pytest.raises(ZKLockTimeout, match=r"waited 0\.05 s"):
+        locks.acquire(client, DIR, timeout=0.05)
+    with pytest.raises(Exception, match="NotEmpty"):
+        take_in_transaction(client, exists=True)
+    held.release()
+    locks.release(client, locks.acquire(client, DIR, blocking=False))
+
+
+def test_first_come_first_served(client: ZooKeeperClient, competitor: Competitor, znodes: PoolZnodes) -> None:
+    """FIFO with Kazoo's contenders before and behind us."""
+    held = competitor.hold(DIR)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(locks.acquire, client, DIR, timeout=60)
+        wait_for("we are in the queue", lambda: len(znodes.children(DIR)) == 2)
+        last = competitor.wait_for_lock(DIR)
+        assert not waiting.done()
+        held.release()
+        ours = waiting.result(30)
+        assert not last.is_set()
+        locks.release(client, ours)
+        assert last.wait(30)
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_end_of_the_session(
+    client: ZooKeeperClient, lose_session: Callable[..., None], competitor: Competitor, ephemeral: bool
+) -> None:
+    """A lock ends with it, but not that of a metastatic backing node."""
+    lock = locks.acquire(client, DIR, ephemeral=ephemeral, identifier="NodePool:metastatic:cloud")
+    lose_session(client)
+    assert competitor.may_take(DIR) is ephemeral
+    locks.release(client, lock)
+    assert competitor.may_take(DIR)
+
+
+def test_held_since(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """The number of the holder's contender; that of one who waits does not matter."""
+    assert locks.held_since(client, DIR) is None
+    lock = take_in_transaction(client, exists=False)
+    held = locks.held_since(client, DIR)
+    assert held == znodes.kazoo.exists(lock.contender).czxid
+    _, before = znodes.kazoo.get(NODE)
+    znodes.kazoo.create(f"{DIR}/{'f' * 32}__lock__", b"", sequence=True)
+    assert locks.held_since(client, DIR) == held
+    znodes.kazoo.set(NODE, b"{}")
+    _, after = znodes.kazoo.get(NODE)
+    assert held is not None
+    assert before.mzxid < held < after.mzxid
+
+
+def test_contender_that_goes_while_it_is_given_back(
+    client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not looked for any more."""
+    path = znodes.kazoo.create(f"{DIR}/ours__lock__", sequence=True, makepath=True)
+    call, delete = client.kazoo.call, client.kazoo.operations.delete("/any")
+
+    def too_late(request: Any, reply: Reply) -> Reply:
+        if isinstance(request, type(delete)):
+            znodes.kazoo.delete(path)
+        return call(request, reply)
+
+    monkeypatch.setattr(client.kazoo, "call", too_late)
+    client.orphans.add(f"{DIR}/ours__lock__")
+    wait_for("nothing is looked for any more", lambda: not client.orphans)
+
+
+# -- who holds the lock of a node
+
+
+@rows(__file__, "owners_that_are_registered")
+def test_owner_that_is_registered(
+    client: ZooKeeperClient, znodes: PoolZnodes, competitor: Competitor, path: str, record: object, owner: str
+) -> None:
+    """Its entry and its lock are of one session; the lock needs no identifier."""
+    znodes.kazoo.create(path, json.dumps(record).encode(), ephemeral=True, makepath=True)
+    competitor.hold(DIR, "")
+    assert LockOwners(client).of_node("0000000077") == owner
+
+
+def test_other_owners(client: ZooKeeperClient, znodes: PoolZnodes, competitor: Competitor) -> None:
+    named, nameless, free = (znodes.add_node("in-use") for _ in range(3))
+    competitor.hold(f"/nodepool/nodes/{named}/lock", "alice")
+    competitor.hold(f"/nodepool/nodes/{nameless}/lock", "")
+    owners = LockOwners(client).of_nodes([named, nameless, free, "0000009999"])
+    assert (set(owners), owners[named]) == ({named, nameless}, "alice")
+    assert owners[nameless].startswith("session 0x")
+
+
+# -- elections
+
+
+def test_one_leader(client: ZooKeeperClient, other: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    first, second = Election(client, "stats", "one-1"), Election(other, "stats", "two-2")
+    assert [first.is_leader(), second.is_leader(), first.is_leader()] == [True, False, True]
+    assert Election(other, "min-ready", "b").is_leader(), "elections are independent"
+    [name] = znodes.children(STATS)
+    assert znodes.kazoo.get(f"{STATS}/{name}")[0] == b"one-1"
+    client.kazoo.stop()
+    assert [first.is_leader(), second.is_leader()] == [False, True]
+
+
+def test_leader_that_loses_its_session(
+    client: ZooKeeperClient, other: ZooKeeperClient, lose_session: Callable[..., None]
+) -> None:
+    """It knows that it leads no more, as soon as it can know."""
+    first, second = Election(client, "stats", "one"), Election(other, "stats", "two")
+    assert first.is_leader()
+    lose_session(client)
+    assert [second.is_leader(), first.is_leader()] == [True, False]
+
+
+def test_leader_without_a_connection(
+    shaky: ZooKeeperClient, client: ZooKeeperClient, cut_off: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """It does not lead; the lock is still its own later."""
+    election, second = Election(shaky, "stats", "one"), Election(client, "stats", "two")
+    assert election.is_leader()
+    with cut_off():
+        assert not election.is_leader()
+        assert not second.is_leader()
+    assert election.is_leader()
+
+
+def test_mutex_of_a_provider(client: ZooKeeperClient, other: ZooKeeperClient) -> None:
+    """Two launchers register static hosts one after the other; an error inside frees it, too."""
+    first, second = ZooKeeper(client, None), ZooKeeper(other, None)
+    with first.providerMutex("static/lab") as lock:
+        assert lock.path == "/nodepool/elections/static-static_lab"
+        with pytest.raises(ZKLockException), second.providerMutex("static/lab", timeout=0.05):
+            pass
+        with second.providerMutex("another", timeout=DEADLINE_SECONDS):
+            pass
+    for zk in (second, first):
+        with pytest.raises(KeyError), zk.providerMutex("static/lab", timeout=DEADLINE_SECONDS):
+            raise KeyError

@@ -26,7 +26,8 @@ from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.tables import table
+from tests.support.wait import present, wait_for
 
 RECORD = json.dumps({"state": "ready", "state_time": 1.0})
 BUILD = f"{IMAGES}/debian/builds/b1"
@@ -84,9 +85,7 @@ def names(upload: ImageUpload) -> tuple[str, str, str, str]:
 
 
 def read(store: ImageStore, upload: ImageUpload) -> ImageUpload:
-    found = store.upload(*names(upload))
-    assert found is not None
-    return found
+    return present(store.upload(*names(upload)))
 
 
 # -- reading
@@ -119,17 +118,9 @@ def test_builds(store: ImageStore, images: ImageZnodes, caplog: pytest.LogCaptur
 
 def test_current_image(store: ImageStore, images: ImageZnodes, client: ZooKeeperClient) -> None:
     """6.2: the ready upload with the greatest state time, over all builds of this provider."""
-    for build_id, number, state_time, state, provider in (
-        ("old", 1, 50.0, "ready", "cloud"),
-        ("new", 2, 40.0, "ready", "cloud"),
-        ("new", 3, 90.0, "failed", "cloud"),
-        ("new", 4, 91.0, "uploading", "cloud"),
-        ("new", 5, 99.0, "ready", "other"),
-        ("new", 6, 99.0, "nonsense", "cloud"),
-    ):
+    for build_id, number, state_time, state, provider in table(__file__, "uploads_of_an_image"):
         images.add_upload("debian", build_id, provider, number, state=state, state_time=state_time)
-    found = ZooKeeper(client, None).getMostRecentImageUpload("debian", "cloud")
-    assert found is not None
+    found = present(ZooKeeper(client, None).getMostRecentImageUpload("debian", "cloud"))
     assert (found.build_id, found.id, found.external_id) == ("old", "0000000001", "ext")
     assert sorted(store.upload_providers("debian", "new")) == ["cloud", "other"]
     assert sorted(str(one.id) for one in store.uploads("debian", "new", "cloud")) == [f"{n:010}" for n in (2, 3, 4)]
@@ -168,8 +159,7 @@ def test_all_at_once(client: ZooKeeperClient, images: ImageZnodes, caplog: pytes
         locked = read_images(client).images["debian"]
     assert (locked.paused, locked.build_locked) == (True, True)
     assert locked.build_requested == images.kazoo.get(f"{IMAGES}/debian/request-build")[1].ctime / 1000
-    record = locked.builds["b"].record
-    assert record is not None
+    record = present(locked.builds["b"].record)
     assert (record.state, record.version, locked.builds["bad"].record) == ("building", 1, None)
     assert "builds/bad" in caplog.text
     images.tell(builds={"debian/a": {"step": "install"}})
@@ -188,19 +178,16 @@ def test_records(store: ImageStore, build: ImageBuild, upload: ImageUpload, znod
     fields = {"username": None, "python_path": None, "shell_type": None, "state": "ready", "state_time": 1234.5}
     stored = znodes.read(caches.build("debian", build.key))
     assert stored == {**fields, "builder": "builder.example.com", "formats": "qcow2,raw"}
-    found = store.build("debian", build.key)
-    assert found is not None
+    found = present(store.build("debian", build.key))
     assert (found.version, found.state, store.build("debian", "other")) == (build.version, "ready", None)
     assert caches.upload(*names(upload)) == f"{IMAGES}/debian/builds/{build.key}/providers/cloud/images/0000000001"
-    stored = znodes.read(caches.upload(*names(upload)))
-    assert stored is not None
+    stored = present(znodes.read(caches.upload(*names(upload))))
     assert (stored["state"], stored["external_id"], stored["state_time"]) == ("ready", "image-1", 1234.5)
     assert "rolled_back" not in stored
     assert (read(store, upload).version, store.upload(*names(upload)[:3], "0000000007")) == (upload.version, None)
     upload.rolled_back = True
     store.store_upload(upload)
-    stored = znodes.read(caches.upload(*names(upload)))
-    assert stored is not None
+    stored = present(znodes.read(caches.upload(*names(upload))))
     assert (stored["rolled_back"], stored["state"], stored["state_time"]) == (True, "ready", 1234.5)
     assert read(store, upload).rolled_back
 
@@ -219,8 +206,7 @@ def test_writes_are_fenced(
     store: ImageStore, second: ImageStore, build: ImageBuild, upload: ImageUpload, znodes: PoolZnodes
 ) -> None:
     """Who has an old version, or a lock that is lost, writes and removes nothing."""
-    found = second.build("debian", build.key)
-    assert found is not None
+    found = present(second.build("debian", build.key))
     found.state = "deleting"
     second.store_build(found)
     build.state = upload.state = "failed"
@@ -369,13 +355,11 @@ def test_roll_back(
     newer.state = "ready"
     at(monkeypatch, 2000.0)
     store.new_upload(newer)
-    current = store.most_recent_upload("debian", "cloud")
-    assert current is not None
+    current = present(store.most_recent_upload("debian", "cloud"))
     assert current.id == newer.id
     at(monkeypatch, 3000.0)
     store.roll_back(upload, newer)
-    current = store.most_recent_upload("debian", "cloud")
-    assert current is not None
+    current = present(store.most_recent_upload("debian", "cloud"))
     assert (current.id, current.state_time, current.rolled_back) == (upload.id, 3000.0, False)
     marked = read(store, newer)
     assert (marked.state_time, marked.rolled_back) == (2000.0, True)

@@ -22,7 +22,7 @@ from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 #: Does the question arrive whose answer is lost?
@@ -83,8 +83,7 @@ def node(zk: ZooKeeper) -> Node:
 @pytest.fixture
 def request_(zk: ZooKeeper, znodes: PoolZnodes) -> NodeRequest:
     """Is about to be served."""
-    found = zk.getNodeRequest(znodes.submit(["small"]))
-    assert found is not None
+    found = present(zk.getNodeRequest(znodes.submit(["small"])))
     found.state = "pending"
     return found
 

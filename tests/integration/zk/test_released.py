@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from kazoo.exceptions import NodeExistsError, SessionExpiredError
@@ -20,7 +21,7 @@ from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.released_facade import released_facade
 from tests.support.session_loss import expire_session
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -38,9 +39,7 @@ def add(zk: ReleasedZooKeeper, *, state: str = "ready", provider: str = "cloud",
 
 
 def read(zk: ReleasedZooKeeper, node: Node) -> Node:
-    found = zk.getNode(node.key)
-    assert found is not None
-    return found
+    return present(zk.getNode(node.key))
 
 
 # -- nodes and requests
@@ -167,25 +166,6 @@ def test_lost_session(zk: ReleasedZooKeeper, zookeeper: ZooKeeperServer, other: 
 # -- the connection
 
 
-class Statsd:
-    """As much of the client of the package ``statsd`` as is used."""
-
-    def __init__(self) -> None:
-        self.gauges: dict[str, float] = {}
-
-    def pipeline(self) -> Statsd:
-        return self
-
-    def __enter__(self) -> Statsd:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.gauges["packets"] = self.gauges.get("packets", 0) + 1
-
-    def gauge(self, name: str, value: float) -> None:
-        self.gauges[name] = value
-
-
 def test_connection(
     zk: ReleasedZooKeeper, client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,11 +184,13 @@ def test_connection(
     with pytest.raises(NodeExistsError):
         zk.client.commitTransaction(transaction)
     assert znodes.kazoo.exists("/two") is None
-    statsd = Statsd()
+    statsd = MagicMock()
     zk.reportStats(statsd, "nodepool.launcher.here")
+    packet = statsd.pipeline.return_value.__enter__.return_value
     queues = [f"{kind}_cache.{queue}_queue" for kind in ("node", "request", "image") for queue in ("event", "playback")]
     names = [f"nodepool.launcher.here.zk.{name}" for name in ("client.connection_queue", *queues)]
-    assert statsd.gauges == {"packets": 1, **dict.fromkeys(names, 0)}
+    assert [call.args for call in packet.gauge.call_args_list] == [(name, 0) for name in names]
+    assert statsd.pipeline.call_count == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"enable_cache": True}, {"enable_cache": False}])
@@ -256,9 +238,7 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
     """Written as 11.0.0 does (reference/zookeeper 6)."""
     build_id = ready_build(zk)
     assert (zk.getImageNames(), zk.getBuildIds("debian")) == (["debian"], [build_id])
-    found = zk.getBuild("debian", build_id)
-    assert found is not None
-    assert found.formats == ["raw"]
+    assert present(zk.getBuild("debian", build_id)).formats == ["raw"]
     for builds in (zk.getBuilds("debian", ["ready"]), zk.getMostRecentBuilds(1, "debian", "ready")):
         assert [one.id for one in builds] == [build_id]
     assert zk.getBuilds("debian", ["failed"]) == []
@@ -270,8 +250,7 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
     assert len(number) == 10
     upload.state, upload.external_id = "ready", "image-1"
     assert zk.storeImageUpload(*place, upload, number) == number
-    stored = zk.getImageUpload(*place, number)
-    assert stored is not None
+    stored = present(zk.getImageUpload(*place, number))
     assert (stored.state, stored.external_id) == ("ready", "image-1")
     assert (zk.getBuildProviders("debian", build_id), zk.getImageUploadNumbers(*place)) == (["cloud"], [number])
     for uploads in (
@@ -324,8 +303,7 @@ def test_cached_images(zk: ReleasedZooKeeper, client: ZooKeeperClient) -> None:
         assert [(one.image_name, one.paused) for one in facade.getCachedImages()] == [("debian", False)]
         assert [one.id for one in facade.getCachedBuilds()] == [build_id]
         (found,) = facade.getCachedImageUploads()
-        newest = facade.getMostRecentImageUpload("debian", "cloud", cached=True)
-        assert newest is not None
+        newest = present(facade.getMostRecentImageUpload("debian", "cloud", cached=True))
         assert found.id == newest.id == number
         found.state = newest.state = "failed"
         assert [one.state for one in facade.getCachedImageUploads()] == ["ready"]
@@ -334,14 +312,11 @@ def test_cached_images(zk: ReleasedZooKeeper, client: ZooKeeperClient) -> None:
 def test_requests_for_builds_and_pauses(zk: ReleasedZooKeeper) -> None:
     assert (zk.hasBuildRequest("debian"), zk.getBuildRequest("debian")) == (False, None)
     zk.submitBuildRequest("debian")
-    request = zk.getBuildRequest("debian")
-    assert request is not None
+    request = present(zk.getBuildRequest("debian"))
     assert (zk.hasBuildRequest("debian"), request.image_name, request.pending) == (True, "debian", True)
     zk.storeBuild("debian", ImageBuild("debian"))
     with zk.imageBuildLock("debian"):
-        served = zk.getBuildRequest("debian")
-        assert served is not None
-        assert not served.pending, "it is being built"
+        assert not present(zk.getBuildRequest("debian")).pending, "it is being built"
     for _ in range(2):
         zk.removeBuildRequest("debian")
     assert not zk.hasBuildRequest("debian")

@@ -24,6 +24,7 @@ from nodepool.model.status import Maintenance, Mode
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows
+from tests.support.wait import present
 from tests.unit.launcher.conftest import Records, home
 
 # -- events
@@ -43,8 +44,7 @@ def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
     ring = EventRing(100, lambda: 5.0)
     reloads = ReloadEvents(ring, "/etc/np.yaml", lambda: 5.0)
     reloads.ended(ok, texts)
-    last = reloads.last
-    assert last is not None
+    last = present(reloads.last)
     assert (last.at, last.ok, last.text.partition("; ")[0]) == (5.0, ok, texts[0] if texts else last.text)
     what = "reloaded" if ok else "reload failed"
     assert [(event.subject, event.what, event.text) for event in ring.last(100)] == [
@@ -105,8 +105,7 @@ def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     for gauges in ("_limits", "_internals"):
         monkeypatch.setattr(StatsWorker, gauges, lambda _: {})
     with StatsdServer() as server:
-        client = get_client(server.environ)
-        assert client is not None
+        client = present(get_client(server.environ))
         launcher: Any = SimpleNamespace(cache=cache, zk=SimpleNamespace(client=None))
         worker = StatsWorker(client, Registry(lambda: client), launcher, clock)
 
