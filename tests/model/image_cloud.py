@@ -86,7 +86,7 @@ class SteppedImageDriver(FakeDriver):
         self._world = world
 
     def getProvider(self, provider_config: Any) -> FakeProvider:
-        made: FakeProvider = super().getProvider(provider_config)
+        made = cast("FakeProvider", super().getProvider(provider_config))
         images_of(self._world, provider_config.cloud)
         return made
 
