@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool.driver.fake import FakeDriver, FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
