@@ -19,14 +19,14 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
-    "product code lines": 54_300,
-    "product files": 290,
-    "product files below 60 code lines": 20,
-    "product files with one importer": 46,
-    "Protocol classes": 11,
+    "product code lines": 51_200,
+    "product files": 235,
+    "product files below 60 code lines": 18,
+    "product files with one importer": 25,
+    "Protocol classes": 8,
     "code lines of the longest product file": 600,
     "test code lines": 53_300,
-    "lines of documentation": 9_800,
+    "lines of documentation": 10_300,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool.driver.fake import FakeDriver, FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
@@ -86,7 +86,7 @@ class SteppedImageDriver(FakeDriver):
         self._world = world
 
     def getProvider(self, provider_config: Any) -> FakeProvider:
-        made: FakeProvider = super().getProvider(provider_config)
+        made = cast("FakeProvider", super().getProvider(provider_config))
         images_of(self._world, provider_config.cloud)
         return made
 

@@ -107,7 +107,7 @@ class ImageSite:
         config.getSchema()(data)
         config.load(self.config)
         self.config.providers[name] = config
-        self.providers[name] = FakeDriver().getProvider(config)
+        self.providers[name] = cast("FakeProvider", FakeDriver().getProvider(config))
         self.providers[name].start(ZooKeeper(self.client, None))
 
     def get(self, name: str | None) -> FakeProvider | None:
