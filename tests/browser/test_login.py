@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
-from nodepool.model.status import Maintenance, Mode
-from nodepool.web.changes import Access
+from nodepool.web.changes import Access, Actions, Fields, Wish
 from nodepool.web.logins import Tokens
 from tests.support import web_records
 from tests.support.axe import load_axe, violations
@@ -25,19 +24,20 @@ if TYPE_CHECKING:
 NODE = "/nodes/0000000001"
 
 
-class NotedHolds:
+class NotedHolds(Actions):
     """What was asked for."""
 
     def __init__(self) -> None:
         self.held: list[tuple[str, str, str]] = []
         self.begun: list[tuple[str, str, str, str]] = []
 
-    def begin(self, kind: str, name: str, mode: str, wish: Any, seen: Any) -> Maintenance:
-        self.begun.append((kind, name, mode, wish.reason))
-        return Maintenance(kind, name, Mode(mode), wish.reason, wish.operator)
+    def begin(self, path: Fields, body: Fields, wish: Wish) -> Fields:
+        self.begun.append((path["kind"], path["name"], str(body["mode"]), wish.reason))
+        return {}
 
-    def hold(self, node_id: str, wish: Any) -> None:
-        self.held.append((node_id, wish.operator, wish.reason))
+    def hold(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
+        self.held.append((path["id"], wish.operator, wish.reason))
+        return {}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def holds() -> NotedHolds:
 @pytest.fixture
 def guarded(browser: Browser, holds: NotedHolds) -> Iterator[WatchedPage]:
     """A window for the pages of a site with one authenticator."""
-    access = Access(Tokens([authenticator()], [operator_rule()]), cast("Any", holds), False, ())
+    access = Access(Tokens([authenticator()], [operator_rule()]), holds, False, ())
     with ServedSite(web_records.full(), access=access) as site, watched_page(browser, site.url) as page:
         yield page
         assert page.problems == []
