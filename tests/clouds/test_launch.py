@@ -47,7 +47,7 @@ def test_many_nodes(site: Site) -> None:
 
 
 def test_host_keys(site: Site, sshd: SshServer) -> None:
-    """K-2: a node is ready when its keys are known; one that does not answer is not given out and launched again."""
+    """K-2: a node is ready when its keys are known; one without an answer is not given out, and is launched again."""
     if not site.cloud.scanned:
         pytest.skip("nodes of this cloud are not reached over SSH")
     site.pool["host-key-checking"] = True
