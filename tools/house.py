@@ -25,7 +25,7 @@ BARS: Final = {
     "product files with one importer": 25,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 53_300,
+    "test code lines": 50_000,
     "lines of documentation": 10_300,
 }
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
 from tests.support.image_znodes import ImageZnodes
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS, present, wait_for
 
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
@@ -62,14 +63,7 @@ class PoolZnodes(ImageZnodes):
 
     def served(self, request_id: str, seconds: float = DEADLINE_SECONDS) -> list[dict[str, Any]]:
         """Waits until a request is fulfilled; returns its nodes, each with its ``id``."""
-
-        def over() -> bool:
-            state = self.request_state(request_id)
-            assert state == "fulfilled", f"it is {state}"
-            return True
-
-        wait_for(f"{request_id} is fulfilled", over, seconds)
-        ids = (self.request(request_id) or {})["nodes"]
+        ids = self.fulfilled(request_id, seconds=seconds)["nodes"]
         return [{"id": node_id, **(self.node(node_id) or {})} for node_id in ids]
 
     def request_lockers(self, request_id: str) -> list[str]:
@@ -110,17 +104,22 @@ class PoolZnodes(ImageZnodes):
         path: str = self.kazoo.create(f"{REQUESTS}/{priority}-", value, sequence=True, makepath=True)
         return path.rsplit("/", 1)[1]
 
-    def fulfilled(self, *request_ids: str) -> dict[str, Any]:
+    def fulfilled(self, *request_ids: str, seconds: float = DEADLINE_SECONDS) -> dict[str, Any]:
         """Waits until requests are fulfilled, and returns the last one."""
+
+        def over(request_id: str) -> bool:
+            state = self.request_state(request_id)
+            assert state == "fulfilled", f"it is {state}"
+            return True
+
         for request_id in request_ids:
-            wait_for(f"{request_id} is fulfilled", lambda one=request_id: self.request_state(one) == "fulfilled")  # type: ignore[misc]
-        return self.request(request_ids[-1]) or {}
+            wait_for(f"{request_id} is fulfilled", partial(over, request_id), seconds)
+        return present(self.request(request_ids[-1]))
 
     def use_and_return(self, *request_ids: str) -> None:
         """Do what a client does with fulfilled requests whose jobs are short."""
         for request_id in request_ids:
-            request = self.request(request_id)
-            assert request is not None
+            request = present(self.request(request_id))
             # In this order: a node that is free for a moment is somebody else's.
             for node_id in request["nodes"]:
                 self.change_node(node_id, state="used")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import strategies as st
 
 from nodepool.cmd.configuration import as_frame, as_github, as_json
 from nodepool.cmd.configuration import as_text as problem_text
@@ -97,9 +96,6 @@ def test_forms() -> None:
         ["a\x1b[31mb\nc", "", "", "0"],
     ]
     assert (json.loads(render(Table(COLUMNS, []), "json")), len(render(Table(COLUMNS, [])).splitlines())) == ([], 4)
-
-
-ASCII = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8)
 
 
 @rows(__file__, "test_fit")

@@ -107,9 +107,6 @@ def with_floating_ips(cloud: StubCloud) -> StubCloud:
     return cloud
 
 
-V6 = {"addresses": {"internal": [{"addr": one, "OS-EXT-IPS:type": "fixed"} for one in ("10.0.0.5", "fd00::5")]}}
-
-
 @pytest.mark.parametrize("row", driver_table("openstack", "floating_ip_made"))
 def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row: tuple[Any, ...]) -> None:
     """O-5, O-12: made only if the server cannot be reached; it says whose it is."""

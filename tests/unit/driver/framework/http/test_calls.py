@@ -13,7 +13,7 @@ from google.auth.compute_engine import _metadata
 from google.auth.exceptions import TransportError
 
 from nodepool.driver.aws.client import AwsTransport
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
     THROTTLED_ATTEMPTS,
@@ -155,7 +155,7 @@ def test_same_server(url: str | None, ours: str, same: bool) -> None:
 
 # -- tokens --
 
-AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
+AWAY = CloudAway("no answer")
 
 
 def _by_plain_http(url: str) -> Callable[[], Any]:
