@@ -127,6 +127,8 @@ class AwsWorld(SectionWorld):
         # Only if tags lag at all: what the faults hide.
         "late_tags": True,
     }
+    # Of c5.xlarge.
+    largest_ram = 8192
     #: Type with 1 core and 1 GiB.
     small: ClassVar = {"key-name": "zuul", "instance-type": "t3.micro"}
     volume_label: ClassVar = {**small, "volume-size": 20, "volume-type": "gp3"}
@@ -152,7 +154,6 @@ class AwsWorld(SectionWorld):
         return {"max-cores": self.limits.cores, "max-ram": self.limits.ram}
 
     def main_label(self, name: str) -> Json:
-        # The other one has 2 cores and 8 GiB.
         return {**self.small, **({"instance-type": "c5.xlarge"} if name == "medium" else {}), **TENANT}
 
 

@@ -111,7 +111,7 @@ class Watcher:
         for name, peak, limit in (
             ("max-servers", state["peak_by_provider"].get(PROVIDER, 0), limits.servers + more),
             ("max-cores", state["peak_cores_by_provider"].get(PROVIDER, 0), limits.cores + 2 * more),
-            ("max-ram", state["peak_ram_by_provider"].get(PROVIDER, 0), limits.ram + 4096 * more),
+            ("max-ram", state["peak_ram_by_provider"].get(PROVIDER, 0), limits.ram + self._world.largest_ram * more),
             (
                 "max-servers of the others",
                 state["peak_by_provider"].get(providers.PROVIDER, 0),

@@ -82,6 +82,8 @@ class World(Events):
 
     #: Session timeout of the launchers.
     session_seconds = SESSION_SECONDS
+    #: Memory of the largest node of the first cloud, in MiB: a server without a node that a hand made so may have it.
+    largest_ram = 4096
 
     def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits, zookeepers: int = 1) -> None:
         super().__init__()
