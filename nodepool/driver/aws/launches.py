@@ -345,14 +345,15 @@ class LaunchBatches:
 
         :param common: equal for orders that may go in one call; None = what the order says.
         """
-        # Not under the lock, because holds and futures call others.
+        # Not under the lock, because it takes time with user data, and holds and futures call others.
+        common = common or order.common
         if order.hold is None:
             order.hold = Hold()
             order.future.add_done_callback(lambda _: self._over(order))
         else:
             order.hold.begin()
         with self._lock:
-            self._waiting.setdefault(common or order.common, []).append(order)
+            self._waiting.setdefault(common, []).append(order)
             begin, self._gathering = not self._gathering, True
         if begin:
             self._begin()
