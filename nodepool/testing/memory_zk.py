@@ -45,7 +45,6 @@ class MemoryNodeStore(NodeStore):
         return set(self.table.ids()) & set(node_ids)
 
     def iterate(self) -> Iterator[Node]:
-        """:param wanted: not asked, since nothing is stored as bytes."""
         for node_id in self.ids():
             node = self.get(node_id)
             if node is not None:
