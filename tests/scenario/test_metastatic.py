@@ -254,7 +254,7 @@ def test_key_scan(launch: Launch, znodes: PoolZnodes, sshd: SshServer) -> None:
     port = sshd.port
     hosts = [{"name": "127.4.1.1", "labels": ["big"], "connection-port": 1, "host-key-checking": False}]
     lab = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": hosts}]}
-    launcher = launch([lab, {**shared(**{"host-key-checking": True}), "boot-timeout": 1}])
+    launcher = launch([lab, {**shared(**{"host-key-checking": True}), "boot-timeout": 1, "launch-retries": 20}])
     wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
     request_id = znodes.submit(["small"])
     wait_for("it is marked", lambda: any(node["user_data"]["failed"] for node in backing(znodes).values()))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 def _loggers() -> list[logging.Logger]:
-    named = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    named = [log for log in list(logging.root.manager.loggerDict.values()) if isinstance(log, logging.Logger)]
     return [logging.root, *named]
 
 
