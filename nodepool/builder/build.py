@@ -316,7 +316,7 @@ _WITHOUT_FILE: Final = frozenset({"docker", "squashfs"})
 STORE_SECONDS: Final = 120.0
 #: For metrics: the exit code of a build that took too long, was stopped, or could not be started.
 FAILED_STATUS: Final = 1
-UNFORESEEN: Final = "an error that nobody foresaw, see above"
+UNFORESEEN: Final = "an unexpected error, see above"
 SESSION_LOST: Final = "the session with ZooKeeper was lost"
 
 

@@ -128,7 +128,7 @@ class Label(ConfigValue):
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN),
         0,
-        "Age at which a ready node that nobody used is replaced; 0 = never.",
+        "Age at which an unused ready node is replaced; 0 = never.",
         unit="seconds",
     )
 

@@ -347,7 +347,7 @@ def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
             step = "" if launch is None else f"; it {described(launch, seen.now)}"
             return f"is being launched in {node.provider}/{node.pool}{for_whom}{step}"
         case states.READY if node.allocated_to:
-            return f"is ready{for_whom}; nobody else can have it"
+            return f"is ready{for_whom}; no other request gets it"
         case states.READY if node.key in seen.locked:
             return "is ready and locked: a launcher checks or takes it"
         case states.READY:

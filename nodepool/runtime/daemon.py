@@ -299,7 +299,7 @@ class ConnectedDaemon(abc.ABC):
     def _tell_served(self) -> None:
         """Log what is served, unless it is what was logged last."""
         # Configurations of drivers are asked: whatever they raise, the daemon serves.
-        with Guard(self.log, "What is served cannot be told"):
+        with Guard(self.log, "What is served cannot be logged"):
             text = self.describe(self._config())
             if text != self._served:
                 self._served = text

@@ -104,7 +104,7 @@ class Exporter:
 
     def _send(self, batch: Sequence[Span]) -> bool:
         """Blocks until it is sent, or is lost: False."""
-        why = "an error that nobody foresaw, see above"
+        why = "an unexpected error, see above"
         # The libraries are others' and any error of theirs must not end the thread.
         with Guard(log, "Spans cannot be sent to %s", self._name):
             why = self._target.send(batch)

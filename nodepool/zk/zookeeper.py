@@ -179,7 +179,7 @@ class ZooKeeper:
     def addNodeListener(self, listener: Callable[[str], None]) -> None:
         """Be told the id of each node that changes ('' = any may have); in the cache thread, must not block."""
         if self.cache is None:
-            raise ZKException("without a cache nobody can be told of changes")
+            raise ZKException("without a cache there are no listeners")
         self.cache.nodes.add_listener(listener)
 
     # -- requests --

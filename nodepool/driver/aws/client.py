@@ -361,7 +361,7 @@ class _Ec2Parser:
         if not worked or shape is None or shape.name != _LIST:
             if worked and not _ANSWER.match(response["body"]):
                 begin = response["body"][:_SHOWN_BYTES]
-                raise ResponseParserError(f"EC2 does not answer, but somebody else: {begin!r}")
+                raise ResponseParserError(f"the answer is not of EC2: {begin!r}")
             parsed: dict[str, Any] = self._parser.parse(response, shape)
             return parsed
         try:

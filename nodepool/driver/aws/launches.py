@@ -300,7 +300,7 @@ class LaunchBatch:
             made = [record for record in self._client.instances_of_token(self.token) if not record.gone]
             if not made:
                 if error.code == _ENDED:
-                    text = f"the instance was ended before its creation was told: {error}"
+                    text = f"the instance was ended before its creation was answered: {error}"
                     raise LaunchStatusException(text) from error
                 raise
             for record in made:

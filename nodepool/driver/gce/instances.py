@@ -551,10 +551,8 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
     def _ended(self, text: str) -> Exception:
         """The error of a launch whose instance was taken away."""
         if self.places and self.places[0].spot:
-            return CloudNoCapacityLater(
-                f"{self.where}: spot {text}: it was preempted by Google, or somebody deleted it"
-            )
-        return LaunchStatusException(f"{self.where}: {text}: somebody stopped or deleted it")
+            return CloudNoCapacityLater(f"{self.where}: spot {text}: it was preempted by Google, or deleted by hand")
+        return LaunchStatusException(f"{self.where}: {text}: it was stopped or deleted by hand")
 
 
 # What an instance is to be like: the body of the insert (GC-2, GC-3). Pure functions.

@@ -472,7 +472,7 @@ class SlotAllocator:
             for node_id in stopped & slot_requests.keys():
                 request_id = slot_requests[node_id].request_id
                 if request_id is None or not self._is_begun(request_id):
-                    text = f"nothing new is begun, and nobody makes a node of label {kind.backing_label} yet"
+                    text = f"nothing new is begun, and no provider makes a node of label {kind.backing_label} yet"
                     self.slot_requests.fail(slot_requests.pop(node_id), LaunchHeldException(text))
 
     def _is_begun(self, request_id: str) -> bool:
@@ -608,7 +608,7 @@ class SlotAllocator:
         if node is None or node.state != states.READY or node.allocated_to != request.id:
             data = None if node is None or node.state != states.IN_USE else BackingData.decode(node.user_data)
             if data is None or data.owner != self._owner:
-                self._failed(opened, f"got node(s) {request.nodes}, but somebody else took them")
+                self._failed(opened, f"got node(s) {request.nodes}, but they were taken")
             # Else the answer to our claim was lost, and it is ours.
             self.requests.end(opened.id)
             return True

@@ -211,7 +211,7 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
     port_cleanup_interval: float = key(
         SECONDS,
         600.0,
-        "Time between two checks for ports that are DOWN and belong to nobody or to Nova; those that were so twice are "
+        "Time between two checks for ports that are DOWN and have no owner, or Nova; those that were so twice are "
         "deleted. 0 = never.",
         unit="seconds",
     )

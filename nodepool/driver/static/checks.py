@@ -479,7 +479,7 @@ def _preflight_result(spec: HostSpec, future: Future[HostFacts], limit: float) -
         facts = future.result()
     except HostKeysMissing as error:
         return CheckResult(
-            subject, False, str(error), "correct host-key; if nobody has changed the host, it is another one"
+            subject, False, str(error), "correct host-key; if its keys were not changed, it is another host"
         )
     except ScanFailed as error:
         known = not str(error).startswith("cannot resolve")

@@ -49,7 +49,7 @@ def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
     ("spot", "kind", "words"),
     [
         (True, CloudNoCapacityLater, "np0000000042 is STOPPING: it was preempted by Google, or"),
-        (False, LaunchStatusException, "stopped or deleted it"),
+        (False, LaunchStatusException, "it was stopped or deleted by hand"),
     ],
 )
 def test_preempted(tmp_path: Path, spot: bool, kind: type[Exception], words: str) -> None:
