@@ -486,7 +486,7 @@ CONFIGURATION: Final = (
         "configuration.config-validate",
         "check the configuration file",
         "nodepool -c nodepool.yaml config-validate --format github",
-        form("text", "json", "github", more="; text: lines on stderr; json, github: on stdout"),
+        form("text", "json", "github", "junit", more="; text: lines on stderr; the others: on stdout"),
         description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
         "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
     ),
@@ -501,6 +501,14 @@ CONFIGURATION: Final = (
         "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
         "contacted. Exit status 1 if the new file, or a section of it, would be refused.",
         usage="%(prog)s [OPTIONS] [OLD] NEW",
+    ),
+    command(
+        "configuration.config-schema",
+        "print the JSON Schema of the configuration file, for editors",
+        "nodepool config-schema > nodepool.schema.json",
+        description="Prints a JSON Schema (2020-12) of all keys, those of each driver of this installation too, with "
+        "what they mean. An editor completes and checks a file by it that begins with "
+        "'# yaml-language-server: $schema=nodepool.schema.json'. Contacts nothing.",
     ),
     command(
         "configuration.check",

@@ -2,8 +2,8 @@
 """Commands about the configuration (reference/commands 2).
 
 First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
-would do, then ``check``: can this machine serve the configuration? Last how problems look as text, as JSON and as
-GitHub's checks want them, and what ``check`` found.
+would do, then ``check``: can this machine serve the configuration? Then how problems look as text, as JSON and as
+GitHub's checks want them, and what ``check`` found. Last ``config-schema``, the JSON Schema of a file, for editors.
 """
 
 from __future__ import annotations
@@ -16,21 +16,29 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
+from xml.etree import ElementTree
 
+from nodepool import config as config_package
 from nodepool import log_names
 from nodepool.cmd.app import CommandError, listed
 from nodepool.cmd.session import connect, quiet, say_what_is_waited_for, show
-from nodepool.config.assembly import validate, validate_here
+from nodepool.config.assembly import AnyProvider, validate, validate_here
 from nodepool.config.loader import load_config
-from nodepool.config.objects import Config
+from nodepool.config.objects import Config, TopLevel
 from nodepool.config.problems import Problem, Severity
+from nodepool.config.zookeeper import ZooKeeperSettings
+from nodepool.driver.config import DEFAULT_DRIVER
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
-from nodepool.driver.framework.sections import UnavailableProviderConfig
+from nodepool.driver.framework.sections import DeclaredProviderConfig, UnavailableProviderConfig
+from nodepool.driver.registry import Drivers, DriverUnavailable, LibraryMissing
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable
 from nodepool.listing.terminal import console_of
+from nodepool.model import config_keys as keys
 from nodepool.model.config_keys import names_a_secret
 from nodepool.plan.config_diff import reload_effects
 from nodepool.plan.observed import OTHERS, end_of_other, of_other
@@ -55,6 +63,8 @@ def do_config_validate(options: argparse.Namespace) -> int:
     elif options.format == "github":
         for problem in problems:
             print(as_github(problem))
+    elif options.format == "junit":
+        print(as_junit(options.config, problems))
     elif options.logconfig or options.debug:
         # The options say where lines go, and how they look.
         for problem in problems:
@@ -287,6 +297,21 @@ def as_github(problem: Problem) -> str:
     return f"::{_kind(problem)} {given}::{_data(problem.message)}"
 
 
+def as_junit(path: str, problems: Sequence[Problem]) -> str:
+    """A report as JUnit writes it: a case for each problem, one for the whole file. A warning is no failure."""
+    errors = sum(map(is_error, problems))
+    counts = {"tests": str(len(problems) + 1), "failures": str(errors), "errors": "0", "skipped": "0"}
+    suite = ElementTree.Element("testsuite", name="nodepool config-validate", **counts)
+    ElementTree.SubElement(suite, "testcase", classname=path, name="file")
+    for problem in problems:
+        case = ElementTree.SubElement(suite, "testcase", classname=problem.file, name=problem.key or "file")
+        if is_error(problem):
+            ElementTree.SubElement(case, "failure", message=problem.message).text = as_text(problem)
+        else:
+            ElementTree.SubElement(case, "system-out").text = as_text(problem)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -338,3 +363,127 @@ def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -
             shown = Text("\n".join(map(printable, lines)), overflow="fold")
             grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
         console.print(grid)
+
+
+# ``nodepool config-schema``: the declared keys as a JSON Schema (2020-12), by which editors complete and check a file.
+#
+# It refuses nothing that ``config-validate`` accepts without a warning. What keys of a section say together it does not
+# know.
+
+#: What ``nodepool config-schema`` prints where the libraries of all drivers are installed.
+SHIPPED_SCHEMA: Final = Path(config_package.__file__).with_name("nodepool.schema.json")
+#: Of numbers and flags: a text stands for one if it is a variable of the environment.
+_FROM_ENVIRONMENT: Final = {"pattern": r"^%\(NODEPOOL_.*\)$"}
+
+Schema = dict[str, Any]
+
+
+def do_config_schema(options: argparse.Namespace) -> int:
+    """``nodepool config-schema``: prints the schema of what this installation can read. Imports all drivers."""
+    print(json.dumps(file_schema(), indent=1, ensure_ascii=False))
+    return 0
+
+
+def file_schema() -> Schema:
+    """The schema of a whole file. A driver whose keys are not declared may have any."""
+    providers = {name: _provider_schema(name) for name in Drivers.names()}
+    of_driver = [
+        {
+            "if": {"properties": {"driver": {"const": name}}, "required": ["driver"][name == DEFAULT_DRIVER :]},
+            "then": {"$ref": f"#/$defs/{name}"},
+        }
+        for name in providers
+    ]
+    common = _section_schema(AnyProvider)
+    driver = common["properties"]["driver"] | {"enum": [*providers]}
+    top = _section_schema(TopLevel)
+    top["properties"] |= _section_schema(ZooKeeperSettings)["properties"]
+    top["properties"]["providers"]["items"] = {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": common["properties"]["name"], "driver": driver},
+        "allOf": of_driver,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nodepool.yaml",
+        **top,
+        "$defs": providers,
+    }
+
+
+def _provider_schema(driver: str) -> Schema:
+    """Empty = its keys are not declared, so it may have any."""
+    try:
+        section = type(Drivers.get(driver).getProviderConfig({"name": driver, "driver": driver}))
+    except LibraryMissing:
+        found: Schema = json.loads(SHIPPED_SCHEMA.read_text(encoding="utf-8"))["$defs"][driver]
+        return found
+    except DriverUnavailable:
+        return {}
+    return _section_schema(section) if issubclass(section, DeclaredProviderConfig) else {}
+
+
+def _section_schema(section: type) -> Schema:
+    schema: Schema = {"type": "object", "properties": {}}
+    for item in keys.keys_of(section):
+        place = schema
+        for part in item.path[:-1]:
+            place = place["properties"].setdefault(part, {"type": "object", "properties": {}})
+            place["additionalProperties"] = False
+        place["properties"][item.path[-1]] = _key_schema(item)
+        # What a section of the file needs may stand in the secure file.
+        if item.required and len(item.path) == 1 and section is not ZooKeeperSettings:
+            schema.setdefault("required", []).append(item.name)
+    other = getattr(section, "other_keys", None)
+    schema["additionalProperties"] = False if other is None else _value_schema(other)
+    if first := getattr(section, "first_counts", ()):
+        schema["not"] = {"anyOf": [{"required": [*pair]} for pair in combinations(first, 2)]}
+    return schema
+
+
+def _key_schema(item: keys.Key) -> Schema:
+    unit = f" In {item.unit}." if item.unit else ""
+    default = f" Default: {item.default_text}." if item.default_text else ""
+    schema = _value_schema(item.kind) | {"description": (item.help + unit + default).replace("``", "`")}
+    if isinstance(item.default, (bool, int, float, str, list, dict)) and not item.default_text:
+        schema["default"] = item.default
+    return schema
+
+
+def _value_schema(kind: keys.ValueType) -> Schema:
+    schema = _without_null(kind)
+    if kind.null:
+        for name, null in (("enum", None), ("anyOf", {"type": "null"}), ("type", "null")):
+            if name in schema:
+                schema[name] = [*([schema[name]] if isinstance(schema[name], str) else schema[name]), null]
+    return schema
+
+
+def _without_null(kind: keys.ValueType) -> Schema:
+    match kind:
+        case keys.Text(choices=(_, *_)):
+            return {"enum": [*kind.choices]}
+        case keys.Text():
+            return {"type": "string"} | ({} if kind.empty else {"minLength": 1})
+        case keys.Whole() | keys.Number():
+            low = "exclusiveMinimum" if isinstance(kind, keys.Number) and kind.more else "minimum"
+            schema = {"type": ["integer" if isinstance(kind, keys.Whole) else "number", "string"], **_FROM_ENVIRONMENT}
+            if kind.minimum > -keys.MAX_INT:
+                schema[low] = kind.minimum
+            if isinstance(kind, keys.Whole) and kind.maximum < keys.MAX_INT:
+                schema["maximum"] = kind.maximum
+            return schema
+        case keys.Flag():
+            return {"type": ["boolean", "string"], **_FROM_ENVIRONMENT}
+        case keys.MappingOf():
+            return {"type": "object"} | ({"additionalProperties": _value_schema(kind.values)} if kind.values else {})
+        case keys.ListOf():
+            return {"type": "array", "items": _value_schema(kind.item)}
+        case keys.TextOrNumber():
+            return {"type": ["string", "number", "boolean"]}
+        case keys.OneOf():
+            return {"anyOf": [*map(_value_schema, kind.types)]}
+        case keys.Sections():
+            return {"type": "array", "items": _section_schema(kind.section)}
+    raise TypeError(f"no schema for {kind!r}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from nodepool.config.assembly import validate
 from nodepool.config.loader import load_config
@@ -23,6 +24,9 @@ PAGES = [ROOT / "README.rst", *sorted(SOURCE.rglob("*.rst"))]
 FOREIGN = ({"clouds"}, {"scrape_configs"}, {"groups"}, {"services"}, {"apiVersion"})
 #: The same in lists: Zuul's own (tests/interop/test_tutorial.py has its parsers), plays of Ansible.
 LISTS = ({"job", "nodeset", "pipeline", "project", "tenant"}, {"hosts", "roles", "tasks"})
+#: By which editors check a configuration file.
+SCHEMA = ROOT / "nodepool" / "config" / "nodepool.schema.json"
+EDITOR = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -45,6 +49,39 @@ def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     path = str(ROOT / "etc" / name)
     assert validate(path) == []
     assert load_config(path).providers["lab"].pools
+    text = re.sub(r"%\(\w+\)", "1", (ROOT / "etc" / name).read_text(encoding="utf-8"))
+    EDITOR.validate(yaml.safe_load(text))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The examples in one language in a reStructuredText file."""
+    pattern = rf"^( *)\.\. code-block:: {language}\n(?: +:.*\n)*\n((?:\1 +.*\n|\n)+)"
+    return [textwrap.dedent(block) for _, block in re.findall(pattern, path.read_text(), re.MULTILINE)]
+
+
+def yaml_blocks(path: Path) -> list[str]:
+    return blocks(path, "yaml")
+
+
+@pytest.mark.parametrize("name", ["nodepool.yaml", "demo.yaml"])
+def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples have no problem, not even an unknown key."""
+    # What tools/demo puts into the environment.
+    for variable in ("SSH_PORT", "WEB_PORT", "PAGES_PORT", "ZOOKEEPER_PORT"):
+        monkeypatch.setenv(f"NODEPOOL_DEMO_{variable}", "2222")
+    monkeypatch.setenv("NODEPOOL_DEMO_DIRECTORY", "/somewhere")
+    path = str(ROOT / "etc" / name)
+    assert validate(path) == []
+    assert load_config(path).providers["lab"].pools
+    text = re.sub(r"%\(\w+\)", "1", (ROOT / "etc" / name).read_text(encoding="utf-8"))
+    EDITOR.validate(yaml.safe_load(text))
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    """The file that is installed is what ``nodepool config-schema`` prints: write it anew when keys have changed."""
+    Draft202012Validator.check_schema(EDITOR.schema)
+    assert main(["config-schema"]) == 0
+    assert capsys.readouterr().out == SCHEMA.read_text(encoding="utf-8")
 
 
 def test_readme_configuration(tmp_path: Path) -> None:
@@ -53,6 +90,7 @@ def test_readme_configuration(tmp_path: Path) -> None:
     both = {**static, **{key: static[key] + openstack[key] for key in openstack}}
     path = tmp_path / "nodepool.yaml"
     for whole in (static, both):
+        EDITOR.validate(whole)
         path.write_text(yaml.safe_dump(whole))
         assert validate(str(path)) == []
 
@@ -91,6 +129,7 @@ def test_documented_files(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             monkeypatch.setenv(variable, "something")
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(completed(data)))
+        EDITOR.validate(completed(data))
         # The files of the certificates are not here.
         assert [problem for problem in validate(str(path)) if "tls" not in problem.key] == [], block
     for block in blocks(page, "ini"):

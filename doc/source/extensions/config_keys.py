@@ -12,17 +12,24 @@ becomes the table of the keys of that section, without those that it has of the 
        :anchors: key-openstack
 
 becomes that table and those of the sections within it, each key with an anchor such as ``key-openstack-pools-max-ram``.
-What every provider and every pool has is left out.
+What every provider and every pool has is left out. ::
+
+    .. config-matrix::
+
+becomes a table of all keys of providers with a column for each driver.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from nodepool.cmd.configuration import SHIPPED_SCHEMA
 from nodepool.config.schema import describe
 from nodepool.driver.config import ConfigPool, ProviderConfig, value_schema
 from nodepool.model.config_keys import From, Key, Sections, keys_of
@@ -30,6 +37,9 @@ from nodepool.model.config_keys import From, Key, Sections, keys_of
 DIRECTIVE: Final = re.compile(
     r"^\.\. config-keys:: (\S+)\n(?:   :without: (\S+)\n)?(?:   :anchors: (\S+)\n)?", re.MULTILINE
 )
+MATRIX: Final = ".. config-matrix::\n"
+#: Drivers of no cloud that are left out of the matrix.
+_NO_CLOUD: Final = ("example", "fake")
 _HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 26 17 14 43", "")
 
 
@@ -42,6 +52,7 @@ def section(path: str) -> type:
 
 def expand(text: str) -> str:
     """A page with its tables."""
+    text = text.replace(MATRIX, "\n".join(matrix()) + "\n")
     return DIRECTIVE.sub(lambda match: "\n".join(_of_directive(match)) + "\n", text)
 
 
@@ -74,6 +85,23 @@ def table(top: type, without: type | None = None, anchors: str = "") -> Iterator
             start = f".. _{target}:\n\n       " if anchors and target not in targets else ""
             targets.add(target)
             yield from _row(f"{start}``{key.name}``", type_text(key), default_text(key), key.help)
+
+
+def matrix() -> Iterator[str]:
+    """The lines of the table of all keys of providers: which driver has which, those that most have first."""
+    schemas = json.loads(SHIPPED_SCHEMA.read_text(encoding="utf-8"))["$defs"]
+    drivers = {name: set(_paths(schema)) for name, schema in schemas.items() if name not in _NO_CLOUD}
+    order = Counter(path for paths in drivers.values() for path in paths)
+    yield from (".. list-table::", "   :header-rows: 1", "   :class: matrix", "")
+    yield from _row("Key", *drivers)
+    for path in sorted(order, key=lambda path: (path.count("."), path.rpartition(".")[0], -order[path], path)):
+        yield from _row(f"``{path}``", *("x" if path in paths else "" for paths in drivers.values()))
+
+
+def _paths(schema: dict[str, Any], above: str = "") -> Iterator[str]:
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{above}{name}"
+        yield from _paths(inner.get("items", inner), f"{above}{name}.")
 
 
 def _anchor(anchors: str, key: Key) -> str:

@@ -33,6 +33,7 @@ from nodepool.version import how_to_install
 from tests.support.certificates import make_certificates
 from tests.support.tables import rows
 from tests.unit.config.conftest import HEAD, Files
+from tests.unit.test_samples import EDITOR
 
 CLOUD: Final = "providers: [{name: c, cloud: c, "
 #: Where the texts of the table stand, by name.
@@ -283,6 +284,21 @@ def test_problems(files: Files, caplog: pytest.LogCaptureFixture, text: str) -> 
         levels = {"P": logging.ERROR}
         others = {(levels.get(letter(one), logging.WARNING), str(one)) for one in found if letter(one) not in REFUSED}
         assert logged == others
+
+
+#: What a schema for editors can express. It knows no values of texts, and not what several keys mean together.
+OF_TYPES: Final = re.compile(
+    r"unknown key|expected (a text|one of|true or false|a (whole )?number,|a mapping|a list of mappings)"
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_editors(text: str) -> None:
+    """What the schema refuses has a problem. What has one is refused by it, as far as a schema can express that."""
+    seen = [str(error.message) for error in EDITOR.iter_errors(yaml.safe_load(text) or {})]
+    found = [note.partition(": ")[2] for _, note in notes(text)]
+    assert found or not seen
+    assert seen or not any(map(OF_TYPES.match, found)), found
 
 
 @rows(__file__, "test_columns")
