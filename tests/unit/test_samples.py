@@ -53,37 +53,6 @@ def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     EDITOR.validate(yaml.safe_load(text))
 
 
-def blocks(path: Path, language: str) -> list[str]:
-    """The examples in one language in a reStructuredText file."""
-    pattern = rf"^( *)\.\. code-block:: {language}\n(?: +:.*\n)*\n((?:\1 +.*\n|\n)+)"
-    return [textwrap.dedent(block) for _, block in re.findall(pattern, path.read_text(), re.MULTILINE)]
-
-
-def yaml_blocks(path: Path) -> list[str]:
-    return blocks(path, "yaml")
-
-
-@pytest.mark.parametrize("name", ["nodepool.yaml", "demo.yaml"])
-def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The samples have no problem, not even an unknown key."""
-    # What tools/demo puts into the environment.
-    for variable in ("SSH_PORT", "WEB_PORT", "PAGES_PORT", "ZOOKEEPER_PORT"):
-        monkeypatch.setenv(f"NODEPOOL_DEMO_{variable}", "2222")
-    monkeypatch.setenv("NODEPOOL_DEMO_DIRECTORY", "/somewhere")
-    path = str(ROOT / "etc" / name)
-    assert validate(path) == []
-    assert load_config(path).providers["lab"].pools
-    text = re.sub(r"%\(\w+\)", "1", (ROOT / "etc" / name).read_text(encoding="utf-8"))
-    EDITOR.validate(yaml.safe_load(text))
-
-
-def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    """The file that is installed is what ``nodepool config-schema`` prints: write it anew when keys have changed."""
-    Draft202012Validator.check_schema(EDITOR.schema)
-    assert main(["config-schema"]) == 0
-    assert capsys.readouterr().out == SCHEMA.read_text(encoding="utf-8")
-
-
 def test_readme_configuration(tmp_path: Path) -> None:
     """The configuration of the README can be copied as it is; that of OpenStack beside the rest of it."""
     static, openstack = map(yaml.safe_load, yaml_blocks(ROOT / "README.rst"))
