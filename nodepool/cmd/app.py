@@ -66,15 +66,19 @@ class Stopped(BaseException):
 
 
 class _VersionAction(argparse.Action):
-    """``--version``. The release is only looked up when it is asked for."""
+    """``--version``, with the drivers of other distributions. Nothing of it is looked up before it is asked for."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
         super().__init__(option_strings, dest=argparse.SUPPRESS, nargs=0, help=kwargs.get("help"))
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from nodepool.driver.registry import installed_drivers
         from nodepool.version import release_string
 
         print(f"Nodepool version: {release_string()}")
+        for point in installed_drivers():
+            brought = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+            print(f"Driver {point.name}{brought}")
         parser.exit()
 
 

@@ -486,7 +486,7 @@ CONFIGURATION: Final = (
         "configuration.config-validate",
         "check the configuration file",
         "nodepool -c nodepool.yaml config-validate --format github",
-        form("text", "json", "github", "junit", more="; text: lines on stderr; the others: on stdout"),
+        form("text", "json", "github", "junit", "zuul", more="; text: lines on stderr; the others: on stdout"),
         description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
         "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
     ),

@@ -58,13 +58,8 @@ def do_config_validate(options: argparse.Namespace) -> int:
     problems = validate_here(options.config, options.secure)
     errors = sum(map(is_error, problems))
     last = _summary(options.config, errors, len(problems) - errors)
-    if options.format == "json":
-        print(as_json(problems))
-    elif options.format == "github":
-        for problem in problems:
-            print(as_github(problem))
-    elif options.format == "junit":
-        print(as_junit(options.config, problems))
+    if options.format != "text":
+        print(_REPORTS[options.format](options.config, problems), end="")
     elif options.logconfig or options.debug:
         # The options say where lines go, and how they look.
         for problem in problems:
@@ -119,7 +114,7 @@ def _load(path: str, secure: str | None, what: str) -> Config:
     try:
         # What is wrong with sections of providers stands beside each change.
         with quiet("nodepool.config"):
-            return load_config(path, secure)
+            return load_config(path, secure, complete=secure is not None)
     except ConfigError as error:
         raise CommandError(f"{error}\n{path} {what}") from None
 
@@ -280,36 +275,24 @@ def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
     return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
 
 
-def as_json(problems: Sequence[Problem]) -> str:
+def as_json(path: str, problems: Sequence[Problem]) -> str:
     """A list of objects."""
     keys = ("file", "line", "column", "key")
     records = [
         {**{key: getattr(problem, key) for key in keys}, "severity": _kind(problem), "message": problem.message}
         for problem in problems
     ]
-    return json.dumps(records, indent=2)
+    return f"{json.dumps(records, indent=2)}\n"
 
 
-def as_github(problem: Problem) -> str:
-    """A workflow command, which GitHub shows beside the line."""
-    place = [("file", problem.file), ("line", problem.line), ("col", problem.column), ("title", problem.key)]
-    given = ",".join(f"{name}={_property(str(value))}" for name, value in place if value)
-    return f"::{_kind(problem)} {given}::{_data(problem.message)}"
-
-
-def as_junit(path: str, problems: Sequence[Problem]) -> str:
-    """A report as JUnit writes it: a case for each problem, one for the whole file. A warning is no failure."""
-    errors = sum(map(is_error, problems))
-    counts = {"tests": str(len(problems) + 1), "failures": str(errors), "errors": "0", "skipped": "0"}
-    suite = ElementTree.Element("testsuite", name="nodepool config-validate", **counts)
-    ElementTree.SubElement(suite, "testcase", classname=path, name="file")
+def as_github(path: str, problems: Sequence[Problem]) -> str:
+    """Workflow commands, each of which GitHub shows beside the line."""
+    lines = []
     for problem in problems:
-        case = ElementTree.SubElement(suite, "testcase", classname=problem.file, name=problem.key or "file")
-        if is_error(problem):
-            ElementTree.SubElement(case, "failure", message=problem.message).text = as_text(problem)
-        else:
-            ElementTree.SubElement(case, "system-out").text = as_text(problem)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+        place = [("file", problem.file), ("line", problem.line), ("col", problem.column), ("title", problem.key)]
+        given = ",".join(f"{name}={_property(str(value))}" for name, value in place if value)
+        lines.append(f"::{_kind(problem)} {given}::{_data(problem.message)}\n")
+    return "".join(lines)
 
 
 def _data(text: str) -> str:
@@ -319,6 +302,40 @@ def _data(text: str) -> str:
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
+
+def as_zuul(path: str, problems: Sequence[Problem]) -> str:
+    """What Zuul's ``zuul_return`` takes as ``file_comments``: file, as seen from this directory -> comments."""
+    comments: dict[str, list[dict[str, Any]]] = {}
+    for problem in problems:
+        text = f"{problem.key}: {problem.message}" if problem.key else problem.message
+        place = {"line": problem.line} if problem.line else {}
+        found = comments.setdefault(os.path.relpath(problem.file), [])
+        found.append({**place, "message": text, "level": _kind(problem)})
+    return f"{json.dumps(comments)}\n"
+
+
+def as_junit(path: str, problems: Sequence[Problem]) -> str:
+    """A report as JUnit writes it: a case for the whole file, and one for each problem. A warning is no failure."""
+    counts = {"tests": len(problems) + 1, "failures": sum(map(is_error, problems)), "errors": 0, "skipped": 0}
+    suite = ElementTree.Element("testsuite", {name: str(count) for name, count in counts.items()})
+    suite.set("name", "nodepool config-validate")
+    ElementTree.SubElement(suite, "testcase", classname=path, name="file")
+    for problem in problems:
+        case = ElementTree.SubElement(suite, "testcase", classname=problem.file, name=problem.key or "file")
+        if is_error(problem):
+            ElementTree.SubElement(case, "failure", message=problem.message).text = as_text(problem)
+        else:
+            ElementTree.SubElement(case, "system-out").text = as_text(problem)
+    return f"{ElementTree.tostring(suite, encoding='unicode', xml_declaration=True)}\n"
+
+
+#: Of ``--format``: what goes to stdout, of the path of the file and its problems.
+_REPORTS: Final[Mapping[str, Callable[[str, Sequence[Problem]], str]]] = {
+    "json": as_json,
+    "github": as_github,
+    "zuul": as_zuul,
+    "junit": as_junit,
+}
 
 # What ``nodepool check`` found: a table, and on a terminal lines that are not cut (reference/commands 2).
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.clock import sleep
 from nodepool.config.marks import Document, Sleep, UnreadableError, parse, read
-from nodepool.config.problems import Problems, show
+from nodepool.config.problems import Problems, Severity, show
 from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 
@@ -30,11 +30,13 @@ def load_config(
     *,
     sleep: Sleep = sleep,
     checked: CheckedSections | None = None,
+    complete: bool = True,
 ) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
     :param sleep: waits that many seconds between attempts to read a missing file.
     :param checked: what earlier loads have checked.
+    :param complete: False: what a secure file may have, and what is not installed here, need not be there.
     :raises ConfigError: every problem, one a line, with file and line.
     """
     from nodepool.config.assembly import assemble
@@ -42,6 +44,8 @@ def load_config(
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
     config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
+    if not complete:
+        problems.change(Severity.INCOMPLETE, Severity.WARNING)
     problems.finish(log)
     return config
 

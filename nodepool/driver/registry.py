@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds drivers by the names of their directories; imports one when a configuration names it (reference/driver 0)."""
+"""Finds drivers by the names of their directories, and those of installed distributions; imports one when a
+configuration names it (reference/driver 0).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Final, TypeVar
@@ -26,6 +29,8 @@ BUILTIN: Final = Path(__file__).parent
 PACKAGE: Final = "nodepool.driver"
 #: Environment variable with directories of further drivers, separated by ``:``.
 PATH_VARIABLE: Final = "NODEPOOL_DRIVER_PATH"
+#: Entry points of installed distributions: the name of a driver, and the package with its class.
+GROUP: Final = "nodepool.drivers"
 #: Packages of shared code among the built-in drivers.
 NOT_DRIVERS: Final = frozenset({"framework", "statemachine"})
 #: Names that no driver may have, because `nodepool.driver` has something else of that name.
@@ -55,29 +60,38 @@ class Drivers:
     _lock: ClassVar[threading.RLock] = threading.RLock()
     _paths: ClassVar[list[str] | None] = None
     _found: ClassVar[dict[str, Path]] = {}
+    #: Name of a driver of an installed distribution -> package that is imported for it.
+    _imported_as: ClassVar[dict[str, str]] = {}
     _drivers: ClassVar[dict[str, Driver]] = {}
 
     @classmethod
     def load(cls, paths: Sequence[str] = ()) -> None:
-        """Look for drivers: in extra directories first, then in the built-in one; the first of a name wins.
+        """Look for drivers: in extra directories first, then in the built-in one, then in installed distributions.
 
-        Only lists directories; nothing is imported. The same paths again do nothing. Who does not call it, as the
-        commands, gets the directories of `PATH_VARIABLE`.
+        The first of a name wins. Only lists directories and distributions; nothing is imported. The same paths again do
+        nothing. Who does not call it, as the commands, gets the directories of `PATH_VARIABLE`.
         """
         wanted = list(paths)
         with cls._lock:
             if cls._paths == wanted:
                 return
             found: dict[str, Path] = {}
-            for directory in [*(Path(path) for path in wanted), BUILTIN]:
-                for name, path in _packages(directory):
-                    if name in found:
-                        cls.log.warning("Driver %s in %s is hidden by the one in %s", name, path, found[name])
-                    else:
-                        found[name] = path
+            packages: dict[str, str] = {}
+            places = [
+                (name, path, "")
+                for directory in [*(Path(path) for path in wanted), BUILTIN]
+                for name, path in _packages(directory)
+            ]
+            for name, path, package in [*places, *_installed()]:
+                if name in found:
+                    cls.log.warning("Driver %s in %s is hidden by the one in %s", name, path, found[name])
+                    continue
+                found[name] = path
+                if package:
+                    packages[name] = package
             old = cls._found
             cls._drivers = {name: made for name, made in cls._drivers.items() if found.get(name) == old.get(name)}
-            cls._found = found
+            cls._found, cls._imported_as = found, packages
             cls._paths = wanted
             for name, path in found.items():
                 # Now: one driver may import modules of another.
@@ -89,6 +103,11 @@ class Drivers:
     def place_of(cls, name: str) -> Path | None:
         """The directory of a driver; None = there is none of the name. Does not block."""
         return cls._found.get(name)
+
+    @classmethod
+    def package_of(cls, name: str) -> str:
+        """What is imported for a driver. Does not block."""
+        return cls._imported_as.get(name, f"{PACKAGE}.{name}")
 
     @classmethod
     def is_extra(cls, name: str) -> bool:
@@ -154,6 +173,24 @@ def _packages(directory: Path) -> list[tuple[str, Path]]:
     return found
 
 
+def installed_drivers() -> list[EntryPoint]:
+    """The drivers of installed distributions. Reads what these say of themselves; imports nothing."""
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def _installed() -> Iterator[tuple[str, Path, str]]:
+    """Name, directory and package of each."""
+    for point in installed_drivers():
+        try:
+            spec = importlib.util.find_spec(point.module)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None or spec.origin is None:
+            Drivers.log.error("Driver %s is left out: there is no package %s", point.name, point.module)
+        else:
+            yield point.name, Path(spec.origin).parent, point.module
+
+
 def _make(name: str, path: Path) -> Driver:
     """Import a package and make its driver. Raises DriverUnavailable."""
     try:
@@ -213,11 +250,14 @@ def _library_missing(driver: str, path: Path, reason: str) -> LibraryMissing:
 
 
 def _import(name: str, path: Path) -> ModuleType:
-    """Import a driver as ``nodepool.driver.<name>``, wherever it is: that is how drivers import their own modules."""
+    """Import a driver: one of a directory as ``nodepool.driver.<name>``, wherever it is, as its own modules expect."""
+    package = Drivers.package_of(name)
+    if package != f"{PACKAGE}.{name}":
+        return importlib.import_module(package)
     _make_way(name, path)
     # What was imported of it so far may be what is mended next.
     with OnError(lambda _: _take_away(name)):
-        return importlib.import_module(f"{PACKAGE}.{name}")
+        return importlib.import_module(package)
 
 
 class _ExtraDrivers(importlib.abc.MetaPathFinder):
@@ -228,7 +268,7 @@ class _ExtraDrivers(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         package, _, name = fullname.rpartition(".")
         where = Drivers.place_of(name) if package == PACKAGE else None
-        if where is None or where.parent == BUILTIN:
+        if where is None or where.parent == BUILTIN or Drivers.package_of(name) != fullname:
             return None
         return importlib.util.spec_from_file_location(
             fullname, where / "__init__.py", submodule_search_locations=[str(where)]

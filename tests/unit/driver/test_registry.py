@@ -113,6 +113,38 @@ def test_new_process(write: Write, tmp_path: Path) -> None:
     assert run(f"print(len({libraries}))").split() == ["0"]
 
 
+def test_installed_distribution(tmp_path: Path) -> None:
+    """An entry point names a driver, which is imported as its own package. Built-in ones and directories come first."""
+    for name in ("cloud", "own"):
+        (tmp_path / f"acme_{name}").mkdir()
+        (tmp_path / f"acme_{name}" / "__init__.py").write_text(good(name, "from . import part"), encoding="utf-8")
+        (tmp_path / f"acme_{name}" / "part.py").write_text("", encoding="utf-8")
+    metadata = tmp_path / "acme-1.5.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.5\n", encoding="utf-8")
+    points = "acme = acme_cloud\nstatic = acme_cloud\nlost = acme_lost\nown = acme_own\n"
+    (metadata / "entry_points.txt").write_text(f"[nodepool.drivers]\n{points}", encoding="utf-8")
+    other = tmp_path / "drivers" / "own"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text(good("mine"), encoding="utf-8")
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), PATH_VARIABLE: str(other.parent)}
+    code = (
+        "import logging; logging.basicConfig(stream=sys.stdout, format='%(message)s'); Drivers.names(); "
+        "print(any(name.startswith('acme') for name in sys.modules)); "
+        "print(*(f'{type(made).__module__}:{made.name}' for made in map(Drivers.get, ('acme', 'static', 'own'))))"
+    )
+    *logged, early, made = run(code, **path).splitlines()
+    assert sorted(line.partition(" in /")[0] for line in logged) == [
+        "Driver lost is left out: there is no package acme_lost",
+        "Driver own",
+        "Driver static",
+    ]
+    assert early == "False"
+    assert made == "acme_cloud:cloud nodepool.driver.static:static nodepool.driver.own:mine"
+    shown = run("from nodepool.cmd.cli import main; main(['--version'])", **path).splitlines()
+    assert shown[1:] == [f"Driver {name} of acme 1.5" for name in ("acme", "lost", "own", "static")]
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_hidden_builtin(write: Write, broken: bool) -> None:
     """One that hides a built-in driver meets none of its modules."""

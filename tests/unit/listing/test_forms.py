@@ -230,14 +230,14 @@ def test_problems_of_a_configuration() -> None:
     """As lines, JSON, and for GitHub, whose own characters are written as it wants them."""
     assert problem_text(ERROR) == "n.yaml:3:5: labels[0].min-redy: unknown key"
     assert problem_text(WARNING) == "n.yaml: warning: odd: 100%, really"
-    assert [list(one.values()) for one in json.loads(as_json([ERROR, WARNING]))] == [
+    assert [list(one.values()) for one in json.loads(as_json("", [ERROR, WARNING]))] == [
         ["n.yaml", 3, 5, "labels[0].min-redy", "error", "unknown key"],
         ["n.yaml", None, None, "", "warning", "odd: 100%, really"],
     ]
-    assert list(json.loads(as_json([ERROR]))[0]) == ["file", "line", "column", "key", "severity", "message"]
-    assert as_github(ERROR) == "::error file=n.yaml,line=3,col=5,title=labels[0].min-redy::unknown key"
+    assert list(json.loads(as_json("", [ERROR]))[0]) == ["file", "line", "column", "key", "severity", "message"]
+    assert as_github("", [ERROR]) == "::error file=n.yaml,line=3,col=5,title=labels[0].min-redy::unknown key\n"
     odd = Problem("a,b:c.yaml", 1, "", "100%\nx", Severity.ERROR)
-    assert as_github(odd) == "::error file=a%2Cb%3Ac.yaml,line=1::100%25%0Ax"
+    assert as_github("", [odd]) == "::error file=a%2Cb%3Ac.yaml,line=1::100%25%0Ax\n"
 
 
 @pytest.mark.parametrize(
