@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 

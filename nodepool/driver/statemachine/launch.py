@@ -180,7 +180,7 @@ class StateMachineHandler(NodeRequestHandler):
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
         launch = self._launches.get(node.key)
         if launch is None or (launch.outcome is not None and not launch.outcome.made):
-            self.zk.deleteNode(node)
+            self.zk.nodes.remove(node)
         else:
             super().let_go_of_aborted(node)
         # Last: what raised is called again, and must know then what was made.
@@ -337,7 +337,7 @@ class NodeLaunch(RunningLaunch):
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
-                self.zk.storeNode(node)
+                self.zk.nodes.save(node)
             ordered = node.external_id
             self.log.info("Going on with instance %s, which another launcher has ordered", ordered)
             for external_id in found:
@@ -370,7 +370,7 @@ class NodeLaunch(RunningLaunch):
         """
         node, provider = self.node, self.provider
         self._note("begin")
-        while not self.zk.surelyLocked(node):
+        while not self.zk.nodes.surely_locked(node):
             # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
             yield plan.PACE.longest_seconds
         image_id, node.image_id = provider.image_of(self.label)
@@ -435,7 +435,7 @@ class NodeLaunch(RunningLaunch):
         if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
             # The instance does not exist any more, and another one is ordered: that one must be found after a crash.
             node.external_id = None
-            self.zk.storeNode(node)
+            self.zk.nodes.save(node)
             return
         if not external_id or external_id == node.external_id:
             return
@@ -446,7 +446,7 @@ class NodeLaunch(RunningLaunch):
             self.log.info("Instance %s was created", external_id)
             self.provider.calls.worked()
         if external_id != self._id_in_advance:
-            self.zk.storeNode(node)
+            self.zk.nodes.save(node)
         # What is stored later replaces it.
         self._id_in_advance = None
 
@@ -480,7 +480,7 @@ class NodeLaunch(RunningLaunch):
                 and not self.complete
                 # Else the request was handed over at the end of the launcher.
                 and not self._handler.done
-                and self.zk.surelyLocked(self.node)
+                and self.zk.nodes.surely_locked(self.node)
             )
         except ZKConflict:
             return False
@@ -602,7 +602,7 @@ class NodeLaunch(RunningLaunch):
                 self.others.pop()
             else:
                 node.external_id = None
-                self.zk.storeNode(node)
+                self.zk.nodes.save(node)
 
     def _may_be_done_later(self, error: Exception) -> bool:
         calls = self.provider.calls
@@ -659,7 +659,7 @@ class NodeLaunch(RunningLaunch):
         text = "The outcome could not be stored"
         # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
         with Guard(self.log, text, but=ZKConflict, level=logging.WARNING, traceback=False) as stored:
-            self.zk.storeNode(self.node)
+            self.zk.nodes.save(self.node)
         if stored.error is not None:
             self.node.state = states.FAILED
         return stored.error

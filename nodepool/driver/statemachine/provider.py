@@ -520,7 +520,7 @@ class NodeDeletion(Deletion):
             node.external_id = node.external_id or launch.node.external_id
         if node.state != states.DELETING:
             node.state = states.DELETING
-            zk.storeNode(node)
+            zk.nodes.save(node)
         targets = [node.external_id] if node.external_id else []
         # Searched for in vain, it would keep its place in the quota for seconds.
         if not targets and not provider.left_nothing(node.key):
@@ -534,7 +534,7 @@ class NodeDeletion(Deletion):
             self._external_id = external_id
             yield from self._removal(external_id)
         provider.calls.worked()
-        zk.deleteNode(node)
+        zk.nodes.remove(node)
         self.log.info("Deleted node of provider %s", node.provider)
         provider.node_deleted(node)
 
