@@ -23,7 +23,6 @@ from typing import Any, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.aws.client import RUN, Ec2
 from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-from nodepool.driver.aws.facts import LaunchPlace
 from nodepool.driver.aws.types import (
     BATCH_KEY,
     MOST,
@@ -33,6 +32,7 @@ from nodepool.driver.aws.types import (
     AwsImage,
     AwsNotFound,
     AwsRecord,
+    LaunchPlace,
     batch_value,
     filled,
     fits,
@@ -41,10 +41,9 @@ from nodepool.driver.aws.types import (
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.rate import Call, Hold, working_for
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Log, hostname, of_installation
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import ERRORS, as_exception, settle
 from nodepool.model.request import NodeRequest

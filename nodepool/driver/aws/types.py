@@ -350,6 +350,22 @@ class ImportTask(CloudRecord):
         return (self.image_id, *self.snapshot_ids) if self.image_id else self.snapshot_ids
 
 
+# Where an instance may be launched.
+
+
+class LaunchPlace(NamedTuple):
+    """One combination. ``subnet_id`` or ``zone`` or neither."""
+
+    instance_type: str
+    subnet_id: str | None
+    zone: str | None
+    spot: bool
+
+    def __str__(self) -> str:
+        where = self.subnet_id or self.zone or "any zone"
+        return f"{self.instance_type}{' (spot)' if self.spot else ''} in {where}"
+
+
 # The tag of instances that one call made for several nodes: it says for which. Pure functions.
 #
 # All instances of a call have the same tags. Each has a launch index, from 0: that of its node in the tag. So what was

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.rate import TimeLimit
+from nodepool.driver.framework.rate import TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
+from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
 from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
-from nodepool.driver.statemachine.scheduler import Driven, ended, removal
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -592,7 +591,7 @@ class NodeLaunch(RunningLaunch):
         while node.external_id is not None or self.others:
             target = self.others[-1] if node.external_id is None else node.external_id
             self.log.info("Deleting instance %s before the next attempt", target)
-            deletion = removal(provider.name, provider.adapter, target, self.log, self.wake, self._may_be_done_later)
+            deletion = provider.removal(target, self.log, self.wake, self._may_be_done_later)
             for wait in deletion:
                 left = self.limit.left
                 if left <= 0:
@@ -649,7 +648,7 @@ class NodeLaunch(RunningLaunch):
         if self.node.state == states.READY:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
         if state == states.READY:
-            self._report(launch_outcome(error)[1], str(error or ""))
+            self._report(states.READY if error is None else launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
         self._complete(made, why)
 
