@@ -16,35 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from nodepool.driver.aws import types
+from nodepool.driver.aws import launches, types
 from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
 from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
-from nodepool.driver.aws.launches import (
-    BatchTags,
-    InstanceOrder,
-    LaunchBatches,
-    LaunchTemplates,
-    fleet_arguments,
-    instance_tags,
-    run_arguments,
-    token_of,
-    with_tags,
-)
-from nodepool.driver.aws.types import (
-    AVAILABLE,
-    FAILED,
-    PENDING,
-    RUNNING,
-    SHUTTING_DOWN,
-    TERMINATED,
-    AwsImage,
-    AwsNotFound,
-    AwsRecord,
-    AwsVolume,
-    InstanceType,
-    LaunchPlace,
-    QuotaCodes,
-)
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudQuota,
@@ -73,12 +47,14 @@ from nodepool.metrics import reports
 from nodepool.model.node import QuotaInformation
 from nodepool.model.request import NodeRequest
 
+#: States of an instance that runs no more.
+ENDING: Final = (types.SHUTTING_DOWN, types.TERMINATED)
 #: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
 TERMINATED_A_CALL: Final = 100
 TERMINATE_SECONDS: Final = 0.25
 
 
-class AwsInstances(InstanceCloud[AwsRecord]):
+class AwsInstances(InstanceCloud[types.AwsRecord]):
     """What launches and deletions of one provider share."""
 
     # What an answer has told may be missing in lists for some seconds.
@@ -91,35 +67,35 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         super().__init__(config.name)
         self.config = config
         self.client = client
-        self.templates = LaunchTemplates(config, client)
+        self.templates = launches.LaunchTemplates(config, client)
         self.facts = facts
         self.limits = limits
         self.places = Places(facts)
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
-        self.terminated: Mapping[str, AwsRecord] = {}
+        self.terminated: Mapping[str, types.AwsRecord] = {}
         #: Of the region, by id, as far as the limits count them. One thread lists, and uses it.
-        self._volumes: Mapping[str, AwsVolume] = {}
+        self._volumes: Mapping[str, types.AwsVolume] = {}
         #: Instances whose end was logged: lists show them for about an hour.
         self._ended = ToldOnce()
         self._spacing = RateLimiter(config.name, 1 / TERMINATE_SECONDS, sleep=client.transport.sleep)
         self._terminations: Batches[str] = Batches(self._terminate, self.others, TERMINATED_A_CALL)
-        self.batch_tags = BatchTags(config.name, client, self.others)
-        self.launches = LaunchBatches(client, self.creators, self.batch_tags.made)
+        self.batch_tags = launches.BatchTags(config.name, client, self.others)
+        self.launches = launches.LaunchBatches(client, self.creators, self.batch_tags.made)
 
-    def list_instances(self, since: str | None) -> list[AwsRecord]:
+    def list_instances(self, since: str | None) -> list[types.AwsRecord]:
         records = self.client.instances()
         self.terminated = {record.id: record for record in records if record.gone}
         self.batch_tags.seen(records)
         over = {
             record.id: record
             for record in records
-            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self.provider)
+            if record.status in ENDING and instance.node_id_of(record.metadata, self.provider)
         }
         for record_id in self._ended.new(over):
             self._log_end(over[record_id])
         return records
 
-    def _log_end(self, record: AwsRecord) -> None:
+    def _log_end(self, record: types.AwsRecord) -> None:
         reports.report_instance_end(self.provider, record.reason_code)
         why, node_id = reason_of(record), instance.node_id_of(record.metadata, self.provider)
         if record.reason_code in _WANTED:
@@ -128,18 +104,18 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         kind = "spot" if record.spot else "on demand"
         log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
-    def get_instance(self, record_id: str) -> AwsRecord:
+    def get_instance(self, record_id: str) -> types.AwsRecord:
         return self.client.instance(record_id)
 
     def record_id(self, external_id: Any) -> str | None:
         return instance_of(external_id)
 
-    def why_ended(self, record: AwsRecord) -> tuple[str, str] | None:
-        if record.status not in (SHUTTING_DOWN, TERMINATED):
+    def why_ended(self, record: types.AwsRecord) -> tuple[str, str] | None:
+        if record.status not in ENDING:
             return None
         return record.reason_code or record.status, f"instance {record.id} is {record.status}: {reason_of(record)}"
 
-    def learn(self, records: Sequence[AwsRecord]) -> None:
+    def learn(self, records: Sequence[types.AwsRecord]) -> None:
         for name in {record.type for record in records if record.type}:
             # That of an instance of others may be one that AWS does not show to all.
             with contextlib.suppress(RuntimeConfigurationException):
@@ -147,14 +123,14 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         volumes = self.client.volumes() if self.limits.counts_volumes else ()
         self._volumes = {volume.id: volume for volume in volumes}
 
-    def instance(self, record: AwsRecord, label: AwsLabel | None = None) -> CloudInstance:
+    def instance(self, record: types.AwsRecord, label: AwsLabel | None = None) -> CloudInstance:
         """See AW-10. :param label: of the launch; None = it is only listed."""
         volumes = self._volumes if label is None else {}
         return CloudInstance(
             record,
             self.limits.use_of(record, volumes, label),
             external_id=external_id(record.id, record.host_id),
-            ready=record.status == RUNNING,
+            ready=record.status == types.RUNNING,
             deleted=record.gone,
             cloud="AWS",
             region=self.config.region_name,
@@ -180,7 +156,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.client.transport.close()
 
 
-class AwsDeletion(DeletionMachine[AwsRecord]):
+class AwsDeletion(DeletionMachine[types.AwsRecord]):
     """Ends an instance and waits until it is gone; then its dedicated host is given back, if it has one.
 
     AWS keeps a host of macOS for 24 hours. The node does not wait for that: the search for leaks releases the host.
@@ -192,8 +168,8 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
         super().__init__(cloud, external_id, log)
         self._host_id = host_of(external_id)
 
-    def begun(self, record: AwsRecord) -> bool:
-        return record.status in (SHUTTING_DOWN, TERMINATED)
+    def begun(self, record: types.AwsRecord) -> bool:
+        return record.status in ENDING
 
     def after(self) -> Callable[[], Any] | None:
         host_id, client = self._host_id, self.cloud.client
@@ -246,12 +222,12 @@ _CAPACITY_REASONS: Final = frozenset(
 _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
-def reason_of(record: AwsRecord) -> str:
+def reason_of(record: types.AwsRecord) -> str:
     """In the words of AWS."""
     return f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
 
 
-def ended(where: str, record: AwsRecord) -> Exception:
+def ended(where: str, record: types.AwsRecord) -> Exception:
     """The error of a launch whose instance ended, in the words of AWS."""
     text = f"{where}: instance {record.id} is {record.status}: {reason_of(record)}"
     if record.reason_code in _QUOTA_REASONS:
@@ -264,7 +240,7 @@ def ended(where: str, record: AwsRecord) -> Exception:
 # `AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones.
 
 
-class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
+class AwsCreation(PlacedCreation[types.AwsRecord, types.LaunchPlace]):
     """Has an instance made and waits until it runs. AWS knows a creation again by its client token."""
 
     idempotent = True
@@ -276,7 +252,7 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
     def __init__(self, cloud: AwsInstances, order: Order) -> None:
         super().__init__(cloud, order)
         # Once: with other values than before AWS would not know it again.
-        self._tags = instance_tags(order.hostname, self.label, self.metadata, order.request, order.log)
+        self._tags = launches.instance_tags(order.hostname, self.label, self.metadata, order.request, order.log)
 
     @classmethod
     def of(cls, cloud: Any, order: Order) -> AwsCreation:
@@ -284,10 +260,10 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
         machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
         return machine(cloud, order)
 
-    def find_places(self) -> list[LaunchPlace]:
+    def find_places(self) -> list[types.LaunchPlace]:
         return self.cloud.places.of_label(self.label, self.order.request, self.order.az)
 
-    def image(self) -> AwsImage:
+    def image(self) -> types.AwsImage:
         """What it is made of; may block."""
         return self.cloud.facts.image(self.order.image or self.cloud.facts.cloud_image_id(self.label))
 
@@ -297,13 +273,13 @@ class AwsCreation(PlacedCreation[AwsRecord, LaunchPlace]):
     def stored_id(self, record_id: str) -> dict[str, str]:
         return external_id(record_id)
 
-    def lets_go_on(self, record: AwsRecord | None) -> bool:
-        return record is None or record.status != PENDING
+    def lets_go_on(self, record: types.AwsRecord | None) -> bool:
+        return record is None or record.status != types.PENDING
 
-    def seen(self, record: AwsRecord) -> Instance | bool:
-        if record.status in (SHUTTING_DOWN, TERMINATED):
+    def seen(self, record: types.AwsRecord) -> Instance | bool:
+        if record.status in ENDING:
             raise ended(self.where, record)
-        if record.status != RUNNING:
+        if record.status != types.RUNNING:
             return False
         self.settled()
         return self.cloud.instance(record, self.label)
@@ -317,7 +293,7 @@ class InstanceCreation(AwsCreation):
     """With RunInstances; those that have to wait go together."""
 
     #: What was ordered at the present place; None = nothing yet.
-    _order: InstanceOrder | None = None
+    _order: launches.InstanceOrder | None = None
 
     def begin_creation(self, key: CreationKey) -> Future[str]:
         if self._order is not None:
@@ -325,9 +301,9 @@ class InstanceCreation(AwsCreation):
             return self.cloud.launches.again(self._order)
         made: Future[str] = Future()
         # What is to be made may have to be looked up first.
-        order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
+        order: Future[launches.InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
 
-        def ordered(order: Future[InstanceOrder]) -> None:
+        def ordered(order: Future[launches.InstanceOrder]) -> None:
             if order.cancelled() or order.exception() is not None:
                 settle((made,), lambda: order.result().key.text)
             else:
@@ -337,11 +313,11 @@ class InstanceCreation(AwsCreation):
         order.add_done_callback(ordered)
         return made
 
-    def _order_at_place(self, key: CreationKey) -> InstanceOrder:
+    def _order_at_place(self, key: CreationKey) -> launches.InstanceOrder:
         """What to order at the first of the places; may block."""
         place, image = self.place(), self.image()
-        arguments = run_arguments(self.label, place, image)
-        return InstanceOrder(key, place, arguments, self._tags, lambda: self.permit_at(place), self.permit)
+        arguments = launches.run_arguments(self.label, place, image)
+        return launches.InstanceOrder(key, place, arguments, self._tags, lambda: self.permit_at(place), self.permit)
 
     def moved(self) -> None:
         self._order = None
@@ -358,11 +334,11 @@ class FleetCreation(AwsCreation):
     def settled(self) -> None:
         """AWS chose the zone. The other nodes of the request need not go there."""
 
-    def create_at(self, place: LaunchPlace, key: CreationKey) -> str:
+    def create_at(self, place: types.LaunchPlace, key: CreationKey) -> str:
         label = self.label
         template = self.cloud.templates.name_for(label)
-        token = token_of([key], place)
-        arguments = fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
+        token = launches.token_of([key], place)
+        arguments = launches.fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
             return self.cloud.client.create_fleet(arguments, self.permit)
         except CloudRefused as error:
@@ -407,15 +383,15 @@ class HostCreation(AwsCreation):
         with nothing_sent():
             if self._host_id is None:
                 place = self.place()
-                kind, zone, token = place.instance_type, place.zone, token_of([key], place)
+                kind, zone, token = place.instance_type, place.zone, launches.token_of([key], place)
                 # The token says which call it is: sent again, it allocates no second host.
                 self._host_id = self.cloud.client.allocate_host(kind, zone, self._tags, token, self.permit)
                 raise HostNotReady(f"dedicated host {self._host_id} is allocated")
             if not self._ready:
                 self._look_at(self._host_id)
         place = self.place()
-        arguments = run_arguments(self.label, place, self.image(), self._host_id)
-        given = with_tags(arguments, self._tags, token_of([key], place))
+        arguments = launches.run_arguments(self.label, place, self.image(), self._host_id)
+        given = launches.with_tags(arguments, self._tags, launches.token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
 
     def _look_at(self, host_id: str) -> None:
@@ -428,9 +404,9 @@ class HostCreation(AwsCreation):
                 raise
             raise HostNotReady(f"dedicated host {host_id}: {error}") from error
         self._lost_looks = 0
-        if host.status in FAILED:
+        if host.status in types.FAILED:
             raise LaunchStatusException(f"{self.where}: the dedicated host {host_id} is {host.status}")
-        self._ready = host.status == AVAILABLE
+        self._ready = host.status == types.AVAILABLE
         if not self._ready:
             raise HostNotReady(f"dedicated host {host_id} is {host.status}")
 
@@ -475,14 +451,14 @@ class AwsFacts:
 
     def __init__(self, client: Ec2) -> None:
         self._client = client
-        self._images: dict[str, Fact[AwsImage]] = {}
+        self._images: dict[str, Fact[types.AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
-        self._types: dict[str, Fact[InstanceType]] = {}
+        self._types: dict[str, Fact[types.InstanceType]] = {}
         self._zones: dict[str, Fact[str]] = {}
         #: Zones of subnets that instances get which name none, by name. Empty = AWS does not say it.
         self.default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets)
 
-    def image(self, image_id: str) -> AwsImage:
+    def image(self, image_id: str) -> types.AwsImage:
         """An AMI; may block. Raises what the client raises."""
         return self._images.setdefault(image_id, Fact(lambda: self._client.image(image_id))).get(FOR_EVER)
 
@@ -503,7 +479,7 @@ class AwsFacts:
             self._filtered.pop(label.cloud_image.name, None)
         self._images = {}
 
-    def instance_type(self, name: str) -> InstanceType:
+    def instance_type(self, name: str) -> types.InstanceType:
         """A type; may block.
 
         :raises RuntimeConfigurationException: there is none of the name in the region.
@@ -517,7 +493,7 @@ class AwsFacts:
             text = f"the region {region} has no instance type {name!r}; correct instance-type"
             raise RuntimeConfigurationException(text) from None
 
-    def known_type(self, name: str) -> InstanceType | None:
+    def known_type(self, name: str) -> types.InstanceType | None:
         """The same if it was asked for before. Does not block."""
         fact = self._types.get(name)
         return None if fact is None else fact.known()
@@ -548,7 +524,7 @@ class AwsFacts:
         found = [candidate for candidate in self._client.images(Filters=filters) if candidate.status == "available"]
         if not found:
             told = ", ".join(map(repr, image.image_filters))
-            raise AwsNotFound(
+            raise types.AwsNotFound(
                 f"no image has {told}; correct image-filters of cloud image {image.name!r}",
                 code="InvalidAMIID.NotFound",
             )
@@ -558,7 +534,7 @@ class AwsFacts:
 # Where AWS may have room for an instance: the combinations of type and subnet or zone that a label allows.
 
 
-def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[LaunchPlace]:
+def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[types.LaunchPlace]:
     """All that a label allows, in the order of its types, and then of the subnets or zones of its pool. What is on
     demand only because there is no spot instance comes last.
 
@@ -572,11 +548,11 @@ def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[LaunchPlace]:
     kinds = label.spot_kinds
     if label.fleet_types:
         # Types and subnets are all told to AWS, which chooses.
-        return [LaunchPlace(f"fleet of {', '.join(label.fleet_types)}", None, None, spot) for spot in kinds]
-    return [LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
+        return [types.LaunchPlace(f"fleet of {', '.join(label.fleet_types)}", None, None, spot) for spot in kinds]
+    return [types.LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
 
 
-class Places(ZonePlaces[LaunchPlace]):
+class Places(ZonePlaces[types.LaunchPlace]):
     """The same for AWS, which may have to be asked for the zone of a subnet: all but `rests` may block.
 
     :param facts: knows the zones of subnets.
@@ -586,7 +562,9 @@ class Places(ZonePlaces[LaunchPlace]):
         super().__init__()
         self._facts = facts
 
-    def of_label(self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None) -> list[LaunchPlace]:
+    def of_label(
+        self, label: AwsLabel, request: NodeRequest | None = None, az: str | None = None
+    ) -> list[types.LaunchPlace]:
         """The places of a label; see `to_try`."""
         if label.fleet_types or (az is None and not self.concerns(request)):
             return self.awake(places_of(label))
@@ -598,7 +576,7 @@ class Places(ZonePlaces[LaunchPlace]):
         first = zlib.crc32(request.key.encode()) % len(zones) if zones and request is not None else 0
         return zones[first:] + zones[:first]
 
-    def zone_of(self, place: LaunchPlace) -> str:
+    def zone_of(self, place: types.LaunchPlace) -> str:
         if place.subnet_id is not None and place.zone is None:
             return self._facts.zone_of_subnet(place.subnet_id)
         return super().zone_of(place)
@@ -622,7 +600,7 @@ class AccountLimits:
         self._facts = facts
         self._asked: Fact[None] = Fact(self._ask)
         #: What Service Quotas said last. Replaced as a whole.
-        self._codes = QuotaCodes()
+        self._codes = types.QuotaCodes()
         #: Does Service Quotas answer?
         self.answers = False
         self._repeats = Repeats(LIMITS_SECONDS)
@@ -644,7 +622,7 @@ class AccountLimits:
             log.warning("Provider %s: Service Quotas has no limits for %s", self._config.name, ", ".join(unknown))
         return QuotaInformation(default=math.inf, **found)
 
-    def _codes_of(self, label: AwsLabel, codes: QuotaCodes) -> Iterable[str | None]:
+    def _codes_of(self, label: AwsLabel, codes: types.QuotaCodes) -> Iterable[str | None]:
         if label.dedicated_host:
             yield from map(codes.of_host, label.instance_types)
             return
@@ -683,7 +661,10 @@ class AccountLimits:
         return _volume_use(label.volume_type, size or 0, label.iops or 0)
 
     def use_of(
-        self, record: AwsRecord, volumes: Mapping[str, AwsVolume] | None = None, label: AwsLabel | None = None
+        self,
+        record: types.AwsRecord,
+        volumes: Mapping[str, types.AwsVolume] | None = None,
+        label: AwsLabel | None = None,
     ) -> QuotaInformation:
         """What an instance uses, as far as its type is known. Does not block.
 
@@ -713,7 +694,7 @@ class AccountLimits:
 
     # -- Service Quotas --
 
-    def _known(self) -> QuotaCodes:
+    def _known(self) -> types.QuotaCodes:
         """What it said at most an hour ago, or last.
 
         Nothing must wait for Service Quotas: while it has never answered there are no limits. What AWS then refuses
@@ -727,11 +708,11 @@ class AccountLimits:
         text = "Provider %s: the limits of the account are not known: %s; allow servicequotas:ListServiceQuotas"
         with self._repeats.logged("asked", log.warning, text, self._config.name):
             self.answers = False
-            self._codes = QuotaCodes([quota for service in SERVICES for quota in self._client.quotas(service)])
+            self._codes = types.QuotaCodes([quota for service in SERVICES for quota in self._client.quotas(service)])
             self.answers = True
 
 
-def _use(found: InstanceType, code: str | None, more: Mapping[str, float], host: bool) -> QuotaInformation:
+def _use(found: types.InstanceType, code: str | None, more: Mapping[str, float], host: bool) -> QuotaInformation:
     """:param host: it has a dedicated host, and that counts in place of the instance."""
     own = {code: 1} if host else {"cores": found.cores, "ram": found.ram_mib, code: found.vcpus}
     return QuotaInformation(instances=1, **more, **{name: value for name, value in own.items() if name})
