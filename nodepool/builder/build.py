@@ -50,7 +50,7 @@ from nodepool.tracing import spans
 if TYPE_CHECKING:
     from nodepool.config.objects import Config, DiskImage
     from nodepool.driver.config import ImageConversion
-    from nodepool.zk.locks import ZkLock
+    from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0

@@ -51,7 +51,7 @@ from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
-    from nodepool.zk.locks import ZkLock
+    from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0

@@ -37,8 +37,8 @@ from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload,
 from nodepool.model.status import BuilderStatus
 from nodepool.zk.components import read_hosts
 from nodepool.zk.images import read_images
-from nodepool.zk.locks import ZkLock
 from nodepool.zk.status import builder_status
+from nodepool.zk.transactions import ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

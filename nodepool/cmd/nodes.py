@@ -27,7 +27,7 @@ from nodepool.model.event import short
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths, zookeeper
-from nodepool.zk.locks import COMMAND, LockOwners
+from nodepool.zk.transactions import COMMAND, LockOwners
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

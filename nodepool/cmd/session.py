@@ -228,7 +228,7 @@ def watch(options: argparse.Namespace, look: Callable[[ZooKeeper], Table | Repor
     # That of a person; that of a lost connection became an error further inside.
     with contextlib.suppress(KeyboardInterrupt), open_zookeeper(options) as zk:
         if caches:
-            from nodepool.zk.caches import NodepoolCache
+            from nodepool.zk.nodes import NodepoolCache
             from nodepool.zk.zookeeper import ZooKeeper
 
             cache = NodepoolCache(zk.client)

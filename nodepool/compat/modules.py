@@ -37,12 +37,11 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.version import DISTRIBUTION, release_string
 from nodepool.zk import image_backup, paths
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import MODEL_API as MODEL_API
 from nodepool.zk.components import system_model_api
-from nodepool.zk.locks import Election, ZkLock
-from nodepool.zk.transactions import SessionLost
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.transactions import Election, SessionLost, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

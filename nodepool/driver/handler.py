@@ -32,7 +32,7 @@ from nodepool.plan.launch import launch_outcome
 from nodepool.plan.retries import Backoff
 from nodepool.plan.triage import ENDED, MIN_READY_REQUESTOR, UNFINISHED, Progress, Stage
 from nodepool.tracing import spans
-from nodepool.zk.locks import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig

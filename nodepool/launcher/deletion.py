@@ -32,7 +32,7 @@ from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.plan.triage import declined_state
 from nodepool.runtime.worker import Worker
-from nodepool.zk import locks, paths
+from nodepool.zk import paths, transactions
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
@@ -615,7 +615,7 @@ class CleanupWorker(Worker):
         request = zk.requests.get(request_id)
         if request is None or not plan.is_orphan(node, lambda _: request):
             return
-        held_since = locks.held_since(zk.client, paths.request_lock(request_id))
+        held_since = transactions.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
         if stored is None or plan.is_of_holder(stored.mzxid, held_since, unchanged_seconds):
             self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)

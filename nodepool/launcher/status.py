@@ -39,8 +39,8 @@ from nodepool.plan import attention, maintenance
 from nodepool.plan.triage import Stage
 from nodepool.runtime.worker import PassThread
 from nodepool.version import release_string
-from nodepool.zk.locks import Election
 from nodepool.zk.status import LAUNCHER, POOL
+from nodepool.zk.transactions import Election
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider

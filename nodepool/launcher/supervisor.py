@@ -50,9 +50,9 @@ from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
-from nodepool.zk import locks, paths
-from nodepool.zk.caches import NodepoolCache
+from nodepool.zk import paths, transactions
 from nodepool.zk.components import Registration
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
@@ -686,7 +686,7 @@ class MinReadyWorker(Worker):
         :return: False = not now, another time.
         """
         try:
-            lock = locks.acquire(self._client, paths.election("min-ready"), blocking=False)
+            lock = transactions.acquire(self._client, paths.election("min-ready"), blocking=False)
         except ZKLockException:
             return False
         try:
@@ -703,7 +703,7 @@ class MinReadyWorker(Worker):
                 self._zk.deleteNodeRequest(request)
                 self._forget(request.key)
         finally:
-            locks.release(self._client, lock)
+            transactions.release(self._client, lock)
         return True
 
     def _submit(self, label: str) -> None:

@@ -34,7 +34,7 @@ from nodepool.model.states import ImpossibleState
 
 
 class ZkLock(NamedTuple):
-    """A lock that is held (``nodepool.zk.locks``).
+    """A lock that is held (``nodepool.zk.transactions``).
 
     :param path: lock directory.
     :param contender: path of our contender znode; the lock is held as long as it exists.

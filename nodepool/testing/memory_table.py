@@ -14,7 +14,7 @@ from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
-from nodepool.zk.locks import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 R = TypeVar("R", bound=Node | NodeRequest)
 

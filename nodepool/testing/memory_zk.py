@@ -21,11 +21,9 @@ from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMainten
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.connection import Reply
-from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore, RequestStore
-from nodepool.zk.transactions import result
+from nodepool.zk.nodes import NodepoolCache, NodeStore, RequestStore
+from nodepool.zk.transactions import ZkLock, result
 from nodepool.zk.zookeeper import ZooKeeper
 
 

@@ -36,7 +36,7 @@ from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed
 from nodepool.web.logins import log as auth_log
 from nodepool.web.snapshot import SnapshotMaker
 from nodepool.zk import zookeeper
-from nodepool.zk.locks import COMMAND, LockOwners
+from nodepool.zk.transactions import COMMAND, LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

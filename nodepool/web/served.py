@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
     from nodepool.runtime.daemon import ConnectedDaemon
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.client import ZooKeeperClient
+    from nodepool.zk.nodes import NodepoolCache
 
 
 #: Answers are made in so many threads at most, so that they leave room for the daemon.

@@ -25,7 +25,8 @@ from nodepool.version import how_to_install, release_string
 from nodepool.web.snapshot import SnapshotMaker
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.caches import NodepoolCache, StatusCache
+from nodepool.zk.caches import StatusCache
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed
 
 if TYPE_CHECKING:
-    from nodepool.zk.caches import NodepoolCache, StatusCache
+    from nodepool.zk.caches import StatusCache
+from nodepool.zk.nodes import NodepoolCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5

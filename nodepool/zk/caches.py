@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caches of daemons.
-
-First the one of a launcher, with nodes, requests and registered pools (`NodepoolCache`), then the ones of images, of
-maintenance records and of status records.
-"""
+"""The caches of images, of maintenance records and of status records."""
 
 from __future__ import annotations
 
@@ -12,58 +8,19 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-from nodepool.clock import monotonic
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.node import Node
-from nodepool.model.record import Record
-from nodepool.model.request import NodeRequest
 from nodepool.model.status import (
     MODES,
     BuilderStatus,
     LauncherStatus,
     Maintenance,
     MaintenanceRecords,
-    PoolComponent,
     PoolStatus,
 )
 from nodepool.zk import paths, status
-from nodepool.zk.cache import RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
+from nodepool.zk.cache import RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
-
-
-class NodepoolCache:
-    """Follows ZooKeeper and our own writes. Each transaction tells it what is written."""
-
-    def __init__(self, client: ZooKeeperClient) -> None:
-        self.nodes: RecordCache[Node] = RecordCache(client, paths.NODES, Node.from_dict)
-        self.requests: RecordCache[NodeRequest] = RecordCache(client, paths.REQUESTS, NodeRequest.from_dict)
-        self.pools: RecordCache[PoolComponent] = RecordCache(
-            client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
-        )
-        self.images = ImageCache(client)
-        self.maintenance = MaintenanceCache(client)
-
-    @property
-    def ready(self) -> bool:
-        return all(cache.ready.is_set() for cache in self._all())
-
-    def wait_ready(self, timeout: float) -> bool:
-        """Wait until all caches are complete, at most ``timeout`` seconds."""
-        deadline = monotonic() + timeout
-        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in self._all())
-
-    def _all(self) -> tuple[RecordCache[Any] | ImageCache | MaintenanceCache, ...]:
-        return (self.nodes, self.requests, self.pools, self.images, self.maintenance)
-
-    def wait_settled(self, timeout: float) -> bool:
-        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
-        return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
-
-    def of(self, record: Record) -> RecordCache[Any]:
-        """The cache that a record is in. Own writes are announced to it."""
-        return self.nodes if isinstance(record, Node) else self.requests
-
 
 # `ImageCache`: the records of images in ZooKeeper, kept up to date by one recursive watch.
 #

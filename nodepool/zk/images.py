@@ -17,11 +17,10 @@ from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import caches, locks, paths, transactions
+from nodepool.zk import caches, paths, transactions
 from nodepool.zk.caches import ImageTree, read_record
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.locks import ZkLock
-from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, sync, translated, was_written
+from nodepool.zk.transactions import Transaction, TransactionFailed, ZkLock, ensure_path, sync, translated, was_written
 
 
 class ImageStore:
@@ -352,13 +351,13 @@ class ImageStore:
         """:param record: path of what must be there; Kazoo alone would make it, without data."""
         if record != caches.IMAGES:
             self._make_below(record, lock_dir)
-        lock = locks.acquire(self._client, lock_dir, blocking=blocking, timeout=timeout)
+        lock = transactions.acquire(self._client, lock_dir, blocking=blocking, timeout=timeout)
         try:
             if needs_data:
                 self._check_data(record)
             yield lock
         finally:
-            locks.release(self._client, lock)
+            transactions.release(self._client, lock)
 
     def _check_data(self, record: str) -> None:
         """A record may have been removed while its lock was being taken; then Kazoo has made it again, without data."""

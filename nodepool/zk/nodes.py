@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and requests in ZooKeeper (reference/zookeeper 4, 5).
 
-First reads, which both have in common, then writes, locks and removal of nodes, then requests.
+First their caches, then reads, which both have in common, then writes, locks and removal of nodes, then requests.
 """
 
 from __future__ import annotations
@@ -9,25 +9,28 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from nodepool import log_names
-from nodepool.clock import wall_time
+from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException, ZKTooLarge
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord, Record
 from nodepool.model.request import NodeRequest
 from nodepool.model.states import DELETING
-from nodepool.zk import locks, paths, transactions
+from nodepool.model.status import PoolComponent
+from nodepool.zk import paths, transactions
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.caches import ImageCache, MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connection import Reply
-from nodepool.zk.locks import ZkLock
 from nodepool.zk.transactions import (
     SEQUENCE,
     Transaction,
     TransactionFailed,
+    ZkLock,
     ensure_path,
     result,
     translated,
@@ -35,8 +38,38 @@ from nodepool.zk.transactions import (
     was_written,
 )
 
-if TYPE_CHECKING:
-    from nodepool.zk.caches import NodepoolCache
+
+class NodepoolCache:
+    """Follows ZooKeeper and our own writes. Each transaction tells it what is written."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self.nodes: RecordCache[Node] = RecordCache(client, paths.NODES, Node.from_dict)
+        self.requests: RecordCache[NodeRequest] = RecordCache(client, paths.REQUESTS, NodeRequest.from_dict)
+        self.pools: RecordCache[PoolComponent] = RecordCache(
+            client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
+        )
+        self.images = ImageCache(client)
+        self.maintenance = MaintenanceCache(client)
+
+    @property
+    def ready(self) -> bool:
+        return all(cache.ready.is_set() for cache in self._all())
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait until all caches are complete, at most ``timeout`` seconds."""
+        deadline = monotonic() + timeout
+        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in self._all())
+
+    def _all(self) -> tuple[RecordCache[Any] | ImageCache | MaintenanceCache, ...]:
+        return (self.nodes, self.requests, self.pools, self.images, self.maintenance)
+
+    def wait_settled(self, timeout: float) -> bool:
+        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
+        return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
+
+    def of(self, record: Record) -> RecordCache[Any]:
+        """The cache that a record is in. Own writes are announced to it."""
+        return self.nodes if isinstance(record, Node) else self.requests
 
 
 R = TypeVar("R", bound=Record)
@@ -233,7 +266,7 @@ class NodeStore(RecordStore[Node]):
 
         :raises ZKLockException: somebody else has it.
         """
-        node.lock = locks.acquire(
+        node.lock = transactions.acquire(
             self._client,
             paths.node_lock(node.key),
             blocking=blocking,
@@ -294,7 +327,7 @@ class NodeStore(RecordStore[Node]):
         if under is not None:
             tx.check(under.contender)
         tx.fence_lock(lock_dir, exists=exists, keep=True)
-        index = locks.add_contender(tx, lock_dir, identifier)
+        index = tx.create_contender(lock_dir, identifier)
         tx.set_record(paths.node(node.key), node, self.encode(node))
 
         def done(results: Any, error: BaseException | None) -> None:
@@ -318,16 +351,16 @@ class NodeStore(RecordStore[Node]):
         """Give the lock back. Raises ZKLockException if none is held."""
         if node.lock is None:
             raise ZKLockException(f"node {node.id} is not locked by us")
-        locks.release(self._client, node.lock)
+        transactions.release(self._client, node.lock)
         node.lock = None
 
     def contenders(self, node_id: str) -> list[str]:
         """Identifiers of who holds and waits for the lock, the holder first."""
-        return [data for _, data in locks.contenders(self._client, paths.node_lock(node_id))]
+        return [data for _, data in transactions.contenders(self._client, paths.node_lock(node_id))]
 
     def lock_holder(self, node_id: str) -> tuple[str, str] | None:
         """Who holds the lock: path of the contender and its identifier; None = nobody."""
-        return next(iter(locks.contenders(self._client, paths.node_lock(node_id))), None)
+        return next(iter(transactions.contenders(self._client, paths.node_lock(node_id))), None)
 
     def lock_for_good(self, node: Node, identifier: str) -> str:
         """Overwrite a node and take its free lock with a contender that outlives the session, in one write.
@@ -342,7 +375,7 @@ class NodeStore(RecordStore[Node]):
             # First: caches read at once what was written to a node that is not known to be locked.
             tx.set_record(paths.node(node.key), node, self.encode(node))
             tx.fence_lock(lock_dir, exists=exists, keep=True)
-            index = tx.create(locks.contender_prefix(lock_dir), identifier.encode(), flags=SEQUENCE)
+            index = tx.create(transactions.contender_prefix(lock_dir), identifier.encode(), flags=SEQUENCE)
             return tx.commit()[index]
 
         contender: str = self._with_lock_dir(node.key, attempt)
@@ -361,8 +394,8 @@ class NodeStore(RecordStore[Node]):
 
     def force_unlock(self, node: Node) -> None:
         """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
-        for path, _ in locks.contenders(self._client, paths.node_lock(node.key))[:1]:
-            locks.release(self._client, ZkLock(paths.node_lock(node.key), path, self._client.session_epoch))
+        for path, _ in transactions.contenders(self._client, paths.node_lock(node.key))[:1]:
+            transactions.release(self._client, ZkLock(paths.node_lock(node.key), path, self._client.session_epoch))
         node.lock = None
 
     def is_locked(self, node_id: str) -> bool:
@@ -574,7 +607,7 @@ class RequestStore(RecordStore[NodeRequest]):
         def send(exists: bool) -> tuple[Transaction, Reply, int]:
             tx = self.transaction()
             tx.fence_lock(lock_dir, exists=exists, keep=True)
-            index = locks.add_contender(tx, lock_dir)
+            index = tx.create_contender(lock_dir)
             tx.set_record(paths.request(request.key), request, data)
             if node is not None:
                 self._nodes.add_create(tx, node)
@@ -608,14 +641,16 @@ class RequestStore(RecordStore[NodeRequest]):
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
         """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""
-        request.lock = locks.acquire(self._client, paths.request_lock(request.key), blocking=blocking, timeout=timeout)
+        request.lock = transactions.acquire(
+            self._client, paths.request_lock(request.key), blocking=blocking, timeout=timeout
+        )
 
     def unlock(self, request: NodeRequest) -> None:
         """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
         if request.lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         lock, request.lock = request.lock, None
-        locks.release(self._client, lock)
+        transactions.release(self._client, lock)
         self.remove_lock_dir(request.key)
 
     def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:

@@ -27,15 +27,14 @@ from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest as NodeRequest
 from nodepool.model.states import *  # noqa: F403 - drivers import states from here
 from nodepool.model.status import MODES, Maintenance, MaintenanceRecords, PoolComponent, znode_name
-from nodepool.zk import components, locks, paths, transactions
+from nodepool.zk import components, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodes import NodeStore, RequestStore
-from nodepool.zk.transactions import translated
+from nodepool.zk.transactions import ZkLock, translated
 
 if TYPE_CHECKING:
-    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.images import ImageStore
+    from nodepool.zk.nodes import NodepoolCache
 
 _late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.modules"})
 
@@ -255,11 +254,11 @@ class ZooKeeper:
 
         Inside is the lock, because it may be lost meanwhile: what is written under it must say so.
         """
-        lock = locks.acquire(self.client, paths.static_mutex(provider_name), timeout=timeout)
+        lock = transactions.acquire(self.client, paths.static_mutex(provider_name), timeout=timeout)
         try:
             yield lock
         finally:
-            locks.release(self.client, lock)
+            transactions.release(self.client, lock)
 
 
 # The lock of a node, for a change that an operator requests.

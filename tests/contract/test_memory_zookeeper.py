@@ -14,8 +14,8 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.zk import paths
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.support.zookeeper import ZooKeeperServer

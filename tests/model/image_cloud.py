@@ -62,7 +62,7 @@ class SteppedImages(FakeImages):
 
 
 class NoScheduler:
-    """In place of `nodepool.driver.statemachine.scheduler.Scheduler`: builders launch nothing."""
+    """In place of `nodepool.driver.framework.rate.Scheduler`: builders launch nothing."""
 
     def __init__(self, name: str, executor: Executor, on_end: Callable[[], None]) -> None:
         self._on_end: Callable[[], None] | None = on_end

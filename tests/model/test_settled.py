@@ -12,7 +12,7 @@ from typing import Any
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.zk import paths
-from nodepool.zk.locks import Election
+from nodepool.zk.transactions import Election
 from tests.model.launcher import Launcher
 from tests.model.setup import Setup
 from tests.model.world import World

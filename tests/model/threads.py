@@ -13,8 +13,7 @@ from nodepool.driver.framework.rate import Hold, working_for
 from tests.model.process import Process
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.rate import HeldTime
-    from nodepool.driver.statemachine.scheduler import Task
+    from nodepool.driver.framework.rate import HeldTime, Task
     from tests.model.launcher import Launcher
     from tests.model.process import Turn
 
@@ -54,7 +53,7 @@ class ModelThread:
 
 
 class ModelScheduler:
-    """`nodepool.driver.statemachine.scheduler.Scheduler`; a step of a task is a job."""
+    """`nodepool.driver.framework.rate.Scheduler`; a step of a task is a job."""
 
     def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
         self._owner = launcher_that_runs()

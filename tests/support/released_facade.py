@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from nodepool.compat.modules import ReleasedZooKeeper, facade_for_extra_driver
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 
 

@@ -6,8 +6,7 @@ check`` finds out, then the driver. Where to go on:
 
 * ``config.py``: what stands in the configuration;
 * ``client.py``: one call, and all calls that are made; ``types.py``: what AWS says, also what can go wrong;
-* ``facts.py``: what seldom changes, places and limits;
-* ``instances.py``: how instances are listed, launched and deleted;
+* ``instances.py``: how instances are listed, launched and deleted; what seldom changes, places and limits;
 * ``launches.py``: what launches send, and launches that go in one call;
 * ``images.py``: uploads of images, and what can be left over.
 """
@@ -22,9 +21,8 @@ from typing import Any, Final
 from nodepool.clock import wall_time
 from nodepool.driver.aws.client import AwsTransport, Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
-from nodepool.driver.aws.facts import AccountLimits, AwsFacts
 from nodepool.driver.aws.images import PREFIX, AwsImages
-from nodepool.driver.aws.instances import AwsCreation, AwsInstances, instance_of
+from nodepool.driver.aws.instances import AccountLimits, AwsCreation, AwsFacts, AwsInstances, instance_of
 from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.types import Subnet
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, of_limits

@@ -19,29 +19,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.types import (
-    COMPLETED,
-    PENDING,
-    THROTTLED,
-    AccountQuota,
-    AwsHost,
-    AwsImage,
-    AwsNotFound,
-    AwsRecord,
-    AwsSnapshot,
-    AwsVolume,
-    ImportTask,
-    InstanceType,
-    LaunchTemplate,
-    Subnet,
-    instance_ids_in,
-    instance_of_fleet,
-    instances_in,
-    meaning,
-    tag_list,
-    tag_specifications,
-    tags_of,
-)
+from nodepool.driver.aws import types
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup, one_line
 from nodepool.driver.framework.http.rest_calls import REFUSED_SECONDS, keep_metadata_direct
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
@@ -172,7 +150,7 @@ class AwsTransport:
             try:
                 answer = self._send(service, operation, given)
             except CloudAway as error:
-                if error.code not in THROTTLED:
+                if error.code not in types.THROTTLED:
                     raise
                 seconds = turn.throttled(None)
                 log.info(
@@ -244,7 +222,7 @@ class AwsTransport:
         except ClientError as error:
             told = error.response.get("Error") or {}
             status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0
-            raise meaning(head, str(told.get("Code", "")), str(told.get("Message", "")), status) from error
+            raise types.meaning(head, str(told.get("Code", "")), str(told.get("Message", "")), status) from error
         except BotoCoreError as error:
             raise self._translated(head, error) from error
         except (OSError, ResponseParserError) as error:
@@ -365,7 +343,7 @@ class _Ec2Parser:
             parsed: dict[str, Any] = self._parser.parse(response, shape)
             return parsed
         try:
-            instances, token = instances_in(response["body"])
+            instances, token = types.instances_in(response["body"])
         except (ElementTree.ParseError, ValueError) as error:
             raise ResponseParserError(f"the list of instances cannot be read: {error}") from error
         metadata = {"HTTPStatusCode": response["status_code"], "HTTPHeaders": dict(response["headers"])}
@@ -395,26 +373,26 @@ class Ec2:
 
     # -- instances --
 
-    def instances(self, **wanted: Any) -> list[AwsRecord]:
+    def instances(self, **wanted: Any) -> list[types.AwsRecord]:
         """All of the region, unless filters say which."""
         found = self._list("DescribeInstances", "Reservations", **wanted)
-        return [AwsRecord(data) for reservation in found for data in reservation.get("Instances") or ()]
+        return [types.AwsRecord(data) for reservation in found for data in reservation.get("Instances") or ()]
 
-    def instance(self, instance_id: str) -> AwsRecord:
+    def instance(self, instance_id: str) -> types.AwsRecord:
         """One instance, as it is now; raises AwsNotFound."""
         # An id that is not known (yet) is an error in a list of ids, but not in a filter.
         found = self.instances(**_where("instance-id", instance_id))
         if not found:
-            raise AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
+            raise types.AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
         return found[0]
 
-    def instances_of_token(self, token: str) -> list[AwsRecord]:
+    def instances_of_token(self, token: str) -> list[types.AwsRecord]:
         """What a creation with this client token made."""
         return self.instances(**_where("client-token", token))
 
     def run_instances(
         self, arguments: dict[str, Any], count: int, permit: Callable[[], None], turn: Call | None = None
-    ) -> list[AwsRecord]:
+    ) -> list[types.AwsRecord]:
         """Make instances, at least one; returns them as they are then.
 
         :param count: so many at most.
@@ -424,7 +402,7 @@ class Ec2:
         if not answer.get("Instances"):
             # What became of them, lists will show.
             raise CloudAway(f"{self._head('RunInstances')}: the answer has no instances")
-        return [AwsRecord(data) for data in answer["Instances"]]
+        return [types.AwsRecord(data) for data in answer["Instances"]]
 
     def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
         """Order the end of instances in one call; returns the errors of those that are refused.
@@ -447,8 +425,8 @@ class Ec2:
         """One id that AWS does not take makes it refuse all: the others are sent again without it."""
         if len(ids) == 1:
             return {ids[0]: error}
-        named = instance_ids_in(str(error)).intersection(ids)
-        if isinstance(error, AwsNotFound) and named and len(named) < len(ids):
+        named = types.instance_ids_in(str(error)).intersection(ids)
+        if isinstance(error, types.AwsNotFound) and named and len(named) < len(ids):
             rest = [instance_id for instance_id in ids if instance_id not in named]
             return {**dict.fromkeys(named, error), **self.terminate(lambda: rest)}
         half = len(ids) // 2
@@ -456,7 +434,7 @@ class Ec2:
 
     def console(self, instance_id: str) -> str | None:
         """What an instance wrote to its console; None = nothing so far, or it does not exist."""
-        with contextlib.suppress(AwsNotFound):
+        with contextlib.suppress(types.AwsNotFound):
             return self._read("GetConsoleOutput", InstanceId=instance_id).get("Output") or None
         return None
 
@@ -464,7 +442,7 @@ class Ec2:
 
     def create_fleet(self, arguments: dict[str, Any], permit: Callable[[], None]) -> str:
         """Make a fleet of one instance; returns the id of the instance."""
-        return instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", permit, **arguments))
+        return types.instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", permit, **arguments))
 
     def create_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Make a launch template, unless there is one of the name."""
@@ -474,16 +452,16 @@ class Ec2:
                 ClientToken=name[-64:],
                 LaunchTemplateName=name,
                 LaunchTemplateData=data,
-                TagSpecifications=tag_specifications(tags, "launch-template"),
+                TagSpecifications=types.tag_specifications(tags, "launch-template"),
             )
         except CloudRefused as error:
             if error.code != _TEMPLATE_EXISTS:
                 raise
 
-    def templates(self, tags: Mapping[str, str]) -> list[LaunchTemplate]:
+    def templates(self, tags: Mapping[str, str]) -> list[types.LaunchTemplate]:
         """Those that have these tags, but for those of another installation (D-10)."""
         found = self._list("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
-        return [LaunchTemplate(data) for data in found if foreign(tags_of(data)) is None]
+        return [types.LaunchTemplate(data) for data in found if foreign(types.tags_of(data)) is None]
 
     def delete_template(self, template_id: str) -> None:
         self._change("DeleteLaunchTemplate", LaunchTemplateId=template_id)
@@ -505,24 +483,24 @@ class Ec2:
             AvailabilityZone=zone,
             Quantity=1,
             **dict.fromkeys(("AutoPlacement", "HostRecovery", "HostMaintenance"), "off"),
-            TagSpecifications=tag_specifications(tags, "dedicated-host"),
+            TagSpecifications=types.tag_specifications(tags, "dedicated-host"),
         )
         if not answer.get("HostIds"):
             # What became of it, lists will show.
             raise CloudAway(f"{self._head('AllocateHosts')}: the answer has no host")
         return str(answer["HostIds"][0])
 
-    def host(self, host_id: str) -> AwsHost:
+    def host(self, host_id: str) -> types.AwsHost:
         """One host, as it is now; raises AwsNotFound."""
         answer = self._read("DescribeHosts", HostIds=[host_id])
         if not answer.get("Hosts"):
-            raise AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
-        return AwsHost(answer["Hosts"][0])
+            raise types.AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
+        return types.AwsHost(answer["Hosts"][0])
 
-    def hosts(self) -> list[AwsHost]:
+    def hosts(self) -> list[types.AwsHost]:
         """All that have the tag of a launcher."""
         wanted = [{"Name": "tag-key", "Values": [PROVIDER_KEY]}]
-        return [AwsHost(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
+        return [types.AwsHost(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
 
     def release_host(self, host_id: str) -> None:
         """Give a host back. AWS reports a failure in an answer that looks like a success."""
@@ -530,13 +508,13 @@ class Ec2:
         for failed in answer.get("Unsuccessful") or ():
             error = failed.get("Error") or {}
             head = f"{self._head('ReleaseHosts')} for {failed.get('ResourceId')}"
-            raise meaning(head, str(error.get("Code", "")), str(error.get("Message", "")), 200)
+            raise types.meaning(head, str(error.get("Code", "")), str(error.get("Message", "")), 200)
 
     # -- volumes and tags --
 
-    def volumes(self) -> list[AwsVolume]:
+    def volumes(self) -> list[types.AwsVolume]:
         """All of the region."""
-        return [AwsVolume(data) for data in self._list("DescribeVolumes", "Volumes")]
+        return [types.AwsVolume(data) for data in self._list("DescribeVolumes", "Volumes")]
 
     def delete_volume(self, volume_id: str) -> None:
         self._change("DeleteVolume", VolumeId=volume_id)
@@ -553,13 +531,13 @@ class Ec2:
 
         def arguments() -> dict[str, Any]:
             ids, tags = wanted()
-            return {"Resources": list(ids), "Tags": tag_list(tags)}
+            return {"Resources": list(ids), "Tags": types.tag_list(tags)}
 
         self.transport.call("ec2", TAG, "CreateTags", arguments)
 
     # -- limits --
 
-    def quotas(self, service: str) -> list[AccountQuota]:
+    def quotas(self, service: str) -> list[types.AccountQuota]:
         """Limits of the account.
 
         :param service: ``ec2`` or ``ebs``.
@@ -568,35 +546,35 @@ class Ec2:
         found = self.transport.pages("service-quotas", QUOTAS, "ListServiceQuotas", wanted, "Quotas")
         # One that AWS could not find out has a reason in place of its value.
         return [
-            AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"])
+            types.AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"])
             for quota in found
             if "Value" in quota
         ]
 
     # -- what labels and pools name --
 
-    def image(self, image_id: str) -> AwsImage:
+    def image(self, image_id: str) -> types.AwsImage:
         """One AMI; raises AwsNotFound."""
         answer = self._read("DescribeImages", ImageIds=[image_id])
         if not answer.get("Images"):
-            raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
-        return AwsImage(answer["Images"][0])
+            raise types.AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
+        return types.AwsImage(answer["Images"][0])
 
-    def images(self, **wanted: Any) -> list[AwsImage]:
+    def images(self, **wanted: Any) -> list[types.AwsImage]:
         """AMIs of anybody, unless filters say which."""
-        return [AwsImage(data) for data in self._list("DescribeImages", "Images", **wanted)]
+        return [types.AwsImage(data) for data in self._list("DescribeImages", "Images", **wanted)]
 
-    def instance_type(self, name: str) -> InstanceType:
+    def instance_type(self, name: str) -> types.InstanceType:
         """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
         answer = self._read("DescribeInstanceTypes", InstanceTypes=[name])
         if not answer.get("InstanceTypes"):
             raise CloudRefused(f"there is no instance type {name}", code="InvalidInstanceType")
-        return InstanceType(answer["InstanceTypes"][0])
+        return types.InstanceType(answer["InstanceTypes"][0])
 
-    def subnets(self, ids: Iterable[str]) -> dict[str, Subnet]:
+    def subnets(self, ids: Iterable[str]) -> dict[str, types.Subnet]:
         """Subnets, by id; what does not exist is missing. Without ids those of the default VPC, which is used then."""
         wanted = _where("subnet-id", *ids) if ids else _where("default-for-az", "true")
-        return {subnet.id: subnet for subnet in map(Subnet, self._list("DescribeSubnets", "Subnets", **wanted))}
+        return {subnet.id: subnet for subnet in map(types.Subnet, self._list("DescribeSubnets", "Subnets", **wanted))}
 
     # -- only for ``nodepool check`` --
 
@@ -622,11 +600,11 @@ class Ec2:
 
     # -- uploaded images: AMIs --
 
-    def own_images(self, tags: Mapping[str, str]) -> list[AwsImage]:
+    def own_images(self, tags: Mapping[str, str]) -> list[types.AwsImage]:
         """Those of the account that have these tags."""
         return self.images(Owners=["self"], **_tagged(tags))
 
-    def image_named(self, name: str) -> AwsImage | None:
+    def image_named(self, name: str) -> types.AwsImage | None:
         """The one of the account with a name; there is at most one."""
         return next(iter(self.images(Owners=["self"], **_where("name", name))), None)
 
@@ -636,17 +614,17 @@ class Ec2:
 
     # -- uploaded images: snapshots, and their blocks --
 
-    def snapshots(self, tags: Mapping[str, str]) -> list[AwsSnapshot]:
+    def snapshots(self, tags: Mapping[str, str]) -> list[types.AwsSnapshot]:
         """Those of the account that have these tags."""
         return self._snapshots(**_tagged(tags))
 
-    def snapshot(self, snapshot_id: str) -> AwsSnapshot | None:
+    def snapshot(self, snapshot_id: str) -> types.AwsSnapshot | None:
         """One; None = it is not there, or not yet."""
         return next(iter(self._snapshots(**_where("snapshot-id", snapshot_id))), None)
 
-    def _snapshots(self, **wanted: Any) -> list[AwsSnapshot]:
+    def _snapshots(self, **wanted: Any) -> list[types.AwsSnapshot]:
         found = self._list("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
-        return [AwsSnapshot(data) for data in found]
+        return [types.AwsSnapshot(data) for data in found]
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
         """Begin one that is written block by block; returns its id."""
@@ -674,23 +652,23 @@ class Ec2:
 
     # -- uploaded images: imports out of S3, of a whole AMI or of a snapshot --
 
-    def begin_import(self, arguments: dict[str, Any], *, whole: bool) -> ImportTask:
-        return ImportTask(self._change(_IMPORTS[whole][0], **arguments), whole)
+    def begin_import(self, arguments: dict[str, Any], *, whole: bool) -> types.ImportTask:
+        return types.ImportTask(self._change(_IMPORTS[whole][0], **arguments), whole)
 
-    def import_tasks(self, *, whole: bool) -> list[ImportTask]:
+    def import_tasks(self, *, whole: bool) -> list[types.ImportTask]:
         """All of the region, also those that have ended some days ago."""
         return self._tasks(whole, MaxResults=TASKS_A_PAGE)
 
-    def import_task(self, task_id: str) -> ImportTask:
+    def import_task(self, task_id: str) -> types.ImportTask:
         """One; raises AwsNotFound."""
         found = self._tasks(task_id.startswith("import-ami"), ImportTaskIds=[task_id])
         if not found:
-            raise AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
+            raise types.AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
         return found[0]
 
-    def _tasks(self, whole: bool, **wanted: Any) -> list[ImportTask]:
+    def _tasks(self, whole: bool, **wanted: Any) -> list[types.ImportTask]:
         _, operation, key = _IMPORTS[whole]
-        return [ImportTask(data, whole) for data in self.transport.pages("ec2", READ, operation, wanted, key)]
+        return [types.ImportTask(data, whole) for data in self.transport.pages("ec2", READ, operation, wanted, key)]
 
     # -- uploaded images: deletions (AW-18, AW-19). What does not exist any more is no error. --
 
@@ -698,12 +676,12 @@ class Ec2:
         """Delete an AMI, and the snapshots of its volumes (AW-19)."""
         try:
             image = self.image(image_id)
-        except AwsNotFound:
+        except types.AwsNotFound:
             return
         try:
             self._change("DeregisterImage", ImageId=image_id)
         except CloudRefused as error:
-            if not isinstance(error, AwsNotFound) and error.code != _GONE:
+            if not isinstance(error, types.AwsNotFound) and error.code != _GONE:
                 raise
         for _, volume in image.devices:
             if volume.get("SnapshotId"):
@@ -715,14 +693,14 @@ class Ec2:
         """
         try:
             self._change("DeleteSnapshot", SnapshotId=snapshot_id)
-        except AwsNotFound:
+        except types.AwsNotFound:
             return
         except CloudRefused as error:
             if error.code == _IN_USE:
                 log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
                 return
             snapshot = self.snapshot(snapshot_id)
-            if snapshot is None or snapshot.status != PENDING:
+            if snapshot is None or snapshot.status != types.PENDING:
                 raise
             self.complete_snapshot(snapshot_id, 0, None)
             self._change("DeleteSnapshot", SnapshotId=snapshot_id)
@@ -731,13 +709,13 @@ class Ec2:
         """End an import, and delete what it has made."""
         try:
             self._change("CancelImportTask", ImportTaskId=task_id)
-        except AwsNotFound:
+        except types.AwsNotFound:
             return
         except CloudRefused as error:
             # It has ended by itself.
             log.debug("Import %s: %s", task_id, error)
         task = self.import_task(task_id)
-        if task.status == COMPLETED:
+        if task.status == types.COMPLETED:
             if task.image_id:
                 self.discard_image(task.image_id)
             for snapshot_id in task.snapshot_ids:

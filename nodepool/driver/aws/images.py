@@ -20,37 +20,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
+from nodepool.driver.aws import types
 from nodepool.driver.aws.client import STORE, AwsTransport, Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE, AwsDiskImage, AwsProviderConfig
-from nodepool.driver.aws.types import (
-    AVAILABLE,
-    COMPLETED,
-    ERROR,
-    FAILED_TASKS,
-    ROOT_DEVICE,
-    AwsImage,
-    AwsNotFound,
-    AwsSnapshot,
-    ImportTask,
-    filled,
-    tag_list,
-    tag_specifications,
-)
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.uploads import (
-    ImageTime,
-    ImageUploader,
-    ListedImage,
-    PartsUpload,
-    PartsUploader,
-    Segment,
-    StoredPart,
-    UploadInterrupted,
-    crc32_of,
-    wait_wanted,
-)
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
@@ -84,8 +59,8 @@ class AwsImages(CloudImages):
         self._ec2 = ec2
         self.store = None if config.bucket_name is None else ObjectStore(ec2.transport, config.bucket_name)
         self._tags = {PROVIDER_KEY: config.name}
-        self._images: Fact[list[AwsImage]] = Fact(lambda: ec2.own_images(self._tags))
-        self._snapshots: Fact[list[AwsSnapshot]] = Fact(lambda: ec2.snapshots(self._tags))
+        self._images: Fact[list[types.AwsImage]] = Fact(lambda: ec2.own_images(self._tags))
+        self._snapshots: Fact[list[types.AwsSnapshot]] = Fact(lambda: ec2.snapshots(self._tags))
         #: Results of imports that do not exist any more, though their tasks are still listed.
         self._gone: set[str] = set()
         #: For the builder, which must not take an image for deleted because it cannot be listed.
@@ -113,7 +88,7 @@ class AwsImages(CloudImages):
             return self._upload_by_blocks(job, wait) if by_blocks else self._import(job, wait)
         except CloudAway as error:
             if wait.stopped:
-                raise UploadInterrupted("the provider was stopped") from error
+                raise uploads.UploadInterrupted("the provider was stopped") from error
             raise
 
     def _upload_by_blocks(self, job: ImageJob, wait: UploadWait) -> str:
@@ -125,7 +100,7 @@ class AwsImages(CloudImages):
         if self.store is None:
             raise ImageCreateException(f"{wait.head} goes through S3; add object-storage.bucket-name to the provider")
 
-        def image_of(task: ImportTask) -> str:
+        def image_of(task: types.ImportTask) -> str:
             if task.image_id:
                 self._wait_available(task.image_id, wait)
                 return task.image_id
@@ -160,7 +135,7 @@ class AwsImages(CloudImages):
         # It may not be known yet.
         passing = (CloudAway, CloudRefused)
         for image in wait.answers(f"image {image_id}", AVAILABLE_SECONDS, lambda: self._ec2.image(image_id), passing):
-            if image.status == AVAILABLE:
+            if image.status == types.AVAILABLE:
                 return
             if image.status in _DEAD_IMAGE:
                 raise ImageCreateException(f"{wait.head}: {image_id} has become {image.status}")
@@ -191,13 +166,13 @@ class AwsImages(CloudImages):
                     yield CloudResource(metadata_of_key(found.key), PARTS, found.upload_id, found.key, usable=False)
 
             yield ResourceKind(OBJECT, objects, lambda one: store.delete(one.id), idle)
-            yield ResourceKind(PARTS, parts, lambda one: store.abort(PartsUpload(one.name, one.id)), idle)
+            yield ResourceKind(PARTS, parts, lambda one: store.abort(uploads.PartsUpload(one.name, one.id)), idle)
 
-    def listed(self) -> Iterator[ListedImage]:
+    def listed(self) -> Iterator[uploads.ListedImage]:
         """AMIs with our tags, and what uploads have left or not completed yet (D-1, R-4)."""
         for found in self._listing.all():
             usable = found.type == AMI
-            yield ListedImage(found.id if usable else found, found.name, found.metadata, usable=usable)
+            yield uploads.ListedImage(found.id if usable else found, found.name, found.metadata, usable=usable)
 
     def _found_images(self) -> Iterator[CloudResource]:
         for image in self._images.get_new():
@@ -215,9 +190,9 @@ class AwsImages(CloudImages):
         """Those that run. Results of the others get the tags of their task, unless they have them."""
         claimed: set[str] | None = None
         for task in (*self._ec2.import_tasks(whole=False), *self._ec2.import_tasks(whole=True)):
-            if task.metadata.get(PROVIDER_KEY) != self._config.name or task.status in FAILED_TASKS:
+            if task.metadata.get(PROVIDER_KEY) != self._config.name or task.status in types.FAILED_TASKS:
                 continue
-            if task.status != COMPLETED:
+            if task.status != types.COMPLETED:
                 yield CloudResource(task.metadata, IMPORT, task.id, usable=False)
             elif IMAGE_KEY not in task.metadata and not self._gone.issuperset(task.result_ids):
                 if claimed is None:
@@ -225,13 +200,13 @@ class AwsImages(CloudImages):
                     claimed |= {found.id for found in self._snapshots.get_new()}
                 self._claim(task, claimed)
 
-    def _claim(self, task: ImportTask, claimed: set[str]) -> None:
+    def _claim(self, task: types.ImportTask, claimed: set[str]) -> None:
         for found in task.result_ids:
             if found in claimed or found in self._gone:
                 continue
             try:
                 self._ec2.tag_now([found], task.metadata)
-            except AwsNotFound:
+            except types.AwsNotFound:
                 self._gone.add(found)
                 continue
             log.info(
@@ -261,35 +236,35 @@ class ObjectStore:
         given = {"Key": key, "Tagging": object_tagging(tags), "ChecksumAlgorithm": "CRC32"}
         return str(self._call("CreateMultipartUpload", given)["UploadId"])
 
-    def put_part(self, upload: PartsUpload, number: int, data: bytes) -> StoredPart:
-        checksum = crc32_of(data)
+    def put_part(self, upload: uploads.PartsUpload, number: int, data: bytes) -> uploads.StoredPart:
+        checksum = uploads.crc32_of(data)
         given = {**_named(upload), "PartNumber": number, "Body": data, "ChecksumCRC32": checksum}
         answer = self._call("UploadPart", given)
-        return StoredPart(number, answer["ETag"].strip('"'), len(data), checksum)
+        return uploads.StoredPart(number, answer["ETag"].strip('"'), len(data), checksum)
 
-    def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
+    def parts(self, upload: uploads.PartsUpload) -> dict[int, uploads.StoredPart]:
         found = self._pages("ListParts", _named(upload), "Parts", PartNumberMarker="NextPartNumberMarker")
         parts = (
-            StoredPart(part["PartNumber"], part["ETag"].strip('"'), part["Size"], part.get("ChecksumCRC32", ""))
+            uploads.StoredPart(part["PartNumber"], part["ETag"].strip('"'), part["Size"], part.get("ChecksumCRC32", ""))
             for part in found
         )
         return {part.number: part for part in parts}
 
-    def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
+    def complete(self, upload: uploads.PartsUpload, parts: Mapping[int, uploads.StoredPart]) -> None:
         told = [
             {"PartNumber": number, "ETag": f'"{part.tag}"', **({"ChecksumCRC32": part.crc32} if part.crc32 else {})}
             for number, part in sorted(parts.items())
         ]
         self._call("CompleteMultipartUpload", {**_named(upload), "MultipartUpload": {"Parts": told}})
 
-    def abort(self, upload: PartsUpload) -> None:
-        with contextlib.suppress(AwsNotFound):
+    def abort(self, upload: uploads.PartsUpload) -> None:
+        with contextlib.suppress(types.AwsNotFound):
             self._call("AbortMultipartUpload", _named(upload))
 
-    def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
+    def open_uploads(self, prefix: str) -> Iterator[uploads.PartsUpload]:
         marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
         for found in self._pages("ListMultipartUploads", {"Prefix": prefix}, "Uploads", **marks):
-            yield PartsUpload(found["Key"], found["UploadId"])
+            yield uploads.PartsUpload(found["Key"], found["UploadId"])
 
     # -- objects --
 
@@ -300,7 +275,7 @@ class ObjectStore:
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is gone already is no error."""
-        with contextlib.suppress(AwsNotFound):
+        with contextlib.suppress(types.AwsNotFound):
             self._call("DeleteObject", {"Key": key})
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -316,7 +291,7 @@ class ObjectStore:
         return self._transport.call("s3", STORE, operation, {"Bucket": self.bucket, **arguments})
 
 
-def _named(upload: PartsUpload) -> dict[str, Any]:
+def _named(upload: uploads.PartsUpload) -> dict[str, Any]:
     return {"Key": upload.key, "UploadId": upload.upload_id}
 
 
@@ -332,7 +307,7 @@ def part_bytes(size: int) -> int:
     return max(PART_BYTES, -(-size // _MOST_PARTS))
 
 
-class S3Upload(PartsUploader):
+class S3Upload(uploads.PartsUploader):
     """One upload, made in the thread that calls ``upload()``, which returns the key of the object.
 
     After an error nothing is left of it, unless the upload was interrupted.
@@ -357,7 +332,7 @@ class S3Upload(PartsUploader):
     def new_upload(self) -> str:
         return self._store.begin(self.key, self._job.tags)
 
-    def segmentRead(self, segment: Segment) -> None:
+    def segmentRead(self, segment: uploads.Segment) -> None:
         self._digest.update(segment.data)
 
     def finishUpload(self) -> str:
@@ -381,7 +356,7 @@ class S3Upload(PartsUploader):
     @property
     def interrupted(self) -> bool:
         """Is it for the next upload of the build to go on with what there is?"""
-        return isinstance(self.error, UploadInterrupted) or self.stopped
+        return isinstance(self.error, uploads.UploadInterrupted) or self.stopped
 
     def discard_object(self) -> None:
         self._wait.discard("object", self.key, self._store.delete, logging.WARNING)
@@ -434,7 +409,7 @@ class UploadWait:
 
     def _stop_now(self) -> None:
         if self._stopped.is_set():
-            raise UploadInterrupted("the provider was stopped")
+            raise uploads.UploadInterrupted("the provider was stopped")
 
     def answers(
         self, what: str, seconds: float, ask: Callable[[], T], passing: tuple[type[Exception], ...] = (CloudAway,)
@@ -446,7 +421,7 @@ class UploadWait:
         :raises ImageCreateException: the time is over.
         :raises UploadGivenUp: nobody wants the upload any more.
         """
-        time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, wanted=self.go_on)
+        time = uploads.ImageTime(f"{self.head}: {what}", seconds, self._stopped, wanted=self.go_on)
         self.go_on()
         for _ in time.looks():
             try:
@@ -469,7 +444,7 @@ class UploadWait:
         :raises ImageCreateException: AWS refused it for ``image-import-timeout``; without that the first time.
         """
         limit = self._limit_seconds
-        time = ImageTime(self.head, limit or 0.0, self._stopped)
+        time = uploads.ImageTime(self.head, limit or 0.0, self._stopped)
         waited = False
         while True:
             self.check()
@@ -487,7 +462,7 @@ class UploadWait:
                     log.info("%s waits for a limit of the account: %s", self.head, error)
             waited = True
             self.go_on()
-            wait_wanted(pause, self._stopped, self.go_on)
+            uploads.wait_wanted(pause, self._stopped, self.go_on)
             self.go_on()
 
 
@@ -602,7 +577,7 @@ def import_arguments(job: ImageJob, bucket: str, key: str, *, whole: bool) -> di
     disk = {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}
     kind = {"Architecture": job.image.architecture, "DiskContainers": [disk]} if whole else {"DiskContainer": disk}
     task = "import-image-task" if whole else "import-snapshot-task"
-    return {"ClientToken": job.token, **kind, "TagSpecifications": tag_specifications(job.tags, task)}
+    return {"ClientToken": job.token, **kind, "TagSpecifications": types.tag_specifications(job.tags, task)}
 
 
 def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
@@ -616,16 +591,16 @@ def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
         "Iops": image.iops,
         "Throughput": image.throughput,
     }
-    return filled(
+    return types.filled(
         {
             "Name": job.name,
             "Architecture": image.architecture,
-            "RootDeviceName": ROOT_DEVICE,
-            "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": filled(volume)}],
+            "RootDeviceName": types.ROOT_DEVICE,
+            "BlockDeviceMappings": [{"DeviceName": types.ROOT_DEVICE, "Ebs": types.filled(volume)}],
             "VirtualizationType": "hvm",
             "EnaSupport": image.ena_support,
             "ImdsSupport": image.imds_support,
-            "TagSpecifications": tag_specifications(job.tags, "image"),
+            "TagSpecifications": types.tag_specifications(job.tags, "image"),
         }
     )
 
@@ -653,14 +628,14 @@ class ImportUpload(S3Upload):
         store: ObjectStore,
         job: ImageJob,
         wait: UploadWait,
-        image_of: Callable[[ImportTask], str],
+        image_of: Callable[[types.ImportTask], str],
     ) -> None:
         super().__init__(store, job, wait)
         self._ec2 = ec2
         self._image_of = image_of
         self._whole = job.image.import_method == IMAGE
         #: The import, as soon as there is one.
-        self._task: ImportTask | None = None
+        self._task: types.ImportTask | None = None
 
     # -- hooks --
 
@@ -701,12 +676,12 @@ class ImportUpload(S3Upload):
 
     # -- inside --
 
-    def _interrupted(self) -> ImportTask | None:
+    def _interrupted(self) -> types.ImportTask | None:
         """What an upload of the same build has begun; it is that of this upload from now on."""
         wanted = self._job.build_tags.items()
         for task in self._ec2.import_tasks(whole=self._whole):
             ours = wanted <= dict(task.metadata).items() and IMAGE_KEY not in task.metadata
-            if ours and task.status not in FAILED_TASKS and self._has_result(task):
+            if ours and task.status not in types.FAILED_TASKS and self._has_result(task):
                 log.info("%s: import %s of an interrupted upload is taken up again", self._wait.head, task.id)
                 self._ec2.tag_now([task.id], self._job.tags)
                 self._wait.sent(self._job.size)
@@ -715,20 +690,20 @@ class ImportUpload(S3Upload):
                 return task
         return None
 
-    def _has_result(self, task: ImportTask) -> bool:
+    def _has_result(self, task: types.ImportTask) -> bool:
         """Not if somebody has deleted it."""
-        if task.status != COMPLETED:
+        if task.status != types.COMPLETED:
             return True
         found = [self._ec2.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]
         return bool(found) and None not in found
 
-    def _imported(self, task: ImportTask) -> ImportTask:
+    def _imported(self, task: types.ImportTask) -> types.ImportTask:
         told, task_id = "", task.id
         # It goes on while there is no answer.
         for task in self._wait.answers(f"import {task_id}", IMPORT_SECONDS, lambda: self._ec2.import_task(task_id)):
-            if task.status == COMPLETED:
+            if task.status == types.COMPLETED:
                 return task
-            if task.status in FAILED_TASKS:
+            if task.status in types.FAILED_TASKS:
                 why = task.message or "AWS does not say why"
                 raise ImageCreateException(f"{self._wait.head}: import {task.id} is {task.status}: {why}")
             if task.message != told:
@@ -753,7 +728,7 @@ COMPLETE_SECONDS: Final = 3600.0
 _PASSING: Final = frozenset({"ValidationException"})
 
 
-class BlockUpload(ImageUploader):
+class BlockUpload(uploads.ImageUploader):
     """One upload. ``upload()`` returns the id of the snapshot.
 
     :param wait: made by the thread that calls ``upload()``.
@@ -781,13 +756,13 @@ class BlockUpload(ImageUploader):
     def startUpload(self) -> None:
         job = self._job
         arguments = {"VolumeSize": job.size_gib, "ClientToken": job.token, "Timeout": IDLE_MINUTES}
-        arguments["Tags"] = tag_list(job.tags)
+        arguments["Tags"] = types.tag_list(job.tags)
         self._snapshot_id = self._wait.when_allowed(lambda: self.retry(self._ec2.start_snapshot, arguments))
 
-    def segmentRead(self, segment: Segment) -> None:
+    def segmentRead(self, segment: uploads.Segment) -> None:
         self._whole.update(segment.data)
 
-    def uploadSegment(self, segment: Segment) -> None:
+    def uploadSegment(self, segment: uploads.Segment) -> None:
         data = segment.data
         if data != _EMPTY[: len(data)]:
             data += bytes(BLOCK_BYTES - len(data))
@@ -803,10 +778,12 @@ class BlockUpload(ImageUploader):
         for snapshot in self._wait.answers(
             f"snapshot {self._snapshot_id}", COMPLETE_SECONDS, lambda: self._ended(digest)
         ):
-            if snapshot is not None and snapshot.status == COMPLETED:
+            if snapshot is not None and snapshot.status == types.COMPLETED:
                 break
-            if snapshot is not None and snapshot.status == ERROR:
-                raise ImageCreateException(f"{self._wait.head}: AWS gave the snapshot up: {snapshot.reason or ERROR}")
+            if snapshot is not None and snapshot.status == types.ERROR:
+                raise ImageCreateException(
+                    f"{self._wait.head}: AWS gave the snapshot up: {snapshot.reason or types.ERROR}"
+                )
         return self._snapshot_id
 
     def abortUpload(self) -> None:
@@ -826,14 +803,14 @@ class BlockUpload(ImageUploader):
 
     # -- inside --
 
-    def _ended(self, digest: bytes) -> AwsSnapshot | None:
+    def _ended(self, digest: bytes) -> types.AwsSnapshot | None:
         """How it looks after its completion was ordered."""
         if not self._ordered:
             try:
                 self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
             except CloudRefused:
                 snapshot = self._ec2.snapshot(self._snapshot_id)
-                if snapshot is None or snapshot.status != COMPLETED:
+                if snapshot is None or snapshot.status != types.COMPLETED:
                     raise
                 # The answer of an earlier call was lost.
             self._ordered = True

@@ -21,30 +21,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.aws import types
 from nodepool.driver.aws.client import RUN, Ec2
 from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
-from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.types import (
-    BATCH_KEY,
-    MOST,
-    OWN_KEYS,
-    ROOT_DEVICE,
-    RUNNING,
-    AwsImage,
-    AwsNotFound,
-    AwsRecord,
-    batch_value,
-    filled,
-    fits,
-    tag_specifications,
-)
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.rate import Call, Hold, working_for
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Log, hostname, of_installation
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import ERRORS, as_exception, settle
 from nodepool.model.request import NodeRequest
@@ -65,10 +50,12 @@ def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str)
 
     :param token: what AWS knows the creation by when it is sent again.
     """
-    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *TAGGED)}
+    return {**arguments, "ClientToken": token, "TagSpecifications": types.tag_specifications(tags, *TAGGED)}
 
 
-def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage, host_id: str | None = None) -> dict[str, Any]:
+def run_arguments(
+    label: AwsLabel, place: types.LaunchPlace, image: types.AwsImage, host_id: str | None = None
+) -> dict[str, Any]:
     """All but the number of instances, their tags, and the token.
 
     :param host_id: of the dedicated host that it is to run on (AW-5).
@@ -83,27 +70,27 @@ def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage, host_id:
     }
     on_host = {} if host_id is None else {"Tenancy": "host", "HostId": host_id, "Affinity": "host"}
     spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-    return filled(
+    return types.filled(
         {
             "ImageId": image.id,
             "InstanceType": place.instance_type,
             "KeyName": label.key_name,
             "EbsOptimized": label.ebs_optimized,
-            "NetworkInterfaces": [filled(interface)],
+            "NetworkInterfaces": [types.filled(interface)],
             "BlockDeviceMappings": block_devices(label, image),
             # botocore encodes it.
             "UserData": label.userdata,
-            "IamInstanceProfile": filled(
+            "IamInstanceProfile": types.filled(
                 {"Name": label.profile_name, "Arn": None if label.profile_name else label.profile_arn}
             ),
-            "Placement": filled({"AvailabilityZone": place.zone, **on_host}),
+            "Placement": types.filled({"AvailabilityZone": place.zone, **on_host}),
             "MetadataOptions": metadata_options(label),
             "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": spot} if place.spot else None,
         }
     )
 
 
-def block_devices(label: AwsLabel, image: AwsImage) -> list[dict[str, Any]]:
+def block_devices(label: AwsLabel, image: types.AwsImage) -> list[dict[str, Any]]:
     """The volumes of the image, all of which go with the instance; the root as the label wants it.
 
     Released Nodepool says nothing of other volumes than the root: those would stay.
@@ -123,7 +110,7 @@ def metadata_options(label: AwsLabel) -> dict[str, str]:
 
 def root_values(label: AwsLabel) -> dict[str, Any]:
     """What a label says of the root volume."""
-    return filled(
+    return types.filled(
         {
             "VolumeSize": label.volume_size,
             "VolumeType": label.volume_type,
@@ -146,8 +133,8 @@ LOWEST_PRICE: Final = "lowest-price"
 def template_data(label: AwsLabel) -> dict[str, Any]:
     """What CreateFleet cannot be told otherwise."""
     group, volume = label.pool.security_group_id, root_values(label)
-    root = {"DeviceName": ROOT_DEVICE, "Ebs": {"DeleteOnTermination": True, **volume}}
-    return filled(
+    root = {"DeviceName": types.ROOT_DEVICE, "Ebs": {"DeleteOnTermination": True, **volume}}
+    return types.filled(
         {
             "KeyName": label.key_name,
             "SecurityGroupIds": [group] if group else None,
@@ -190,7 +177,7 @@ def fleet_arguments(
         "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind},
         "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": overrides}],
         options: {"AllocationStrategy": strategy},
-        "TagSpecifications": tag_specifications(tags, *TAGGED),
+        "TagSpecifications": types.tag_specifications(tags, *TAGGED),
     }
 
 
@@ -216,7 +203,7 @@ class InstanceOrder:
     """
 
     key: CreationKey
-    place: LaunchPlace
+    place: types.LaunchPlace
     arguments: dict[str, Any]
     tags: Mapping[str, str]
     permit: Callable[[], None]
@@ -236,11 +223,11 @@ class InstanceOrder:
 
     @property
     def common_tags(self) -> dict[str, str]:
-        return {name: value for name, value in self.tags.items() if name not in OWN_KEYS}
+        return {name: value for name, value in self.tags.items() if name not in types.OWN_KEYS}
 
 
 #: Instances of a call, by launch index.
-Made = Mapping[int, AwsRecord]
+Made = Mapping[int, types.AwsRecord]
 
 
 class LaunchBatch:
@@ -259,7 +246,7 @@ class LaunchBatch:
         self.token = token_of([order.key for order in self.orders], first.place)
         tags = dict(first.tags)
         if len(self.orders) > 1:
-            tags = {**first.common_tags, BATCH_KEY: batch_value(order.key.node_id for order in self.orders)}
+            tags = {**first.common_tags, types.BATCH_KEY: types.batch_value(order.key.node_id for order in self.orders)}
         self._arguments = with_tags(first.arguments, tags, self.token)
         for index, order in enumerate(self.orders):
             order.batch, order.index = self, index
@@ -330,7 +317,7 @@ class LaunchBatches:
     :param joined: told of instances that a call made for several orders, in its thread.
     """
 
-    def __init__(self, client: Ec2, executor: Executor, joined: Callable[[Sequence[AwsRecord]], None]) -> None:
+    def __init__(self, client: Ec2, executor: Executor, joined: Callable[[Sequence[types.AwsRecord]], None]) -> None:
         self._client = client
         self._executor = executor
         self._joined = joined
@@ -403,7 +390,7 @@ class LaunchBatches:
         if error is not None:
             self._fail_all(error)
             return
-        orders = self._take(MOST if turn.result().spare < 1 else 1)
+        orders = self._take(types.MOST if turn.result().spare < 1 else 1)
         with self._lock:
             self._gathering = more = bool(self._waiting)
         if more:
@@ -416,7 +403,7 @@ class LaunchBatches:
         """For a turn, and then for more orders, unless there are enough, or calls are not short."""
         turn = self._client.transport.wait_turn(RUN, "RunInstances")
         with self._lock:
-            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= MOST
+            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= types.MOST
         if turn.spare < 1 and not enough:
             self._client.transport.sleep(GATHER_SECONDS * (1 - turn.spare))
         return turn
@@ -426,7 +413,7 @@ class LaunchBatches:
 
         def send() -> Made:
             sent = orders[:]
-            while not fits(order.key.node_id for order in sent):
+            while not types.fits(order.key.node_id for order in sent):
                 sent.pop()
             made = LaunchBatch(self._client, sent, self._executor).first(turn)
             if len(sent) > 1:
@@ -480,7 +467,7 @@ def _permitted(order: InstanceOrder) -> bool:
     return True
 
 
-def token_of(keys: Sequence[CreationKey], place: LaunchPlace) -> str:
+def token_of(keys: Sequence[CreationKey], place: types.LaunchPlace) -> str:
     """What AWS knows a call by. Each place has one of its own: with other parameters AWS refuses the same.
 
     At most 64 characters: 35 of the key, or of all keys, and a few for the place.
@@ -538,7 +525,7 @@ class LaunchTemplates:
             log.info("Provider %s: deleting launch template %s: no label uses it", self._config.name, template.name)
             try:
                 self._client.delete_template(template.id)
-            except AwsNotFound as error:
+            except types.AwsNotFound as error:
                 log.debug("It is gone already: %s", error)
 
 
@@ -569,17 +556,17 @@ class BatchTags:
         self._lock = threading.Lock()
         #: When it is the turn of an instance that lacks tags.
         self._due: dict[str, float] = {}
-        self._wanted: dict[str, AwsRecord] = {}
+        self._wanted: dict[str, types.AwsRecord] = {}
         # The tags of each instance are others: one a call. Its volumes have the same.
         self._calls: Batches[str] = Batches(self._send, executor, 1)
 
-    def made(self, records: Iterable[AwsRecord]) -> None:
+    def made(self, records: Iterable[types.AwsRecord]) -> None:
         """This launcher made these."""
         with self._lock:
             due = monotonic() + OWN_SECONDS
             self._due.update({record.id: due for record in records})
 
-    def seen(self, records: Sequence[AwsRecord]) -> None:
+    def seen(self, records: Sequence[types.AwsRecord]) -> None:
         """A list shows these, and no others."""
         lacking = [
             record for record in records if record.batched and instance.node_id_of(record.metadata, self._provider)
@@ -595,10 +582,10 @@ class BatchTags:
         for record in found:
             self._calls.add(record.id)
 
-    def _is_due(self, record: AwsRecord, now: float) -> bool:
+    def _is_due(self, record: types.AwsRecord, now: float) -> bool:
         """Called with the lock. It is due again only after a while."""
         due = self._due.setdefault(record.id, now + OTHERS_SECONDS)
-        if record.status != RUNNING or now < due:
+        if record.status != types.RUNNING or now < due:
             return False
         self._due[record.id] = now + AGAIN_SECONDS
         return True
@@ -612,12 +599,14 @@ class BatchTags:
                 record = self._wanted.pop(record_id, None)
             node_id = None if record is None else instance.node_id_of(record.metadata, self._provider)
             if record is None or node_id is None:
-                raise AwsNotFound(f"no list shows instance {record_id} any more", code="InvalidInstanceID.NotFound")
+                raise types.AwsNotFound(
+                    f"no list shows instance {record_id} any more", code="InvalidInstanceID.NotFound"
+                )
             return [record.id, *record.volume_ids], {instance.NODE_KEY: node_id, "Name": hostname(node_id)}
 
         try:
             self._client.tag(wanted)
-        except AwsNotFound as error:
+        except types.AwsNotFound as error:
             log.debug("It is gone already: %s", error)
         except LaunchError as error:
             log.warning("Tags are set later: %s", error)

@@ -14,27 +14,17 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 from xml.etree import ElementTree
 
-from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CloudNoCapacity,
-    CloudNotFound,
-    CloudQuota,
-    CloudRefused,
-    CloudSetup,
-    CodedError,
-    CodedErrors,
-    one_line,
-)
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.inventory import CloudRecord
 
 
-class AwsNotFound(CloudSetup, CloudNotFound):
+class AwsNotFound(cloud_errors.CloudSetup, cloud_errors.CloudNotFound):
     """The object of the call does not exist. In a launch it is something that the configuration names."""
 
 
-class AwsErrors(CodedErrors):
+class AwsErrors(cloud_errors.CodedErrors):
     """What the codes mean."""
 
     #: A limit of the account is used up. It may be free again soon, so the launch waits.
@@ -102,7 +92,7 @@ class AwsErrors(CodedErrors):
     }
     more_quota = "ask for more under Service Quotas, or lower max-servers"
 
-    def not_found(self, text: str, errors: Sequence[CodedError], code: str) -> CloudRefused:
+    def not_found(self, text: str, errors: Sequence[cloud_errors.CodedError], code: str) -> cloud_errors.CloudRefused:
         return AwsNotFound(text, code=code)
 
 
@@ -113,17 +103,17 @@ _ABSENT: Final = (".NotFound", ".Malformed", "NoSuch", "ResourceNotFound")
 _INSTANCE_IDS: Final = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | CloudAway:
+def meaning(head: str, code: str, message: str, status: int) -> cloud_errors.CloudRefused | cloud_errors.CloudAway:
     """The exception for an error that AWS answers with.
 
     :param head: whose call it was, and which.
     :param status: of HTTP.
     """
-    error = CodedError(code, one_line(message))
+    error = cloud_errors.CodedError(code, cloud_errors.one_line(message))
     if not code and status != 429:
         # All errors of AWS have codes. Without one it is the page of a proxy, which proves nothing.
         said = f"{head}: status {status} without a code {error.message}".rstrip()
-        return CloudAway(f"{said}; {PROXY}", code=str(status))
+        return cloud_errors.CloudAway(f"{said}; {PROXY}", code=str(status))
     if status != 429 and status < 500:
         # The code says more.
         status = 404 if any(word in code for word in _ABSENT) else 0
@@ -149,9 +139,9 @@ def instance_of_fleet(head: str, answer: Mapping[str, Any]) -> str:
     errors = {(code, text): meaning(head, code, text, 200) for code, text in listed}
     if not errors:
         # What became of it, lists will show.
-        raise CloudAway(f"{head}: the answer has neither an instance nor an error")
+        raise cloud_errors.CloudAway(f"{head}: the answer has neither an instance nor an error")
     # The first of the best kind.
-    kinds = (CloudNoCapacity, CloudQuota, Exception)
+    kinds = (cloud_errors.CloudNoCapacity, cloud_errors.CloudQuota, Exception)
     chosen = next(error for kind in kinds for error in errors.values() if isinstance(error, kind))
     others = [f"{code}: {text}" for (code, text), error in errors.items() if error is not chosen]
     if others:
@@ -348,6 +338,22 @@ class ImportTask(CloudRecord):
     def result_ids(self) -> tuple[str, ...]:
         """What it has made: AMI and snapshots."""
         return (self.image_id, *self.snapshot_ids) if self.image_id else self.snapshot_ids
+
+
+# Where an instance may be launched.
+
+
+class LaunchPlace(NamedTuple):
+    """One combination. ``subnet_id`` or ``zone`` or neither."""
+
+    instance_type: str
+    subnet_id: str | None
+    zone: str | None
+    spot: bool
+
+    def __str__(self) -> str:
+        where = self.subnet_id or self.zone or "any zone"
+        return f"{self.instance_type}{' (spot)' if self.spot else ''} in {where}"
 
 
 # The tag of instances that one call made for several nodes: it says for which. Pure functions.

@@ -48,7 +48,6 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     nothing_sent,
 )
-from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.statemachine import (
     CloudInstance,
@@ -59,7 +58,7 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
-from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, is_of, mark_of, of_mark
+from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, Batches, is_of, mark_of, of_mark
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff
 

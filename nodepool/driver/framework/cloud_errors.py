@@ -16,17 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
+from nodepool import exceptions
 from nodepool.clock import wall_time
-from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    LaunchError,
-    LaunchNodepoolException,
-    LaunchStatusException,
-    NotFound,
-    QuotaException,
-    RuntimeConfigurationException,
-)
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
@@ -36,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class CloudAway(CloudUnavailableException):
+class CloudAway(exceptions.CloudUnavailableException):
     """No answer, or one that says nothing: timeouts, broken connections, 5xx, too many requests.
 
     :param maybe_done: the cloud may have received the call and carried it out.
@@ -84,7 +75,7 @@ class LoginRefused(CloudAway):
         super().__init__(text, maybe_done=False, code=code)
 
 
-class CloudRefused(LaunchError):
+class CloudRefused(exceptions.LaunchError):
     """The cloud understood a call and refused it. A failed attempt; the same call will not succeed.
 
     :param status: of HTTP; 0 = the refusal came in another way.
@@ -99,32 +90,32 @@ class CloudRefused(LaunchError):
         self.code = code
 
 
-class CloudNotFound(CloudRefused, NotFound):
+class CloudNotFound(CloudRefused, exceptions.NotFound):
     """The object of the call does not exist."""
 
 
-class CloudSetup(CloudRefused, LaunchNodepoolException):
+class CloudSetup(CloudRefused, exceptions.LaunchNodepoolException):
     """Something that the configuration names does not exist, or is not allowed."""
 
-    statsd_key = LaunchNodepoolException.statsd_key
+    statsd_key = exceptions.LaunchNodepoolException.statsd_key
 
 
-class CloudQuota(CloudRefused, QuotaException):
+class CloudQuota(CloudRefused, exceptions.QuotaException):
     """A quota is used up. The launch waits; it is no failed attempt."""
 
-    statsd_key = QuotaException.statsd_key
+    statsd_key = exceptions.QuotaException.statsd_key
 
 
-class CloudNoCapacity(CloudRefused, CapacityException):
+class CloudNoCapacity(CloudRefused, exceptions.CapacityException):
     """The cloud has no capacity in this place. Another zone or type may have some."""
 
-    statsd_key = CapacityException.statsd_key
+    statsd_key = exceptions.CapacityException.statsd_key
 
 
-class CloudNoCapacityLater(LaunchStatusException, CapacityException):
+class CloudNoCapacityLater(exceptions.LaunchStatusException, exceptions.CapacityException):
     """The cloud accepted a creation, and found no capacity then, or took the capacity away during the launch."""
 
-    statsd_key = CapacityException.statsd_key
+    statsd_key = exceptions.CapacityException.statsd_key
 
 
 # `CodedErrors`: what the error codes of a cloud mean (CM-6). Pure.
@@ -417,7 +408,7 @@ def of_limits(
     for label in [label for pool in pools for label in pool.labels.values()]:
         pool = label.pool
         needs: Mapping[str, float] = {}
-        with contextlib.suppress(LaunchError, RuntimeConfigurationException):
+        with contextlib.suppress(exceptions.LaunchError, exceptions.RuntimeConfigurationException):
             needs = need_of(label).get_resources()
         for name in [name for name in limits if needs.get(name)]:
             known.add(f"{name}: {limits[name]:.15g}")
@@ -451,7 +442,7 @@ class CloudChecks:
         """
         try:
             return check(*args, **kwargs)
-        except (LaunchError, RuntimeConfigurationException) as error:
+        except (exceptions.LaunchError, exceptions.RuntimeConfigurationException) as error:
             return [self.failure(subject, error)]
 
     def all(
@@ -464,7 +455,7 @@ class CloudChecks:
         """
         try:
             text = first()
-        except LaunchError as error:
+        except exceptions.LaunchError as error:
             yield self.failure(where, error)
             return
         yield CheckResult(where, True, text)
@@ -479,7 +470,7 @@ class CloudChecks:
         for check in checks:
             try:
                 results += [CheckResult(subject, found.ok, found.text, found.remedy) for found in check() or ()]
-            except (LaunchError, RuntimeConfigurationException) as error:
+            except (exceptions.LaunchError, exceptions.RuntimeConfigurationException) as error:
                 results.append(self.failure(subject, error))
         yield from results
         if good and all(result.ok for result in results):

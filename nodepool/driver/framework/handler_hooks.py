@@ -23,18 +23,8 @@ from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKExcept
 from nodepool.guard import Guard
 from nodepool.logconfig import AnnotatedLogger, get_annotated_logger
 from nodepool.metrics import reports
-from nodepool.model import states
+from nodepool.model import reasons, states
 from nodepool.model.node import Node
-from nodepool.model.reasons import (
-    EXCEEDS_QUOTA,
-    IMAGE_MISSING,
-    NO_READY_NODE,
-    NO_ROOM,
-    POOL_DISABLED,
-    Reason,
-    ReasonCode,
-    ReasonText,
-)
 from nodepool.model.request import described, origin_of
 from nodepool.plan.launch import launch_outcome
 from nodepool.plan.triage import why_failed
@@ -136,7 +126,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         future.set_result(gateway.check_reusable_node(self, node))
         return future
 
-    def _log_declined(self, reason: Reason) -> None:
+    def _log_declined(self, reason: reasons.Reason) -> None:
         """:param reason: why the request is declined; its state says whether it fails."""
         request, others = self.request, self.pw.declines_of_others
         log_declined(self.log, request, reason, f"{self.provider.name}/{self.pool.name}", lambda: others(request.key))
@@ -151,26 +141,26 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
 
     def getDeclinedReasons(self) -> list[str]:
         """Why this pool can never serve the request; empty = it can (A-13, first match)."""
-        reasons = self.basic_decline_reasons()
-        if not reasons and not gateway.images_available(self):
-            reasons = [ReasonText(self.why_images_missing())]
-        if not reasons and not gateway.has_provider_quota(self, self.request.node_types):
+        found = self.basic_decline_reasons()
+        if not found and not gateway.images_available(self):
+            found = [reasons.ReasonText(self.why_images_missing())]
+        if not found and not gateway.has_provider_quota(self, self.request.node_types):
             # The question may have shown that a label can never work.
-            reasons = self.basic_decline_reasons() or [ReasonText(self.why_too_large())]
-        return reasons
+            found = self.basic_decline_reasons() or [reasons.ReasonText(self.why_too_large())]
+        return found
 
-    def why_images_missing(self) -> Reason:
+    def why_images_missing(self) -> reasons.Reason:
         """Which images are missing, after `imagesAvailable` said so."""
-        return IMAGE_MISSING
+        return reasons.IMAGE_MISSING
 
-    def why_too_large(self) -> Reason:
+    def why_too_large(self) -> reasons.Reason:
         """What the request exceeds, after `hasProviderQuota` said that it does. Blocks no longer than that one."""
         found = (
             self.manager.excess(self.pool, self.request.node_types) if isinstance(self.manager, QuotaSupport) else None
         )
-        return found or EXCEEDS_QUOTA
+        return found or reasons.EXCEEDS_QUOTA
 
-    def why_no_room(self, ntype: str) -> Reason:
+    def why_no_room(self, ntype: str) -> reasons.Reason:
         """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
 
         :raises NotKnown: the cloud has not said yet what a node needs.
@@ -178,24 +168,24 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         if not self.manager.LAUNCHES:
             labels = self.request.node_types
             free = {label: self.pw.ready_nodes.count(label) for label in labels}
-            return gateway.wait_reason(self.manager, self.pool.name, labels, free) or NO_READY_NODE
+            return gateway.wait_reason(self.manager, self.pool.name, labels, free) or reasons.NO_READY_NODE
         found = self.manager.shortage(self.pool, ntype) if isinstance(self.manager, QuotaSupport) else None
-        return found or NO_ROOM
+        return found or reasons.NO_ROOM
 
     def basic_decline_reasons(self) -> list[str]:
         """The reasons of A-13 that hold even if ready nodes are there."""
         if self.pool.max_servers <= 0:
-            return [ReasonText(POOL_DISABLED)]
+            return [reasons.ReasonText(reasons.POOL_DISABLED)]
         supported = self.provider.getSupportedLabels(self.pool.name)
         broken = set(gateway.error_labels(self.manager))
         unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
         if unknown:
             text = f"node type(s) [{', '.join(unknown)}] not available"
             if not broken.intersection(unknown):
-                return [ReasonText(Reason(ReasonCode.LABEL_UNKNOWN, text))]
+                return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_UNKNOWN, text))]
             known = gateway.label_errors(self.manager)
             causes = [f"{label}: {known[label].text}" for label in unknown if label in known]
-            return [ReasonText(Reason(ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
+            return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
         return []
 
 
@@ -205,9 +195,9 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
 def log_declined(
     log: AnnotatedLogger,
     request: NodeRequest,
-    reason: Reason,
+    reason: reasons.Reason,
     pool: str,
-    others: Callable[[], Mapping[str, Reason | None]],
+    others: Callable[[], Mapping[str, reasons.Reason | None]],
 ) -> None:
     """Log, and record as a span, that a pool declines a request, and that the request fails if it does.
 
@@ -268,7 +258,7 @@ class PoolWorkerView(Protocol):
         """Pools that went a moment ago; their launchers may be on their way back."""
         ...
 
-    def declines_of_others(self, request_id: str) -> Mapping[str, Reason | None]:
+    def declines_of_others(self, request_id: str) -> Mapping[str, reasons.Reason | None]:
         """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
         ...
 

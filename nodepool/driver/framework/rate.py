@@ -2,23 +2,26 @@
 """How often a cloud is asked, and in which threads (reference/driver 12).
 
 First the rate limit of 11.0.0, then the pace of each class of calls (`RateClasses`, `TokenBucket`), then the time that
-launches and uploads wait for ourselves, then the threads in which the calls are made (`SharedThreads`).
+launches and uploads wait for ourselves, then the threads in which the calls are made (`SharedThreads`), and when the
+steps of launches and deletions are due (`Scheduler`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic, next_tick, sleep
-from nodepool.guard import settle
+from nodepool.guard import Guard, settle
 from nodepool.plan.retries import Backoff
 
 P = ParamSpec("P")
@@ -698,3 +701,210 @@ class SharedThreads:
             # Work came at the last moment.
             idle.signal.acquire()
         return idle.work
+
+
+# `Scheduler`: runs many small tasks, each when it is due, in such threads.
+
+scheduler_log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
+
+#: What a task returns that waits for `Scheduler.wake`: it is looked at again after this time, to be safe.
+WHEN_WOKEN_SECONDS: Final = 10.0
+#: Steps for which there is so much time are taken together with others, up to `STEPS_TOGETHER_SECONDS` later.
+LONG_SECONDS: Final = 5.0
+STEPS_TOGETHER_SECONDS: Final = 1.0
+
+
+class Task(Protocol):
+    """Work that is done in steps."""
+
+    def step(self) -> float | None:
+        """Do what can be done now.
+
+        :return: seconds until the next step is due; None = the task is over.
+        """
+        ...
+
+
+class Flow:
+    """A task whose steps are those of a generator, which yields the seconds until it goes on.
+
+    :param steps: makes it; gets what makes the next step due now.
+    """
+
+    def __init__(self, scheduler: Scheduler, steps: Callable[[Callable[[], None]], Iterator[float]]) -> None:
+        self._steps = steps(lambda: scheduler.wake(self))
+
+    def step(self) -> float | None:
+        return next(self._steps, None)
+
+
+def ended(future: Future[T], wake: Callable[[], None]) -> Generator[float, None, T]:
+    """Wait for the end of a call, in steps; its result. Raises what the call raises."""
+    future.add_done_callback(lambda _: wake())
+    while not future.done():
+        yield WHEN_WOKEN_SECONDS
+    return future.result()
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A task and when it is due. ``turn`` tells an entry of the heap that is out of date."""
+
+    task: Task
+    work: tuple[HeldTime, ...]
+    turn: int = 0
+    running: bool = False
+    woken: bool = False
+
+
+class Scheduler:
+    """One thread waits for what is due; the executor does it. A task never runs twice at once.
+
+    The thread is started with the first task. ``_condition`` guards everything; it is not held while a task runs.
+
+    :param name: of the thread.
+    :param executor: runs the steps; it is shut down at the end.
+    :param on_end: called once, in the scheduler's thread, when nothing will run any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        executor: Executor,
+        on_end: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._name = name
+        self._guard = Guard(scheduler_log, "%s: a task ended with an error of its own", name)
+        self._clock = clock
+        self._on_end = on_end
+        self._condition = threading.Condition()
+        self._entries: dict[Task, _Entry] = {}
+        self._heap: list[tuple[float, int, _Entry, int]] = []
+        self._order = itertools.count()
+        self._waiting_until = float("inf")
+        self._draining = False
+        self._abandoned = False
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self._executor = executor
+
+    def __len__(self) -> int:
+        """Tasks that are not over."""
+        return len(self._entries)
+
+    def add(self, task: Task, *work: HeldTime) -> bool:
+        """Take on a task, due now. Any thread; does not block. False = too late, everything has ended.
+
+        :param work: what the task is for, if it has a time-out. A step that is due may have to wait for a thread.
+        """
+        with self._condition:
+            if self._ended or self._abandoned:
+                return False
+            if self._thread is None:
+                self._start()
+            entry = self._entries[task] = _Entry(task, work)
+            self._dispatch(entry)
+            return True
+
+    def wake(self, task: Task) -> None:
+        """A task is due now. Any thread; does not block. Nothing happens to one that is over."""
+        with self._condition:
+            entry = self._entries.get(task)
+            if entry is None:
+                return
+            if entry.running:
+                entry.woken = True
+            elif not self._abandoned:
+                self._dispatch(entry)
+
+    def drain(self) -> None:
+        """End when the last task is over. Does not block."""
+        with self._condition:
+            self._draining = True
+            self._start_ending()
+
+    def abandon(self) -> None:
+        """Run nothing more; steps that run end by themselves. Does not block."""
+        with self._condition:
+            self._abandoned = True
+            self._start_ending()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end, after `drain` or `abandon`."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def _start_ending(self) -> None:
+        if self._thread is None and not self._ended:
+            # Nothing ever ran; the end is still told in a thread of ours, because it may block.
+            self._start()
+        self._condition.notify()
+
+    def _start(self) -> None:
+        """Raises RuntimeError, and the next call tries again: the system may have no more threads just now."""
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def _dispatch(self, entry: _Entry) -> None:
+        """Let a task take its step as soon as a thread is free: no other thread need wake for that."""
+        entry.turn += 1
+        entry.running = True
+        entry.woken = False
+        try:
+            with working_for(entry.work):
+                self._executor.submit(self._step, entry)
+        except RuntimeError:
+            # No more threads can be made just now. The step is in the executor's queue all the same.
+            scheduler_log.exception("%s: %d tasks", self._name, len(self._entries))
+
+    def _push(self, entry: _Entry, due: float) -> None:
+        entry.turn += 1
+        heapq.heappush(self._heap, (due, next(self._order), entry, entry.turn))
+        if due < self._waiting_until:
+            self._condition.notify()
+
+    def _run(self) -> None:
+        with self._condition:
+            while True:
+                self._dispatch_due()
+                if self._abandoned or (self._draining and not self._entries):
+                    self._ended = True
+                    break
+                self._waiting_until = self._heap[0][0] if self._heap else float("inf")
+                wait = min(self._waiting_until - self._clock(), threading.TIMEOUT_MAX) if self._heap else None
+                self._condition.wait(wait)
+                self._waiting_until = float("-inf")
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        with Guard(scheduler_log, "%s: error at the end", self._name):
+            self._on_end()
+
+    def _dispatch_due(self) -> None:
+        now = self._clock()
+        while self._heap and not self._abandoned:
+            due, _, entry, turn = self._heap[0]
+            is_current = turn == entry.turn and not entry.running and entry.task in self._entries
+            if is_current and due > now:
+                break
+            # One that is out of date goes, too: the thread need not wake for it.
+            heapq.heappop(self._heap)
+            if is_current:
+                self._dispatch(entry)
+
+    def _step(self, entry: _Entry) -> None:
+        wait: float | None = None
+        with self._guard:
+            wait = entry.task.step()
+        with self._condition:
+            entry.running = False
+            if wait is None:
+                del self._entries[entry.task]
+                if self._draining:
+                    self._condition.notify()
+            elif (entry.woken or wait <= 0) and not self._abandoned:
+                self._dispatch(entry)
+            else:
+                due = self._clock() + wait
+                self._push(entry, due if wait < LONG_SECONDS else next_tick(due, STEPS_TOGETHER_SECONDS))

@@ -26,7 +26,6 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.orders import Batches
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
@@ -56,7 +55,7 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, is_of
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff, CircuitBreaker
 
@@ -369,8 +368,8 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks. Blocks.
 
     The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
-    one for each. For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known
-    yet.
+    one for each. For `nodepool.driver.statemachine.instance.Batches`: NotFound for each that is gone; nothing = not
+    known yet.
 
     :param take: gives the ids of instances in lists.
     """

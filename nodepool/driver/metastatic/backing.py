@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Nodes in these states have not stored yet where they are.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.rate import WHEN_WOKEN_SECONDS
 from nodepool.driver.metastatic.backing import (
     BackingData,
     BackingHolds,
@@ -28,7 +29,6 @@ from nodepool.driver.metastatic.backing import (
     place_of,
 )
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineProvider
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchHeldException, LaunchStatusException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.model import states
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -343,7 +343,7 @@ class SlotAllocator:
     # -- the task --
 
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        """See `nodepool.driver.framework.rate.Task`."""
         wait: float = ZK_RETRY_SECONDS
         # A task that raises is over, and nobody would hand out slots any more.
         with Guard(self.log, "Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One configured cloud, as its requests, launches, deletions and sweeps see it.
 
-First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`, then its calls with their
-circuit breaker, what is learned from refusals (rule L-7), and its threads.
+First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`: its handlers, launches, and how
+an instance is deleted. Then its calls with their circuit breaker, what is learned from refusals (rule L-7), and its
+threads.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import abc
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -22,26 +23,36 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
-from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, SharedThreads
+from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, Scheduler, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
-from nodepool.driver.statemachine.instance import diskimage_of, node_id_of, resources_of
-from nodepool.driver.statemachine.scheduler import InstanceFinder, Scheduler
-from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
+from nodepool.driver.statemachine.instance import (
+    InstanceFinder,
+    diskimage_of,
+    for_node,
+    hostname,
+    node_id_of,
+    resources_of,
+)
+from nodepool.exceptions import LaunchError, LaunchNodepoolException, NotFound, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
+from nodepool.plan import launch as plan
 from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
-from nodepool.plan.retries import CircuitBreaker
+from nodepool.plan.retries import Backoff, CircuitBreaker
 from nodepool.zk import caches
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
+    from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.instance import Creation, Instance, InstanceCloud, Log, Resource
+    from nodepool.driver.statemachine.instance import Creation, Instance, InstanceCloud, Log, Resource, StateMachine
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.model.status import LabelStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -282,6 +293,9 @@ class CloudProvider(StateMachineQuota, Provider):
     :param adapter: of the driver.
     """
 
+    #: Serves a request.
+    handler_class: ClassVar[type[NodeRequestHandler]]
+
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
         super().__init__()
         self.adapter = adapter
@@ -294,6 +308,7 @@ class CloudProvider(StateMachineQuota, Provider):
         self.make_create_machine = create_machine_of(self.name, adapter)
         #: Guards the tables of launches, pool workers and deletions; it is not held across I/O.
         self._lock = threading.Lock()
+        self._workers: set[PoolWorkerView] = set()
         self._launches: dict[str, RunningLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
@@ -418,7 +433,30 @@ class CloudProvider(StateMachineQuota, Provider):
         self._azs.expire()
         self._azs.refresh()
 
-    # -- launches --
+    # -- requests and launches --
+
+    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
+        with self._lock:
+            self._workers.add(poolworker)
+        return self.handler_class(poolworker, request)
+
+    def wake_workers(self) -> None:
+        """Pools that serve requests here look again. Any thread; does not block."""
+        with self._lock:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.wake()
+
+    def idInAdvance(self, node: Node) -> Any:
+        pool = self.provider.pools[str(node.pool)]
+        tags = for_node(node.key, pool.name, self.name)
+        name, label = hostname(node.id), pool.labels[node.type[0]]
+        return gateway.id_in_advance_in_cloud(self.name, self.adapter, name, label, tags)
+
+    def canResume(self, node: Node) -> bool:
+        pool = self.provider.pools.get(str(node.pool))
+        known = pool is not None and any(label in pool.labels for label in node.type)
+        return self.RESUMES and known and self.launch_of(node.key) is None
 
     def begin_launch(self, launch: RunningLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
@@ -454,6 +492,41 @@ class CloudProvider(StateMachineQuota, Provider):
         with self._lock:
             self._unmade.pop(node.key, None)
         gateway.node_deleted_notification(self, node)
+
+    # -- deletions --
+
+    def removal(
+        self, external_id: Any, log: Log, wake: Callable[[], None], try_again: Callable[[Exception], bool]
+    ) -> Iterator[float]:
+        """Delete one instance completely. What had no effect is sent again after a while.
+
+        Yields the seconds until the next step; it ends when the instance is gone. Raises what the driver raises.
+
+        :param wake: makes the next step due now.
+        :param try_again: is an error one that another attempt may get over?
+        """
+        failures = sent = 0
+        while True:
+            try:
+                machine = gateway.get_delete_state_machine(self.name, self.adapter, external_id, log)
+                driven = Driven(self.name, machine, wake)
+                sent += 1
+                resend_at = math.inf if machine.resends else monotonic() + RESEND.pause(sent)
+                while (now := monotonic()) < resend_at:
+                    _, wait = driven.advance()
+                    if machine.complete:
+                        return
+                    yield min(wait, max(0.0, resend_at - now))
+                continue
+            except NotFound:
+                return
+            except Exception as error:
+                # The deletion's end says so, unless it is worth another attempt.
+                if not try_again(error):
+                    raise
+                log.warning("Instance %s could not be deleted, trying again: %s", external_id, error)
+                failures, sent = failures + 1, 0
+            yield RETRY.pause(failures)
 
     # -- what ZooKeeper has --
 
@@ -507,7 +580,38 @@ class RunningLaunch(abc.ABC):
 
     @abc.abstractmethod
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        """See `nodepool.driver.framework.rate.Task`."""
+
+
+# The pace of a machine, in its launch or deletion.
+
+#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
+RESEND: Final = Backoff(20.0, math.inf)
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self._provider_name = provider_name
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = gateway.advance(self._provider_name, self.machine)
+        if self.machine.state != before:
+            self._quiet = 0
+        self._quiet += 1
+        hint = getattr(self.machine, "next_advance_seconds", None)
+        return result, plan.PACE.pause(self._quiet) if hint is None else max(0.0, hint)
 
 
 # Calls that ask the cloud.

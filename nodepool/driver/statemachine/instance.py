@@ -2,7 +2,8 @@
 """Instances of a cloud: what an adapter says of them, and what launches and deletions of one provider share.
 
 First `Instance` and `Resource`, then `StateMachine`, then the metadata by which Nodepool recognises its resources, then
-what a node takes over. Then `InstanceCloud`, and which instances were made for which node.
+what a node takes over. Then `InstanceCloud`, which instances were made for which node, calls for many orders
+(`Batches`), and the search for the instances of a node (`InstanceFinder`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import abc
 import hashlib
 import logging
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import DEFAULT_PORT
-from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads
+from nodepool.driver.framework.rate import MAX_THREADS, Hold, SharedThreads, ended, working_for
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
-from nodepool.exceptions import LaunchError, NotFound
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
+from nodepool.guard import settle
 from nodepool.metrics import reports
 
 if TYPE_CHECKING:
@@ -876,3 +879,152 @@ class LostCreations:
     def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
         if not node.pending and not node.owned and node.late_until < self._clock():
             del self._nodes[node_id]
+
+
+# `Batches`: orders of many that go to a cloud in few calls. All orders of a call end alike.
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Batches(Generic[K]):
+    """Gathers what is ordered while a call waits for its turn, or is under way. Thread-safe.
+
+    ``_lock`` guards the orders; it is not held during a call. Calls are made one after the other.
+
+    :param send: makes one call: waits for its turn, asks its argument for the orders, and returns what came of each; an
+        exception = it failed; nothing = None. What it raises is the error of all of them. Blocks.
+    :param executor: runs it.
+    :param most: orders in a call.
+    """
+
+    def __init__(self, send: Callable[[Callable[[], list[K]]], Mapping[K, Any]], executor: Executor, most: int) -> None:
+        self._send = send
+        self._executor = executor
+        self._most = most
+        self._lock = threading.Lock()
+        #: Those who ordered wait until their order is sent.
+        self._waiting: dict[K, tuple[Future[Any], list[Hold]]] = {}
+        self._running = False
+
+    def add(self, order: K) -> Future[Any]:
+        """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
+        # Not under the lock, because it calls others.
+        hold = Hold()
+        with self._lock:
+            future, holds = self._waiting.setdefault(order, (Future(), []))
+            holds.append(hold)
+            begin, self._running = not self._running, True
+        if begin:
+            # For all that order.
+            try:
+                with working_for(()):
+                    self._executor.submit(self._run).add_done_callback(self._ended)
+            except RuntimeError:
+                # It was shut down, or the system has no more threads.
+                self._fail_left()
+        return future
+
+    def _run(self) -> None:
+        while self._go_on():
+            taken: dict[K, Future[Any]] = {}
+            outcome: Future[Mapping[K, Any]] = Future()
+            settle((outcome,), lambda taken=taken: self._send(lambda: self._take(taken, self._most)))  # type: ignore[misc]
+            if not taken:
+                # It failed before its turn came: all that wait hear of it.
+                self._take(taken, self._most)
+            error = outcome.exception()
+            for order, future in taken.items():
+                answer = error or outcome.result().get(order)
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+
+    def _go_on(self) -> bool:
+        with self._lock:
+            self._running = bool(self._waiting)
+            return self._running
+
+    def _take(self, taken: dict[K, Future[Any]], most: int) -> list[K]:
+        with self._lock:
+            orders = list(self._waiting)[:most]
+            held = [self._waiting.pop(order) for order in orders]
+        for order, (future, holds) in zip(orders, held, strict=True):
+            taken[order] = future
+            for hold in holds:
+                hold.end()
+        return list(taken)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            self._fail_left()
+
+    def _fail_left(self) -> None:
+        left: dict[K, Future[Any]] = {}
+        # Until there are none: more may be ordered while these are taken.
+        while self._go_on():
+            self._take(left, sys.maxsize)
+        error = CloudUnavailableException("the provider was stopped")
+        error.maybe_done = False
+        for future in left.values():
+            future.set_exception(error)
+
+
+# The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
+
+#: Pauses between the looks for an instance whose creation has no answer: it may show late.
+LOOK_SECONDS: Final = (1.0, 3.0)
+
+
+class InstanceFinder:
+    """Looks for instances whose id is not known, because the answer to their creation was lost.
+
+    A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
+
+    :param list_instances: asks the cloud; may block and raise.
+    :param executor: where it is asked.
+    :param lag_seconds: of the lists, see `InstanceCloud`.
+    """
+
+    def __init__(
+        self,
+        provider_name: str,
+        list_instances: Callable[[], Iterable[Instance]],
+        executor: Executor,
+        lag_seconds: float = 0.0,
+    ) -> None:
+        self._provider_name = provider_name
+        self._list = list_instances
+        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
+        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
+
+    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Generator[float, None, list[Any]]:
+        """Look for the instances of a node, in steps: yields the seconds until the next one.
+
+        :param wake: makes the next step due now.
+        :param may_be_late: look more than once if there seems to be none.
+        :return: external ids.
+        :raises Exception: the cloud could not be asked.
+        """
+        pauses = list(self._pauses) if may_be_late else []
+        while True:
+            found = yield from ended(self.find(node_id), wake)
+            if found or not pauses:
+                return found
+            until = monotonic() + pauses.pop(0)
+            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
+            while (left := until - monotonic()) > 0:
+                yield left
+
+    def find(self, node_id: str) -> Future[list[Any]]:
+        """Begin to look; does not block. The result is the external ids of the instances of a node."""
+        return self._looks.add(node_id)
+
+    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
+        for instance in self._list():
+            node_id = node_id_of(instance.metadata, self._provider_name)
+            if node_id in found and not instance.deleted and instance.external_id is not None:
+                found[node_id].append(instance.external_id)
+        return found

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.rate import TimeLimit
+from nodepool.driver.framework.rate import TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
+from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
 from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
-from nodepool.driver.statemachine.scheduler import Driven, ended, removal
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -180,7 +179,7 @@ class StateMachineHandler(NodeRequestHandler):
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
         launch = self._launches.get(node.key)
         if launch is None or (launch.outcome is not None and not launch.outcome.made):
-            self.zk.deleteNode(node)
+            self.zk.nodes.remove(node)
         else:
             super().let_go_of_aborted(node)
         # Last: what raised is called again, and must know then what was made.
@@ -337,7 +336,7 @@ class NodeLaunch(RunningLaunch):
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
-                self.zk.storeNode(node)
+                self.zk.nodes.save(node)
             ordered = node.external_id
             self.log.info("Going on with instance %s, which another launcher has ordered", ordered)
             for external_id in found:
@@ -370,7 +369,7 @@ class NodeLaunch(RunningLaunch):
         """
         node, provider = self.node, self.provider
         self._note("begin")
-        while not self.zk.surelyLocked(node):
+        while not self.zk.nodes.surely_locked(node):
             # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
             yield plan.PACE.longest_seconds
         image_id, node.image_id = provider.image_of(self.label)
@@ -435,7 +434,7 @@ class NodeLaunch(RunningLaunch):
         if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
             # The instance does not exist any more, and another one is ordered: that one must be found after a crash.
             node.external_id = None
-            self.zk.storeNode(node)
+            self.zk.nodes.save(node)
             return
         if not external_id or external_id == node.external_id:
             return
@@ -446,7 +445,7 @@ class NodeLaunch(RunningLaunch):
             self.log.info("Instance %s was created", external_id)
             self.provider.calls.worked()
         if external_id != self._id_in_advance:
-            self.zk.storeNode(node)
+            self.zk.nodes.save(node)
         # What is stored later replaces it.
         self._id_in_advance = None
 
@@ -480,7 +479,7 @@ class NodeLaunch(RunningLaunch):
                 and not self.complete
                 # Else the request was handed over at the end of the launcher.
                 and not self._handler.done
-                and self.zk.surelyLocked(self.node)
+                and self.zk.nodes.surely_locked(self.node)
             )
         except ZKConflict:
             return False
@@ -592,7 +591,7 @@ class NodeLaunch(RunningLaunch):
         while node.external_id is not None or self.others:
             target = self.others[-1] if node.external_id is None else node.external_id
             self.log.info("Deleting instance %s before the next attempt", target)
-            deletion = removal(provider.name, provider.adapter, target, self.log, self.wake, self._may_be_done_later)
+            deletion = provider.removal(target, self.log, self.wake, self._may_be_done_later)
             for wait in deletion:
                 left = self.limit.left
                 if left <= 0:
@@ -602,7 +601,7 @@ class NodeLaunch(RunningLaunch):
                 self.others.pop()
             else:
                 node.external_id = None
-                self.zk.storeNode(node)
+                self.zk.nodes.save(node)
 
     def _may_be_done_later(self, error: Exception) -> bool:
         calls = self.provider.calls
@@ -649,7 +648,7 @@ class NodeLaunch(RunningLaunch):
         if self.node.state == states.READY:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
         if state == states.READY:
-            self._report(launch_outcome(error)[1], str(error or ""))
+            self._report(states.READY if error is None else launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
         self._complete(made, why)
 
@@ -659,7 +658,7 @@ class NodeLaunch(RunningLaunch):
         text = "The outcome could not be stored"
         # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
         with Guard(self.log, text, but=ZKConflict, level=logging.WARNING, traceback=False) as stored:
-            self.zk.storeNode(self.node)
+            self.zk.nodes.save(self.node)
         if stored.error is not None:
             self.node.state = states.FAILED
         return stored.error

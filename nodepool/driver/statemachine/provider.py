@@ -21,7 +21,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.handler_hooks import node_logger
-from nodepool.driver.framework.rate import HeldTime, TimeLimit, working_for
+from nodepool.driver.framework.rate import Flow, HeldTime, TimeLimit, ended, working_for
 from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
@@ -30,7 +30,6 @@ from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
-from nodepool.driver.statemachine.scheduler import Flow, ended, removal
 from nodepool.exceptions import (
     LaunchError,
     NotFound,
@@ -50,11 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.statemachine.instance import Log
     from nodepool.model.event import LostInstance
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -109,8 +106,7 @@ class StateMachineProvider(CloudProvider):
     :param adapter: of the driver.
     """
 
-    #: Serves a request.
-    handler_class: ClassVar[type[StateMachineHandler]] = StateMachineHandler
+    handler_class = StateMachineHandler
 
     def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
         super().__init__(adapter, provider_config)
@@ -118,7 +114,6 @@ class StateMachineProvider(CloudProvider):
         if cloud is not None:
             self.RESUMES = cloud.resumes_launches
             cloud.on_room, cloud.on_lost = self._room_came_free, self._instance_ended
-        self._workers: set[PoolWorkerView] = set()
         self._cleanups: dict[str, InstanceDeletion] = {}
         self.transfers = RunningTransfers()
         #: Which nodes are in doubt, or have lost their instance?
@@ -206,13 +201,6 @@ class StateMachineProvider(CloudProvider):
         with Guard(self.log, "Provider %s still fails", self.name, level=level, traceback=False):
             self.calls.list_instances()
 
-    def wake_workers(self) -> None:
-        """Pools that serve requests here look again. Any thread; does not block."""
-        with self._lock:
-            workers = list(self._workers)
-        for worker in workers:
-            worker.wake()
-
     def _room_came_free(self) -> None:
         """A creation without an answer counts no more."""
         self.forget_unanswered()
@@ -227,26 +215,6 @@ class StateMachineProvider(CloudProvider):
         if (text := self.pausedReason()) is None:
             return None
         return PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text, *self.calls.circuit_times)
-
-    # -- requests --
-
-    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
-        with self._lock:
-            self._workers.add(poolworker)
-        return self.handler_class(poolworker, request)
-
-    # -- launches --
-
-    def idInAdvance(self, node: Node) -> Any:
-        pool = self.provider.pools[str(node.pool)]
-        tags = instance.for_node(node.key, pool.name, self.name)
-        hostname, label = instance.hostname(node.id), pool.labels[node.type[0]]
-        return gateway.id_in_advance_in_cloud(self.name, self.adapter, hostname, label, tags)
-
-    def canResume(self, node: Node) -> bool:
-        pool = self.provider.pools.get(str(node.pool))
-        known = pool is not None and any(label in pool.labels for label in node.type)
-        return self.RESUMES and known and self.launch_of(node.key) is None
 
     # -- deletions --
 
@@ -466,7 +434,7 @@ class Deletion(Done, abc.ABC):
         return self._limit.left
 
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        """See `nodepool.driver.framework.rate.Task`."""
         try:
             wait = next(self._steps, None)
             if wait is not None and self.left > 0:
@@ -487,7 +455,7 @@ class Deletion(Done, abc.ABC):
         self._provider.scheduler.wake(self)
 
     def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
-        return removal(self._provider.name, self._provider.adapter, external_id, self.log, self._wake, try_again)
+        return self._provider.removal(external_id, self.log, self._wake, try_again)
 
 
 class NodeDeletion(Deletion):
@@ -520,7 +488,7 @@ class NodeDeletion(Deletion):
             node.external_id = node.external_id or launch.node.external_id
         if node.state != states.DELETING:
             node.state = states.DELETING
-            zk.storeNode(node)
+            zk.nodes.save(node)
         targets = [node.external_id] if node.external_id else []
         # Searched for in vain, it would keep its place in the quota for seconds.
         if not targets and not provider.left_nothing(node.key):
@@ -534,7 +502,7 @@ class NodeDeletion(Deletion):
             self._external_id = external_id
             yield from self._removal(external_id)
         provider.calls.worked()
-        zk.deleteNode(node)
+        zk.nodes.remove(node)
         self.log.info("Deleted node of provider %s", node.provider)
         provider.node_deleted(node)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from nodepool.model.status import Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.

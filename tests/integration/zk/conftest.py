@@ -12,9 +12,8 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodes import NodeStore, RequestStore
+from nodepool.zk.nodes import NodepoolCache, NodeStore, RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes

@@ -15,9 +15,9 @@ from nodepool.exceptions import ZKConflict
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connection import CREATED, DELETED, Reply
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.tcp_proxy import TcpProxy

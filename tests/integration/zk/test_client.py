@@ -19,10 +19,10 @@ from nodepool.config.zookeeper import ZooKeeperServer as Server
 from nodepool.config.zookeeper import connection_string
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.model.node import Node
-from nodepool.zk import locks
-from nodepool.zk.caches import NodepoolCache
+from nodepool.zk import transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connection import Reply, TlsFiles
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
@@ -235,7 +235,7 @@ def test_connection_thread_that_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever ended it, the main thread of a daemon connects anew: what was locked is lost, caches follow again."""
-    lock = locks.acquire(client, STATS)
+    lock = transactions.acquire(client, STATS)
 
     def broken(*_: Any) -> Any:
         monkeypatch.undo()
@@ -244,7 +244,7 @@ def test_connection_thread_that_ends(
     # Kazoo's own: nothing of ours lets such an error through.
     monkeypatch.setattr(client.kazoo._connection, "_read_response", broken)  # noqa: SLF001
     with pytest.raises(ZKConnectionError):
-        locks.contenders(client, STATS)
+        transactions.contenders(client, STATS)
     assert not client.connected
     client.look_after()
     assert client.wait_connected(30)

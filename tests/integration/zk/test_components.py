@@ -15,13 +15,12 @@ from kazoo.exceptions import ConnectionLoss
 
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKLockException, ZKLockTimeout
 from nodepool.model.status import LauncherComponent, PoolComponent
-from nodepool.zk import components, locks, paths
-from nodepool.zk.caches import NodepoolCache
+from nodepool.zk import components, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.connection import Reply
-from nodepool.zk.locks import Election, LockOwners, ZkLock
-from nodepool.zk.transactions import Transaction
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.transactions import Election, LockOwners, Transaction, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes
@@ -225,7 +224,7 @@ STATS = "/nodepool/elections/stats"
 def take_in_transaction(client: ZooKeeperClient, *, exists: bool) -> ZkLock:
     tx = Transaction(client)
     tx.fence_lock(DIR, exists=exists, keep=True)
-    index = locks.add_contender(tx, DIR, "ours")
+    index = tx.create_contender(DIR, "ours")
     return ZkLock(DIR, tx.commit()[index], client.session_epoch)
 
 
@@ -237,14 +236,14 @@ def node(client: ZooKeeperClient) -> None:
 def test_names_of_contenders(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     """<32 hex>__lock__<10 digits>, the identifier as its data, ephemeral. To release it twice is fine."""
     for lock in (take_in_transaction(client, exists=False), None):
-        lock = lock or locks.acquire(client, DIR, identifier="ours")
+        lock = lock or transactions.acquire(client, DIR, identifier="ours")
         [name] = znodes.children(DIR)
         assert re.fullmatch(r"[0-9a-f]{32}__lock__[0-9]{10}", name)
         assert lock.contender == f"{DIR}/{name}"
         data, stat = znodes.kazoo.get(lock.contender)
         assert (data, stat.ephemeralOwner) == (b"ours", client.kazoo.client_id[0])
         for _ in range(2):
-            locks.release(client, lock)
+            transactions.release(client, lock)
             assert znodes.children(DIR) == []
 
 
@@ -252,31 +251,31 @@ def test_kazoo_blocks_us_and_we_block_kazoo(client: ZooKeeperClient, competitor:
     for exists in (False, True):
         lock = take_in_transaction(client, exists=exists)
         assert not competitor.may_take(DIR)
-        locks.release(client, lock)
+        transactions.release(client, lock)
         assert competitor.may_take(DIR)
     held = competitor.hold(DIR)
     with pytest.raises(ZKLockException, match="locked by another process"):
-        locks.acquire(client, DIR, blocking=False)
+        transactions.acquire(client, DIR, blocking=False)
     with pytest.raises(ZKLockTimeout, match=r"waited 0\.05 s"):
-        locks.acquire(client, DIR, timeout=0.05)
+        transactions.acquire(client, DIR, timeout=0.05)
     with pytest.raises(Exception, match="NotEmpty"):
         take_in_transaction(client, exists=True)
     held.release()
-    locks.release(client, locks.acquire(client, DIR, blocking=False))
+    transactions.release(client, transactions.acquire(client, DIR, blocking=False))
 
 
 def test_first_come_first_served(client: ZooKeeperClient, competitor: Competitor, znodes: PoolZnodes) -> None:
     """FIFO with Kazoo's contenders before and behind us."""
     held = competitor.hold(DIR)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(locks.acquire, client, DIR, timeout=60)
+        waiting = pool.submit(transactions.acquire, client, DIR, timeout=60)
         wait_for("we are in the queue", lambda: len(znodes.children(DIR)) == 2)
         last = competitor.wait_for_lock(DIR)
         assert not waiting.done()
         held.release()
         ours = waiting.result(30)
         assert not last.is_set()
-        locks.release(client, ours)
+        transactions.release(client, ours)
         assert last.wait(30)
 
 
@@ -285,22 +284,22 @@ def test_end_of_the_session(
     client: ZooKeeperClient, lose_session: Callable[..., None], competitor: Competitor, ephemeral: bool
 ) -> None:
     """A lock ends with it, but not that of a metastatic backing node."""
-    lock = locks.acquire(client, DIR, ephemeral=ephemeral, identifier="NodePool:metastatic:cloud")
+    lock = transactions.acquire(client, DIR, ephemeral=ephemeral, identifier="NodePool:metastatic:cloud")
     lose_session(client)
     assert competitor.may_take(DIR) is ephemeral
-    locks.release(client, lock)
+    transactions.release(client, lock)
     assert competitor.may_take(DIR)
 
 
 def test_held_since(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     """The number of the holder's contender; that of one who waits does not matter."""
-    assert locks.held_since(client, DIR) is None
+    assert transactions.held_since(client, DIR) is None
     lock = take_in_transaction(client, exists=False)
-    held = locks.held_since(client, DIR)
+    held = transactions.held_since(client, DIR)
     assert held == znodes.kazoo.exists(lock.contender).czxid
     _, before = znodes.kazoo.get(NODE)
     znodes.kazoo.create(f"{DIR}/{'f' * 32}__lock__", b"", sequence=True)
-    assert locks.held_since(client, DIR) == held
+    assert transactions.held_since(client, DIR) == held
     znodes.kazoo.set(NODE, b"{}")
     _, after = znodes.kazoo.get(NODE)
     assert held is not None

@@ -20,9 +20,8 @@ from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_backup import export_images, import_images
 from nodepool.zk.images import ImageStore, read_images
-from nodepool.zk.locks import ZkLock
 from nodepool.zk.status import builder_status
-from nodepool.zk.transactions import Transaction
+from nodepool.zk.transactions import Transaction, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes

@@ -13,10 +13,10 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolComponent
-from nodepool.zk import locks, paths
-from nodepool.zk.caches import NodepoolCache
+from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes
@@ -187,7 +187,7 @@ def test_place_behind_another_process_that_is_given_back(
 
     monkeypatch.setattr(shaky.kazoo, "delete", giving_back)
     with pytest.raises(ZKLockException):
-        locks.acquire(shaky, lock_dir, blocking=False, ephemeral=ephemeral)
+        transactions.acquire(shaky, lock_dir, blocking=False, ephemeral=ephemeral)
     outage.end()
     held.release()
     wait_for("the lock is free", lambda: not znodes.children(lock_dir))

@@ -13,14 +13,12 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLo
 from nodepool.model.node import Node
 from nodepool.model.states import NODE_STATES, REQUEST_STATES
 from nodepool.model.status import PoolComponent
-from nodepool.zk import components, locks, paths, transactions
+from nodepool.zk import components, paths, transactions
 from nodepool.zk import zookeeper as zk_module
-from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
-from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore, RequestStore
-from nodepool.zk.transactions import Transaction, TransactionFailed
+from nodepool.zk.nodes import NodepoolCache, NodeStore, RequestStore
+from nodepool.zk.transactions import Transaction, TransactionFailed, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
@@ -124,7 +122,7 @@ def test_closed_connection(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     nodes.lock_and_save(node)
     request = present(requests.get(znodes.submit(["small"])))
     requests.send_lock(request)()
-    lock = locks.acquire(client, "/lock")
+    lock = transactions.acquire(client, "/lock")
     registration, pool = Registration(client, PoolComponent("host", "1")), PoolComponent("host", "1")
     registration.update()
     tx = Transaction(client)
@@ -143,7 +141,7 @@ def test_closed_connection(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
         *(lambda: requests.remove_lock_dir("x"), lambda: requests.remove_lock_dir_recursive("x")),
         *(lambda: requests.lock_dir_age("x"), images.image_names, lambda: images.builds("debian")),
         *(lambda: images.most_recent_upload("debian", "c"), lambda: images.erase_provider("debian", "1", "c")),
-        *(lambda: locks.release(client, lock), lambda: locks.acquire(client, "/other", blocking=False)),
+        *(lambda: transactions.release(client, lock), lambda: transactions.acquire(client, "/other", blocking=False)),
         *(lambda: registration.update(paused=True), lambda: Registration(client, pool).update()),
         *(lambda: components.read_pools(client), tx.commit, lambda: next(transactions.read_data(client, ["/a"]))),
     ]
@@ -348,8 +346,8 @@ def test_obstacle_fails_the_whole_write(
 
 def test_lock_under_another_one(nodes: NodeStore, node: Node, client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     """N-3, N-6: nothing is written when that one is lost, whether the lock directory is there or not."""
-    under = locks.acquire(client, paths.request_lock("500-0000000001"))
-    locks.release(client, under)
+    under = transactions.acquire(client, paths.request_lock("500-0000000001"))
+    transactions.release(client, under)
     node.state = "building"
     for missing in (True, False):
         if not missing:
@@ -358,7 +356,7 @@ def test_lock_under_another_one(nodes: NodeStore, node: Node, client: ZooKeeperC
         with pytest.raises(ZKConflict):
             nodes.lock_and_save(node, under=under)
         assert (node.version, node.lock, znodes.node_lockers(node.key)) == (0, None, [])
-    nodes.lock_and_save(node, under=locks.acquire(client, paths.request_lock("500-0000000001")))
+    nodes.lock_and_save(node, under=transactions.acquire(client, paths.request_lock("500-0000000001")))
     assert node.lock is not None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws import launches
-from nodepool.driver.aws.facts import LaunchPlace, places_of
+from nodepool.driver.aws.instances import places_of
 from nodepool.driver.aws.launches import (
     AGAIN_SECONDS,
     GATHER_SECONDS,
@@ -26,7 +26,7 @@ from nodepool.driver.aws.launches import (
     LaunchBatches,
     token_of,
 )
-from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
+from nodepool.driver.aws.types import BATCH_KEY, AwsRecord, LaunchPlace
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.facts import FILTERED_SECONDS, AccountLimits, AwsFacts
+from nodepool.driver.aws.instances import FILTERED_SECONDS, AccountLimits, AwsFacts
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
 from nodepool.exceptions import NotFound
 from nodepool.model.node import QuotaInformation
