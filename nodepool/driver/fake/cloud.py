@@ -305,7 +305,7 @@ class FakeImages:
             size += len(chunk)
             md5.update(chunk)
             sha256.update(chunk)
-        arrived = {"size": size, "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
+        arrived: dict[str, Any] = {"size": size, "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
         found = dataclasses.replace(self.image(image_id), status=USABLE, **arrived)
         self._images[image_id] = found
         return found
