@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from nodepool.driver.fake.cloud import (
     ACTIVE,
-    Arrival,
     CloudError,
     FakeCloud,
     FakeImage,
@@ -27,6 +26,7 @@ from nodepool.driver.fake.cloud import (
 )
 from simulators.base.http_server import HttpServer
 from simulators.base.messages import Answer, ApiError, BodySink, Request, json_answer
+from simulators.faulty_images import Arrival, FaultyImages
 
 SIZES: Final = {"small": {"cores": 2, "ram": 4096}, "large": {"cores": 8, "ram": 16384}}
 ZONES: Final = ("north", "south")
@@ -44,7 +44,7 @@ class ExampleCloud:
     def __init__(self, port: int = 0, boot_seconds: float = 0.0) -> None:
         self.machines = FakeCloud("example")
         self.machines.set(boot_seconds=boot_seconds)
-        self.images = self.machines.images
+        self.images = FaultyImages("example")
         self.images.create(CLOUD_IMAGE, "qcow2", {})
         self._server = HttpServer(self, port=port)
 

@@ -8,7 +8,8 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool.driver.fake import FakeDriver, FakeProvider
-from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
+from nodepool.driver.fake.cloud import FakeCloud, FakeImage
+from simulators.faulty_images import FaultyImages
 
 if TYPE_CHECKING:
     from tests.model.world import World
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 UPLOAD_SECONDS: Final = 1.0
 
 
-class SteppedImages(FakeImages):
+class SteppedImages(FaultyImages):
     """:param name: of the cloud."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -34,13 +35,11 @@ class SteppedImages(FakeImages):
         finally:
             self.pause()
 
-    def upload(
-        self, image_id: str, chunks: Iterable[bytes], size: int, cancelled: Callable[[], bool] = lambda: False
-    ) -> FakeImage:
+    def upload(self, image_id: str, chunks: Iterable[bytes]) -> FakeImage:
         # Builders whose configurations differ for a while must not go round in circles without time going on.
         self._world.baton.wait(lambda: False, self._world.now + UPLOAD_SECONDS)
         try:
-            return super().upload(image_id, chunks, size, cancelled)
+            return super().upload(image_id, chunks)
         finally:
             self.pause()
 
@@ -57,8 +56,7 @@ class SteppedImages(FakeImages):
 
     def all(self) -> list[FakeImage]:
         """Whatever is there, for those who check."""
-        with self._changed:
-            return list(self._images.values())
+        return list(self._images.values())
 
 
 class NoScheduler:

@@ -17,7 +17,7 @@ from nodepool.builder.progress import BuilderOptions, Shared
 from nodepool.builder.uploads import UploadQueue, UploadWorker
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver, FakeProvider
-from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
+from nodepool.driver.fake.cloud import FakeCloud, FakeImage
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
@@ -27,6 +27,7 @@ from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.images import ImageStore
 from nodepool.zk.zookeeper import ZooKeeper
+from simulators.faulty_images import FaultyImages
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 IMAGE = "debian"
@@ -107,6 +108,9 @@ class ImageSite:
         config.getSchema()(data)
         config.load(self.config)
         self.config.providers[name] = config
+        cloud = FakeCloud.get(data["cloud"])
+        if not isinstance(cloud.images, FaultyImages):
+            cloud.images = FaultyImages(cloud.name)
         self.providers[name] = cast("FakeProvider", FakeDriver().getProvider(config))
         self.providers[name].start(ZooKeeper(self.client, None))
 
@@ -175,8 +179,8 @@ class ImageSite:
         }
         return self.cloud(provider).create(name, "qcow2", ids)
 
-    def cloud(self, provider: str = "cloud") -> FakeImages:
-        return self.providers[provider].cloud.images
+    def cloud(self, provider: str = "cloud") -> FaultyImages:
+        return cast("FaultyImages", self.providers[provider].cloud.images)
 
     def uploads(self, build: ImageBuild, provider: str = "cloud") -> list[ImageUpload]:
         return self.store.uploads(build.image_name, build.key, provider)
@@ -241,7 +245,8 @@ class ImageSite:
         self.cache.remove_listener(self.wake)
         for thread in self.threads:
             thread.stop()
-        for provider in self.providers.values():
+        for name, provider in self.providers.items():
+            self.cloud(name).close()
             provider.stop()
             provider.join()
         for thread in self.threads:

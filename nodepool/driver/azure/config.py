@@ -28,6 +28,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -124,6 +125,10 @@ def _named(name: str, help: str, default_text: str = "not given") -> Any:
     return key(FILLED_TEXT, None, help, name=name, default_text=default_text)
 
 
+#: Declares a key of tags.
+_tags: Final = functools.partial(key, ANY_MAPPING, {}, convert=as_texts)
+
+
 class AzureImageSettings(ImageSettings):
     """How to log in to what is made of an image."""
 
@@ -157,9 +162,7 @@ class AzureCloudImage(AzureImageSettings):
         "any",
     )
     filter_location: str | None = _named("image-filter.location", "Location of the image.", "any")
-    filter_tags: dict[str, str] = key(
-        ANY_MAPPING, {}, "Tags that the image has.", name="image-filter.tags", convert=as_texts
-    )
+    filter_tags: dict[str, str] = _tags("Tags that the image has.", name="image-filter.tags")
     shared_gallery: str | None = _named(
         "shared-gallery-image.gallery-name",
         "Unique name of a gallery that is shared with the subscription or its tenant.",
@@ -200,12 +203,7 @@ def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None
 class AzureDiskImage(UploadedImage, AzureImageSettings):
     """An image that the builder uploads here."""
 
-    tags: dict[str, str] = key(
-        ANY_MAPPING,
-        {},
-        "Of the image; they win over the ``metadata`` of the top-level image.",
-        convert=as_texts,
-    )
+    tags: dict[str, str] = _tags("Of the image; they win over the ``metadata`` of the top-level image.")
 
 
 MIB: Final = 1024 * 1024
@@ -232,14 +230,11 @@ class AzureLabel(CloudLabel):
         convert=in_order,
         default_text="required",
     )
-    tags: dict[str, str] = key(
-        ANY_MAPPING,
-        {},
+    tags: dict[str, str] = _tags(
         "Of the VM, its network interface and its public addresses, e.g. ``team: ci``. Those that begin with "
-        "``nodepool_`` are Nodepool's.",
-        convert=as_texts,
+        "``nodepool_`` are Nodepool's."
     )
-    dynamic_tags: dict[str, str] = key(ANY_MAPPING, {}, DYNAMIC_HELP, convert=as_texts)
+    dynamic_tags: dict[str, str] = _tags(DYNAMIC_HELP)
     user_data: str | None = key(TEXT.or_null(), None, "User data of the VM, which it can read all its life.")
     custom_data: str | None = key(TEXT.or_null(), None, "Custom data for cloud-init at the first boot.")
     volume_size: int | None = key(Whole(1), None, "Of the OS disk.", unit="GiB", default_text="the image's")

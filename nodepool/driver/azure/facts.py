@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudSetup, else_correct
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
@@ -109,16 +109,12 @@ class AzureFacts:
         named = self._config.subnet
         if named is None:
             return self._config.subnet_id or ""
-        try:
+        with else_correct("correct network of the provider"):
             return self._client.subnet_id(self._client.subnet(*named))
-        except CloudNotFound as error:
-            raise CloudSetup(f"{error}; correct network of the provider", code=error.code, status=404) from error
 
     def _uploaded(self, name: str) -> str:
-        try:
+        with else_correct("upload the image again"):
             return self._client.image(name).id
-        except CloudNotFound as error:
-            raise CloudSetup(f"{error}; upload the image again", code=error.code, status=404) from error
 
     def _filtered(self, image: AzureCloudImage) -> ArmResource:
         found = [candidate for candidate in self._client.all_of(IMAGES) if matches(candidate, image)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after, sent_again
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, or_none, retry_after, sent_again
 from nodepool.driver.framework.uploads import ImageTime, ImageUploader, ListedImage, Segment
 from nodepool.driver.statemachine.adapter import CloudImages
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
@@ -58,11 +58,8 @@ class DiskUpload(ImageUploader):
         self._address = self._calls.begin_access(self.image_name, self._wanted)
 
     def _exists(self) -> bool:
-        try:
-            found = self._calls.arm.image(self.image_name)
-        except CloudNotFound:
-            return False
-        return any(found.metadata.get(key) != self.metadata.get(key) for key in _OWN)
+        found = or_none(lambda: self._calls.arm.image(self.image_name))
+        return found is not None and any(found.metadata.get(key) != self.metadata.get(key) for key in _OWN)
 
     def uploadSegment(self, segment: Segment) -> None:
         # What was never written is zero.
@@ -206,19 +203,16 @@ class AzureImageCalls(CloudImages):
 
     def end_access(self, name: str) -> None:
         """End the access; without that the disk can be neither used nor deleted. One that is gone is no error."""
-        try:
-            answer = self._order("POST", DISKS, name, f"endGetAccess of {name}", "/endGetAccess")
-            self._finish(answer, f"end of the access to disk {name}")
-        except CloudNotFound:
-            return
+        what = f"end of the access to disk {name}"
+        or_none(
+            lambda: self._finish(self._order("POST", DISKS, name, f"endGetAccess of {name}", "/endGetAccess"), what)
+        )
 
     def delete_resource(self, kind: str, name: str) -> None:
         """Delete a resource, and wait until it is gone. One that is gone already is no error."""
-        try:
-            answer = self._order("DELETE", kind, name, f"deleting {name}")
-        except CloudNotFound:
-            return
-        self._finish(answer, f"deletion of {name}")
+        answer = or_none(lambda: self._order("DELETE", kind, name, f"deleting {name}"))
+        if answer is not None:
+            self._finish(answer, f"deletion of {name}")
 
     # -- the image --
 

@@ -30,7 +30,6 @@ configured cloud share, how they go, then the adapter and the provider.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -239,14 +238,8 @@ class FakeAdapter(CloudAdapter):
         super().__init__(provider_config)
         self.cloud = FakeCloud.get(provider_config.cloud)
         self._instances = FakeInstances(provider_config.name, self.cloud)
-        self._stopped = threading.Event()
         self.use(self._instances)
         self.resources = ResourceKinds(provider_config.name, [self.instance_kind()])
-
-    def stop(self) -> None:
-        super().stop()
-        self._stopped.set()
-        self.cloud.images.wake()
 
     def getQuotaLimits(self) -> QuotaInformation:
         return QuotaInformation(default=float("inf"), **self.cloud.knobs.limits)
@@ -258,10 +251,9 @@ class FakeAdapter(CloudAdapter):
         images = self.cloud.images
         image = images.create(file.name, file.format, file.metadata)
         # Whatever it was, half an image must not stay (rule U-9).
-        with OnError(lambda _: self.deleteImage(image.id)):
-            with open(file.path, "rb") as opened:
-                content = CountingFile(opened)
-                stored = images.upload(image.id, content, content.size, self._stopped.is_set)
+        with OnError(lambda _: self.deleteImage(image.id)), open(file.path, "rb") as opened:
+            content = CountingFile(opened)
+            stored = images.upload(image.id, content)
             sent = ImageContent.of(content.size, md5=file.md5, sha256=file.sha256)
             check_stored(file.name, sent, ImageContent.of(stored.size, md5=stored.md5, sha256=stored.sha256))
         return image.id

@@ -492,3 +492,27 @@ class CloudChecks:
         for head in self._heads:
             text = text.removeprefix(head)
         return text
+
+
+# What is not there.
+
+
+def or_none(ask: Callable[[], T]) -> T | None:
+    """What a call returns; None = what it asks for is not there."""
+    try:
+        return ask()
+    except CloudNotFound:
+        return None
+
+
+@contextlib.contextmanager
+def else_correct(what: str) -> Iterator[None]:
+    """A context for a question after something that the configuration names.
+
+    :param what: keys of the configuration.
+    :raises CloudSetup: it is not there.
+    """
+    try:
+        yield
+    except CloudNotFound as error:
+        raise CloudSetup(f"{error}; {what}", code=error.code, status=404) from error

@@ -23,7 +23,9 @@ from nodepool.driver.framework.cloud_errors import (
     CloudNotFound,
     CloudRefused,
     Found,
+    else_correct,
     of_limits,
+    or_none,
 )
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
@@ -99,12 +101,7 @@ class GceAdapter(CloudAdapter):
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         record_id = self.instances.record_id(external_id) if label.console_log else None
-        if record_id is None:
-            return None
-        try:
-            return self.client.console(*zone_and_name(record_id))
-        except CloudNotFound:
-            return None
+        return None if record_id is None else or_none(lambda: self.client.console(*zone_and_name(record_id)))
 
     # -- nodepool check: has Google all that the configuration names? Only reads --
 
@@ -129,10 +126,8 @@ class GceAdapter(CloudAdapter):
 
     def _check_bucket(self) -> Iterator[Found]:
         """Can uploads be made? That objects may be made shows only then."""
-        try:
+        with else_correct("correct object-storage.bucket-name"):
             left = sum(not image.usable for image in self.images.listed())
-        except CloudNotFound as error:
-            raise CloudNotFound(f"{error}; correct object-storage.bucket-name", code=error.code, status=404) from None
         yield Found(f"the bucket is there{f'; {left} uploads did not end' if left else ''}", ok=True)
 
     def _check_zone(self, zone: str) -> Iterator[Found]:
@@ -169,10 +164,8 @@ class GceAdapter(CloudAdapter):
         if label.cloud_image is None:
             return
         remedy = f"correct cloud image {label.cloud_image.name}"
-        try:
+        with else_correct(remedy):
             image = self.client.image_at(self.facts.image_link(label, None))
-        except CloudNotFound as error:
-            raise CloudNotFound(f"{error}; {remedy}", code=error.code, status=404) from None
         if image.status not in (READY, ""):
             yield Found(f"the image {image.name} is {image.status}", remedy)
         elif image.size_gib > label.volume_size:

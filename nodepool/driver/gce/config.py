@@ -28,6 +28,7 @@ First checks of keys together, then images, then labels, pools and provider.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
@@ -162,6 +163,9 @@ class GceDiskImage(UploadedImage):
 
 COMPUTE_ENDPOINT = "https://compute.googleapis.com"
 STORAGE_ENDPOINT = "https://storage.googleapis.com"
+#: Declares the address of a service, without a slash at its end; and what a shielded instance has.
+_address: Final = functools.partial(key, FILLED_TEXT, convert=lambda given: given.rstrip("/"))
+_shielded: Final = functools.partial(key, FLAG, None, default_text="Google's")
 #: What an instance with a service account may do, as far as the roles of the account allow it.
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -198,12 +202,10 @@ class GceLabel(CloudLabel):
         name="service-account.scopes",
         default_text="``cloud-platform``: all that the roles of the account allow",
     )
-    secure_boot: bool | None = key(
-        FLAG, None, "Only signed programs boot.", name="shielded-instance.secure-boot", default_text="Google's"
-    )
-    vtpm: bool | None = key(FLAG, None, "A virtual TPM.", name="shielded-instance.vtpm", default_text="Google's")
-    integrity_monitoring: bool | None = key(
-        FLAG, None, "Google compares each boot.", name="shielded-instance.integrity-monitoring", default_text="Google's"
+    secure_boot: bool | None = _shielded("Only signed programs boot.", name="shielded-instance.secure-boot")
+    vtpm: bool | None = _shielded("A virtual TPM.", name="shielded-instance.vtpm")
+    integrity_monitoring: bool | None = _shielded(
+        "Google compares each boot.", name="shielded-instance.integrity-monitoring"
     )
     metadata: dict[str, str] = key(
         ANY_MAPPING,
@@ -273,22 +275,11 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
     )
     rate_limit: int = key(WHOLE, 1, "Accepted because 11.0.0 does; it has no effect there and here.")
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)
-    endpoint: str = key(
-        FILLED_TEXT,
-        COMPUTE_ENDPOINT,
-        "Address of Compute Engine, e.g. of Private Service Connect.",
-        convert=lambda given: given.rstrip("/"),
-    )
+    endpoint: str = _address(COMPUTE_ENDPOINT, "Address of Compute Engine, e.g. of Private Service Connect.")
     bucket_name: str | None = key(
         FILLED_TEXT, REQUIRED, "Bucket for uploads; it must exist.", name="object-storage.bucket-name"
     )
-    storage_endpoint: str = key(
-        FILLED_TEXT,
-        STORAGE_ENDPOINT,
-        "Address of Cloud Storage.",
-        name="object-storage.endpoint",
-        convert=lambda given: given.rstrip("/"),
-    )
+    storage_endpoint: str = _address(STORAGE_ENDPOINT, "Address of Cloud Storage.", name="object-storage.endpoint")
     diskimages: dict[str, GceDiskImage] = key(Sections(GceDiskImage), None, "Images that ``nodepool-builder`` uploads.")
     cloud_images: dict[str, GceCloudImage] = key(
         Sections(GceCloudImage), None, "Images that are in Compute Engine already."

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
+from nodepool.driver.framework.cloud_errors import else_correct, or_none
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GceProviderConfig
@@ -52,8 +52,8 @@ class GceFacts:
 
     def machine_type(self, zone: str, name: str) -> MachineType | None:
         """A machine type of a zone; None = it is not there. May block."""
-        ask = partial(self._ask_type, zone, name)
-        fact = self._types.setdefault((zone, name), Fact(ask))
+        ask = partial(self._client.machine_type, zone, name)
+        fact = self._types.setdefault((zone, name), Fact(lambda: or_none(ask)))
         found = fact.get(TYPE_SECONDS)
         return found if found is not None else fact.get(NO_TYPE_SECONDS)
 
@@ -73,12 +73,6 @@ class GceFacts:
         """A machine type if it was asked for before. Does not block."""
         fact = self._types.get((zone, name))
         return None if fact is None else fact.known()
-
-    def _ask_type(self, zone: str, name: str) -> MachineType | None:
-        try:
-            return self._client.machine_type(zone, name)
-        except CloudNotFound:
-            return None
 
     # -- images --
 
@@ -102,11 +96,8 @@ class GceFacts:
         self._images = {}
 
     def _newest(self, name: str, project: str, family: str) -> str:
-        try:
+        with else_correct(f"correct image-project or image-family of cloud image {name!r}"):
             return self._client.newest_image(project, family).link
-        except CloudNotFound as error:
-            text = f"{error}; correct image-project or image-family of cloud image {name!r}"
-            raise CloudSetup(text, code=error.code, status=404) from error
 
     # -- limits of the region and the project, and what labels and instances use of them (GC-7) --
 

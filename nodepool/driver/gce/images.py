@@ -7,6 +7,7 @@ file on its way to Cloud Storage, then the archive that Compute Engine takes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, sent_again
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, or_none, sent_again
 from nodepool.driver.framework.http.rest_calls import RestAnswer, same_server
 from nodepool.driver.framework.uploads import ImageTime, ListedImage, UploadInterrupted, wait_wanted
 from nodepool.driver.gce import types as t
@@ -75,7 +76,7 @@ class GceImages(CloudImages):
         labels = image_labels(file.metadata)
         told = self.client.labels.metadata(labels)
         own = {key: told.get(key) for key in _OWN}
-        there = self._image(made)
+        there = or_none(lambda: self.client.image_named(made))
         if there is not None and not _is_of(there, own):
             raise ImageCreateException(f"there is an image {made} of another upload; give it another name")
         wanted = uploads.checker()
@@ -107,13 +108,6 @@ class GceImages(CloudImages):
             text = f"image {name} is {found.status} with {found.size_gib} GiB after its upload"
             raise ImageCreateException(text)
 
-    def _image(self, name: str) -> GceImage | None:
-        """An image of the project, of whomever; None = there is none."""
-        try:
-            return self.client.image_named(name)
-        except CloudNotFound:
-            return None
-
     def _discard(self, name: str, object_name: str, own: Mapping[str, str | None]) -> None:
         """An upload ended with an error, which counts, and is on its way."""
         if self.stopped.is_set():
@@ -138,7 +132,7 @@ class GceImages(CloudImages):
 
         All who use a project share the names of its images: somebody else may have made one of the name meanwhile.
         """
-        found = self._image(name)
+        found = or_none(lambda: self.client.image_named(name))
         if found is not None and _is_of(found, own):
             self.delete_image(name)
 
@@ -206,10 +200,7 @@ class GceImages(CloudImages):
 
     def delete_object(self, name: str) -> None:
         """One that is gone is no error."""
-        try:
-            sent_again(lambda: self._call("DELETE", self._object_url(name), "deleting an object"))
-        except CloudNotFound:
-            return
+        or_none(lambda: sent_again(lambda: self._call("DELETE", self._object_url(name), "deleting an object")))
 
     def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Objects whose names begin so."""
@@ -243,11 +234,9 @@ class GceImages(CloudImages):
 
     def delete_image(self, name: str) -> None:
         """Delete an image, and wait until that is done. One that does not exist is no error."""
-        try:
+        with contextlib.suppress(CloudNotFound):
             answer = self._image_call("DELETE", f"/{quoted(name)}", f"deleting image {name}")
             self._finish(answer, f"deletion of image {name}")
-        except CloudNotFound:
-            return
 
     # -- inside --
 

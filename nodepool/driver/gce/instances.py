@@ -24,6 +24,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudNotFound,
     CloudRefused,
     nothing_sent,
+    or_none,
 )
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.quota_support import ZonePlaces
@@ -117,9 +118,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         known = self._items.get(record.id)
         if known is None:
             try:
-                items = self.client.metadata_items(record.zone, record.name)
-            except CloudNotFound:
-                items = {}
+                items = or_none(lambda: self.client.metadata_items(record.zone, record.name)) or {}
             except LaunchError as error:
                 log.debug("Instance %s: %s", record.id, error)
                 return record

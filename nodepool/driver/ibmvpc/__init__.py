@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver.framework.cloud_errors import (
     CheckResult,
     CloudChecks,
-    CloudNotFound,
     CloudRefused,
     CloudSetup,
     Found,
+    or_none,
     room_for,
 )
 from nodepool.driver.framework.fact import Fact
@@ -221,11 +221,9 @@ class IbmAdapter(CloudAdapter):
             return
         reference = self.facts.image(label, None)
         image_id = reference.get("id") or reference["href"].rpartition("/")[2]
-        try:
-            self.client.image(image_id)
-        except CloudNotFound:
+        if or_none(lambda: self.client.image(image_id)) is None:
             text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
-            raise CloudSetup(text, code="image_not_found", status=404) from None
+            raise CloudSetup(text, code="image_not_found", status=404)
 
     def _check_quota(self) -> Iterator[Found]:
         limit = self.config.quota_instances

@@ -26,6 +26,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
@@ -155,6 +156,11 @@ class IbmDiskImage(UploadedImage):
     ssh_keys: tuple[str, ...] = ()
 
 
+#: Declares a key of places, the first of which that has capacity is used; and one of a limit that IBM does not tell.
+_places: Final = functools.partial(key, ONE_OR_MORE.or_null(), convert=in_order)
+_limit: Final = functools.partial(key, WHOLE, None, default_text="unlimited")
+
+
 class IbmLabel(CloudLabel):
     """How to make a node of a label."""
 
@@ -183,20 +189,16 @@ class IbmPool(CloudPool):
 
     checks: ClassVar[tuple[Any, ...]] = (section_check(_name_problems),)
 
-    zones: list[str] = key(
-        ONE_OR_MORE.or_null(),
+    zones: list[str] = _places(
         From("provider"),
         "E.g. ``us-south-1``. The first of a list that has capacity is used.",
         name="zone",
-        convert=in_order,
         default_text="that of the provider",
     )
-    subnets: list[str] = key(
-        ONE_OR_MORE.or_null(),
+    subnets: list[str] = _places(
         From("provider"),
         "Subnet of the VPC, by its name or id; each zone needs one.",
         name="subnet",
-        convert=in_order,
         default_text="that of the provider",
     )
     floating_ip_pool: int = key(
@@ -218,41 +220,17 @@ class IbmProviderConfig(CloudPoolsConfig[IbmPool]):
 
     vpc: str = key(FILLED_TEXT, REQUIRED, "Name of the VPC; it must exist.")
     region: str = key(FILLED_TEXT, REQUIRED, "E.g. ``us-south``.")
-    zones: list[str] = key(
-        ONE_OR_MORE.or_null(),
-        [],
-        "For pools without it.",
-        name="zone",
-        convert=in_order,
-        default_text="each pool has its own",
-    )
-    subnets: list[str] = key(
-        ONE_OR_MORE.or_null(),
-        [],
-        "For pools without it.",
-        name="subnet",
-        convert=in_order,
-        default_text="each pool has its own",
-    )
+    zones: list[str] = _places([], "For pools without it.", name="zone", default_text="each pool has its own")
+    subnets: list[str] = _places([], "For pools without it.", name="subnet", default_text="each pool has its own")
     credentials_file: str | None = key(
         FILLED_TEXT,
         None,
         "File with the credentials, see below.",
         default_text="where the libraries of IBM look for them",
     )
-    quota_instances: int | None = key(
-        WHOLE,
-        None,
-        "Instances of the account: IBM does not tell it.",
-        name="quota.instances",
-        default_text="unlimited",
-    )
-    quota_cores: int | None = key(
-        WHOLE, None, "Virtual CPUs of all instances.", name="quota.cores", default_text="unlimited"
-    )
-    quota_ram: int | None = key(
-        WHOLE, None, "Memory of all instances.", name="quota.ram", unit="GiB", default_text="unlimited"
-    )
+    quota_instances: int | None = _limit("Instances of the account: IBM does not tell it.", name="quota.instances")
+    quota_cores: int | None = _limit("Virtual CPUs of all instances.", name="quota.cores")
+    quota_ram: int | None = _limit("Memory of all instances.", name="quota.ram", unit="GiB")
     public_ipv4: bool = with_default(CloudPoolsConfig.public_ipv4, False)
     floating_ip_pool: int = key(
         Whole(0),

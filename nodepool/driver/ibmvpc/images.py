@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, texts_of
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, or_none, texts_of
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.framework.uploads import (
@@ -91,9 +91,8 @@ class IbmImages(CloudImages):
 
     def delete(self, image_id: str) -> None:
         """Delete an image and what its upload may have left; one that is gone is no error (IV-11)."""
-        try:
-            image = self.client.image(image_id)
-        except CloudNotFound:
+        image = or_none(lambda: self.client.image(image_id))
+        if image is None:
             return
         delete_image(self.client, image_id)
         # As long as there is an image its object tells that the upload never ended.

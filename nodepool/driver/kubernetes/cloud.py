@@ -11,14 +11,14 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
+from nodepool.driver.framework.rate import HeldTime, working_for
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, Object, OtherOfTheName, core, refusal
@@ -563,25 +563,22 @@ class DefaultAccounts(Watch, Listener):
     def __init__(self, client: KubeClient) -> None:
         #: Guards what follows.
         self._lock = threading.Lock()
-        #: Does the watch tell of accounts?
-        self._watching = False
-        #: By namespace.
-        self._waiting: dict[str, _WaitingLaunch] = {}
-        self._together = HeldTogether(self._work)
-        fields = f"metadata.name={DEFAULT_ACCOUNT}"
-        super().__init__(client, KIND, core("serviceaccounts"), "", self, fields, (self._together,))
+        #: Namespaces that have their account; None = the watch does not tell.
+        self._there: set[str] | None = None
+        #: By namespace: wakes its launch.
+        self._waiting: dict[str, Callable[[], None]] = {}
+        super().__init__(client, KIND, core("serviceaccounts"), "", self, f"metadata.name={DEFAULT_ACCOUNT}")
 
     def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
-        """A launch begins, before it makes its namespace.
+        """A launch begins, before it makes its namespace. What was told of the attempt before does not count.
 
         :param wake: called in the thread of the watch; must not block.
         """
-        work = held_work()
         with self._lock:
-            self._waiting[namespace] = _WaitingLaunch(wake, work)
+            self._waiting[namespace] = wake
+            (self._there or set()).discard(namespace)
             if self._thread is None and not self._stopped.is_set():
                 self.start()
-        self._together.join(work)
 
     def over(self, namespace: str) -> None:
         """The launch has ended, or its pod was made."""
@@ -589,62 +586,39 @@ class DefaultAccounts(Watch, Listener):
             self._waiting.pop(namespace, None)
 
     def is_missing(self, namespace: str) -> bool:
-        """Has the cluster not made the account yet? False = it has, or nobody knows."""
+        """Has the cluster not made the account yet? False = it has, or that is not known."""
         with self._lock:
-            waiting = self._waiting.get(namespace)
-            return self._watching and waiting is not None and not waiting.has_account
-
-    def _work(self) -> list[HeldTime]:
-        with self._lock:
-            return [held for waiting in self._waiting.values() for held in waiting.work]
+            return self._there is not None and namespace in self._waiting and namespace not in self._there
 
     # -- what the watch tells --
 
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         there = {_namespace_of(account) for account in found}
         with self._lock:
-            self._watching = True
-            # Those of namespaces that went while the watch did not tell of it.
-            without = self._waiting.keys() - there
-        self._tell(without, False)
-        self._tell(there, True)
+            new, self._there = there - (self._there or set()), there
+            wakes = [wake for namespace, wake in self._waiting.items() if namespace in new]
+        for wake in wakes:
+            wake()
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
-        self._tell({_namespace_of(found)}, not gone)
+        namespace = _namespace_of(found)
+        with self._lock:
+            there = self._there if self._there is not None else set()
+            wake = None if gone or namespace in there else self._waiting.get(namespace)
+            (there.discard if gone else there.add)(namespace)
+        if wake is not None:
+            wake()
 
     def refused(self, kind: str, error: LaunchError | None) -> None:
+        if error is None:
+            # The list that was allowed has told all.
+            return
+        text = "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s"
+        accounts_log.info(text, self._client.provider, error)
         with self._lock:
-            self._watching = error is None
-            waiting = [waiting.wake for waiting in self._waiting.values()]
-        if error is not None:
-            accounts_log.info(
-                "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s",
-                *(self._client.provider, error),
-            )
-            for wake in waiting:
-                wake()
-
-    def _tell(self, namespaces: Iterable[str], has_account: bool) -> None:
-        """Note it of those that wait, and wake those whose account is new."""
-        with self._lock:
-            changed = [
-                waiting
-                for namespace in namespaces
-                if (waiting := self._waiting.get(namespace)) is not None and waiting.has_account is not has_account
-            ]
-            for waiting in changed:
-                waiting.has_account = has_account
-        for waiting in changed if has_account else ():
-            waiting.wake()
-
-
-@dataclass
-class _WaitingLaunch:
-    """A launch; see `DefaultAccounts.wait_for`."""
-
-    wake: Callable[[], None]
-    work: tuple[HeldTime, ...]
-    has_account: bool = False
+            self._there, wakes = None, list(self._waiting.values())
+        for wake in wakes:
+            wake()
 
 
 def _namespace_of(account: Object) -> str:

@@ -120,6 +120,7 @@ def pods_only(makes_pod: Callable[[Section], bool], label: Section) -> Section:
 
 #: Declares a key of an amount that may be left out.
 _amount: Final = functools.partial(key, Whole(0), None)
+_of_provider: Final = functools.partial(key, WHOLE, From("provider"), default_text="that of the provider")
 _OF_POOL: Final = "that of the pool"
 _OR_REQUESTED: Final = "that of the pool, else what is requested"
 #: ``type`` of a label without a pod.
@@ -233,12 +234,8 @@ class AnyPodPool(DeclaredPool):
         "Nodes at once; 0 or less = the pool declines every request.",
         default_text="that of the provider",
     )
-    max_cores: int | None = key(
-        WHOLE, From("provider"), "Cores that the nodes may request.", default_text="that of the provider"
-    )
-    max_ram: int | None = key(
-        WHOLE, From("provider"), "Memory that the nodes may request.", unit="MiB", default_text="that of the provider"
-    )
+    max_cores: int | None = _of_provider("Cores that the nodes may request.")
+    max_ram: int | None = _of_provider("Memory that the nodes may request.", unit="MiB")
     max_resources: dict[str, int] = key(
         MappingOf(WHOLE),
         {},

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, CloudNotFound, Found, failure, room_for
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, failure, or_none, room_for
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
@@ -188,11 +188,12 @@ class OpenStackAdapter(CloudAdapter):
             return
         text = ""
         if image.image_id:
-            try:
-                status = self.cloud.api.image(image.image_id).status
-                text = "" if status == "active" else f"the image {image.image_id!r} is {status}"
-            except CloudNotFound:
-                text = f"the cloud has no image with the id {image.image_id!r}"
+            image_id = image.image_id
+            found = or_none(lambda: self.cloud.api.image(image_id))
+            if found is None:
+                text = f"the cloud has no image with the id {image_id!r}"
+            elif found.status != "active":
+                text = f"the image {image_id!r} is {found.status}"
         elif self.cloud.facts.image_id(image) is None:
             text = f"the cloud has no usable image {image.image_name!r}"
         if text:

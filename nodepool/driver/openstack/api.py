@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, or_none
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport
 from nodepool.driver.statemachine.inventory import CloudRecord
 
@@ -89,11 +89,7 @@ class Api:
 
     def has_key_pair(self, name: str) -> bool:
         """Has the user a key pair of this name?"""
-        try:
-            self._get(COMPUTE, f"/os-keypairs/{_quoted(name)}", "key pair")
-        except CloudNotFound:
-            return False
-        return True
+        return or_none(lambda: self._get(COMPUTE, f"/os-keypairs/{_quoted(name)}", "key pair")) is not None
 
     def compute_limits(self) -> dict[str, Any]:
         """``absolute`` limits of Nova."""
@@ -135,10 +131,7 @@ class Api:
 
     def floating_ips(self) -> list[FloatingIp]:
         """All of the project; [] when the cloud has no floating IPs."""
-        try:
-            return self._of_neutron("floatingips", FloatingIp, FLOATING_IP_FIELDS) or []
-        except CloudNotFound:
-            return []
+        return or_none(lambda: self._of_neutron("floatingips", FloatingIp, FLOATING_IP_FIELDS)) or []
 
     def create_floating_ip(self, network_id: str, port: Port, fixed_address: str, note: str) -> FloatingIp:
         """Make one and attach it, in one call.

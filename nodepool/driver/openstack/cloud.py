@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, or_none
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
@@ -547,14 +547,8 @@ class Facts:
         for flavor in self.flavors.get():
             if flavor.id == flavor_id:
                 return flavor
-        fact = self._hidden_flavors.setdefault(flavor_id, Fact(lambda: self._hidden_flavor(flavor_id)))
-        return fact.get(24 * 3600)
-
-    def _hidden_flavor(self, flavor_id: str) -> Flavor | None:
-        try:
-            return self._api.flavor(flavor_id)
-        except CloudNotFound:
-            return None
+        fact = Fact(lambda: or_none(lambda: self._api.flavor(flavor_id)))
+        return self._hidden_flavors.setdefault(flavor_id, fact).get(24 * 3600)
 
     # -- images --
 
@@ -578,11 +572,8 @@ class Facts:
         usable = [image for image in self._api.images(name=name) if image.status == "active"]
         if usable:
             return usable[0]
-        try:
-            image = self._api.image(name)
-        except CloudNotFound:
-            return None
-        return image if image.status == "active" else None
+        image = or_none(lambda: self._api.image(name))
+        return image if image is not None and image.status == "active" else None
 
     # -- networks --
 

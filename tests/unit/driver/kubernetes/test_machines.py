@@ -264,6 +264,7 @@ def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
     accounts.over("b")
     accounts.refused(KIND, NO_RIGHT)
     assert (woken[1:], missing()) == (["a", "b", "a"], "")
+    accounts.listed(KIND, [], 0.0)
     accounts.refused(KIND, None)
     assert missing() == "a"
 
