@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import instance
-from nodepool.metrics.statsd import shared_client
+from nodepool.metrics.registry import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.logging_state import kept_logging
 from tests.support.pool_znodes import PoolZnodes

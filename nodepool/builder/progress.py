@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.builder.image_files import ImageFiles
 from nodepool.clock import monotonic
-from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY, Registry
 from nodepool.model.image import ImagesView
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.images import ImageStore

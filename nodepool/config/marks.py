@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML to plain Python values, with the line of every key.
 
-The values are built from the parser's events: in one pass without recursion, which also finds duplicate keys, and stops
-at input made to exhaust us (aliases that expand to millions of values, deep nesting). It is several times faster than
+The values are built from the parser's events: in one pass, which also finds duplicate keys, and stops at input made to
+exhaust us (aliases that expand to millions of values, deep nesting). It is several times faster than
 PyYAML's own composer and constructor, because equal plain scalars are resolved once. Aliases share values. After that
 comes how the text of a file is read, and what is usually wrong where it cannot be parsed.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -44,23 +43,7 @@ _MISSING: Final = object()
 _SCALAR_ERRORS: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, yaml.YAMLError)
 
 
-@dataclasses.dataclass
-class _Frame:
-    """A list or mapping that is being read."""
-
-    value: Any
-    line: int
-    anchor: str | None
-    #: For a mapping: key -> line. For a list: the line of each item.
-    lines: Any
-    key: Any = _MISSING
-    key_line: int = 0
-    size: int = 1
-    depth: int = 1
-    merges: list[tuple[int, Any]] = field(default_factory=list)
-
-
-@dataclasses.dataclass
+@dataclass
 class Document:
     """A file's values.
 
@@ -116,6 +99,10 @@ def parse(source: SourceText, problems: Problems) -> Document:
     return _Builder(source, problems).build()
 
 
+#: A value, how many values it has with itself, and how many levels of lists and mappings; aliases followed.
+_Made = tuple[Any, int, int]
+
+
 class _Builder:
     """Turns events into values. Used once."""
 
@@ -123,31 +110,28 @@ class _Builder:
         self._source = source
         self._problems = problems
         self._document = Document(source.path, problems)
-        self._stack: list[_Frame] = []
-        #: anchor -> (value, size, depth)
-        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        self._events: Iterator[Any] = yaml.parse(source.text, Loader=_LOADER)
+        #: Keys and positions that lead to where the parser is, and in how many lists and mappings that is.
+        self._path: list[Any] = []
+        self._level = 0
+        #: By anchor; None = it is being made.
+        self._anchors: dict[str, _Made | None] = {}
         #: Plain scalars resolved before, by text.
         self._known: dict[str, Any] = {}
         self._tools: Any = yaml.SafeLoader("")
         self._alias_values = 0
-        self._documents = 0
         self._look_for_unset = "%(NODEPOOL_" in source.text
 
     def build(self) -> Document:
-        handlers = {
-            yaml.ScalarEvent: self._scalar,
-            yaml.MappingStartEvent: self._start,
-            yaml.SequenceStartEvent: self._start,
-            yaml.MappingEndEvent: self._end,
-            yaml.SequenceEndEvent: self._end,
-            yaml.AliasEvent: self._alias,
-            yaml.DocumentStartEvent: self._document_start,
-        }
+        documents = 0
         try:
-            for event in yaml.parse(self._source.text, Loader=_LOADER):
-                handler = handlers.get(type(event))
-                if handler is not None:
-                    handler(event)
+            for event in self._events:
+                if isinstance(event, yaml.NodeEvent):
+                    self._document.data = self._node(event)[0]
+                elif isinstance(event, yaml.DocumentStartEvent):
+                    documents += 1
+                    if documents > 1:
+                        raise self._refuse(event, "a second YAML document starts here; only one is allowed")
         except yaml.MarkedYAMLError as error:
             raise self._syntax_error(error) from error
         except yaml.YAMLError as error:
@@ -157,20 +141,18 @@ class _Builder:
             raise ConfigError(f"{self._source.path}: not UTF-8 text after substitution: {error}") from error
         return self._document
 
-    # -- events --
+    def _node(self, event: Any) -> _Made:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        made = (self._scalar(event), 1, 0) if isinstance(event, yaml.ScalarEvent) else self._collection(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = made
+        return made
 
-    def _document_start(self, event: Any) -> None:
-        self._documents += 1
-        if self._documents > 1:
-            raise self._refuse(event, "a second YAML document starts here; only one is allowed")
-
-    def _scalar(self, event: Any) -> None:
+    def _scalar(self, event: Any) -> Any:
         text: str = event.value
         line = event.start_mark.line
-        plain = event.implicit[0] and event.tag in (None, "!")
-        if plain and text == "<<" and self._in_key():
-            value = _MERGE
-        elif plain:
+        if _is_plain(event):
             value = self._known.get(text, _MISSING)
             if value is _MISSING:
                 count = len(self._problems.found)
@@ -184,89 +166,86 @@ class _Builder:
             value = self._resolve(text, event.tag, line)
         if self._look_for_unset and isinstance(value, str):
             self._warn_unset(value, line)
-        self._put(value, line, 1, 0)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = (value, 1, 0)
+        return value
 
-    def _start(self, event: Any) -> None:
+    def _collection(self, event: Any) -> _Made:
         mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_PREFIX}map" if mapping else f"{_PREFIX}seq"):
             raise self._refuse(event, f"the YAML tag {event.tag!r} is not allowed here")
-        if len(self._stack) >= MAX_DEPTH:
+        if self._level >= MAX_DEPTH:
             raise self._too_deep(event.start_mark.line)
-        line = event.start_mark.line
-        self._stack.append(_Frame({} if mapping else [], line, event.anchor, {} if mapping else []))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._level += 1
+        value, lines, size, depth = self._mapping() if mapping else self._sequence()
+        self._level -= 1
+        self._document.lines[id(value)] = lines
+        self._document.starts[id(value)] = self._line(event)
+        return value, size, depth
 
-    def _end(self, event: Any) -> None:
-        frame = self._stack.pop()
-        if frame.merges:
-            self._merge(frame)
-        value = frame.value
-        self._document.lines[id(value)] = frame.lines
-        self._document.starts[id(value)] = self._source.line(frame.line)
-        if frame.anchor is not None:
-            self._anchors[frame.anchor] = (value, frame.size, frame.depth)
-        self._put(value, frame.line, frame.size, frame.depth)
-
-    def _alias(self, event: Any) -> None:
-        known = self._anchors.get(event.anchor)
-        if any(frame.anchor == event.anchor for frame in self._stack):
-            raise self._refuse(event, f"the alias *{event.anchor} refers to a value that contains it")
-        if known is None:
+    def _alias(self, event: Any) -> _Made:
+        if event.anchor not in self._anchors:
             raise self._refuse(event, f"the alias *{event.anchor} refers to nothing; there is no &{event.anchor} above")
-        value, size, depth = known
-        self._alias_values += size
+        known = self._anchors[event.anchor]
+        if known is None:
+            raise self._refuse(event, f"the alias *{event.anchor} refers to a value that contains it")
+        self._alias_values += known[1]
         if self._alias_values > MAX_ALIAS_VALUES:
             raise self._refuse(event, f"aliases expand to more than {MAX_ALIAS_VALUES} values")
-        self._put(value, event.start_mark.line, size, depth)
+        if self._level + known[2] > MAX_DEPTH:
+            raise self._too_deep(event.start_mark.line)
+        return known
 
-    # -- values --
+    # -- what is in a list or mapping: the value, the line of each item or key, and as `_Made` --
 
-    def _put(self, value: Any, line: int, size: int, depth: int) -> None:
-        """Add a complete value to what surrounds it."""
-        number = self._source.line(line)
-        if not self._stack:
-            self._document.data = value
-            return
-        frame = self._stack[-1]
-        frame.size += size
-        frame.depth = max(frame.depth, depth + 1)
-        if frame.depth + len(self._stack) > MAX_DEPTH + 1:
-            raise self._too_deep(line)
-        if isinstance(frame.value, list):
-            frame.value.append(value)
-            frame.lines.append(number)
-        elif frame.key is _MISSING:
-            frame.key, frame.key_line = value, number
-        else:
-            key, frame.key = frame.key, _MISSING
-            self._put_pair(frame, key, value)
+    def _sequence(self) -> tuple[list[Any], list[int], int, int]:
+        items: list[Any] = []
+        lines: list[int] = []
+        size = depth = 1
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            lines.append(self._line(event))
+            self._path.append(len(items))
+            item, more, below = self._node(event)
+            self._path.pop()
+            items.append(item)
+            size, depth = size + more, max(depth, below + 1)
+        return items, lines, size, depth
 
-    def _put_pair(self, frame: _Frame, key: Any, value: Any) -> None:
-        if key is _MERGE:
-            frame.merges.append((frame.key_line, value))
-            return
-        if not isinstance(key, Hashable):
-            self._problem(frame.key_line, f"{show(key)} cannot be a key")
-            return
-        if key in frame.lines:
-            text = f"the key {key!r} is here again, first in line {frame.lines[key]}; the last one counts, remove one"
-            self._problem(frame.key_line, text, key, severity=Severity.WARNING)
-        frame.value[key] = value
-        frame.lines[key] = frame.key_line
+    def _mapping(self) -> tuple[dict[Any, Any], dict[Any, int], int, int]:
+        values: dict[Any, Any] = {}
+        lines: dict[Any, int] = {}
+        merges: list[tuple[int, Any]] = []
+        size = depth = 1
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = self._line(event)
+            merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and _is_plain(event)
+            key, size_of_key, _ = self._node(event)
+            self._path.append(_MERGE if merge else key)
+            value, more, below = self._node(next(self._events))
+            self._path.pop()
+            size, depth = size + size_of_key + more, max(depth, below + 1)
+            if merge:
+                merges.append((line, value))
+            elif not isinstance(key, Hashable):
+                self._problem(line, f"{show(key)} cannot be a key")
+            else:
+                if key in lines:
+                    text = f"the key {key!r} is here again, first in line {lines[key]}; the last one counts, remove one"
+                    self._problem(line, text, key, severity=Severity.WARNING)
+                values[key], lines[key] = value, line
+        self._merge(merges, values, lines)
+        return values, lines, size, depth
 
-    def _merge(self, frame: _Frame) -> None:
+    def _merge(self, merges: list[tuple[int, Any]], values: dict[Any, Any], lines: dict[Any, int]) -> None:
         """The merge key ``<<``: what the mapping itself has wins, then the first of a list."""
-        for line, value in frame.merges:
+        for line, value in merges:
             for source in value if isinstance(value, list) else [value]:
                 if not isinstance(source, dict):
                     self._problem(line, f"<< needs a mapping or a list of mappings, not {show(source)}")
                     continue
-                lines = self._document.lines[id(source)]
                 for key, item in source.items():
-                    if key not in frame.value:
-                        frame.value[key] = item
-                        frame.lines[key] = lines[key]
+                    if key not in values:
+                        values[key], lines[key] = item, self._document.lines[id(source)][key]
 
     def _resolve(self, text: str, tag: str | None, line: int) -> Any:
         """Value of a scalar by its tag, or by its form."""
@@ -292,22 +271,15 @@ class _Builder:
             self._problem(self._source.line(line), f"{reason}; put it in quotes if it is text")
             return text
 
-    def _in_key(self) -> bool:
-        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is _MISSING
-
     # -- reports --
 
-    def _path(self) -> list[Any]:
-        """Where the parser is now."""
-        return [
-            len(frame.value) if isinstance(frame.value, list) else frame.key
-            for frame in self._stack
-            if isinstance(frame.value, list) or frame.key not in (_MISSING, _MERGE)
-        ]
+    def _line(self, event: Any) -> int:
+        return self._source.line(event.start_mark.line)
 
     def _problem(self, line: int, message: str, *more: Any, severity: Severity = Severity.ERROR) -> None:
         """Note a problem where the parser is now; ``more``: the rest of the way to it."""
-        self._problems.add(self._source.path, line, [*self._path(), *more], message, severity)
+        path = [part for part in self._path if part is not _MERGE]
+        self._problems.add(self._source.path, line, [*path, *more], message, severity)
 
     def _warn_unset(self, text: str, line: int) -> None:
         for match in PLACEHOLDER.finditer(text):
@@ -318,7 +290,7 @@ class _Builder:
         return ConfigError(f"{self._source.path}:{self._source.line(line)}: nested more than {MAX_DEPTH} levels deep")
 
     def _refuse(self, event: Any, message: str) -> ConfigError:
-        return ConfigError(f"{self._source.path}:{self._source.line(event.start_mark.line)}: {message}")
+        return ConfigError(f"{self._source.path}:{self._line(event)}: {message}")
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> ConfigError:
         mark = error.problem_mark or error.context_mark
@@ -336,6 +308,11 @@ class _Builder:
         elif meant := explain(error.problem or "", text, column):
             message = f"{meant} ({message})"
         return ConfigError(f"{self._source.path}:{self._source.line(number)}:{column + 1}: not YAML: {message}")
+
+
+def _is_plain(event: Any) -> bool:
+    """Is a scalar without quotes and tag?"""
+    return bool(event.implicit[0]) and event.tag in (None, "!")
 
 
 # Text of a configuration file: reading it, and ``%(NODEPOOL_...)`` (reference/configuration 1).

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Launcher, Pool
     from nodepool.launcher.shared import EventRing
-    from nodepool.metrics.registry import Registry
-    from nodepool.metrics.statsd import StatsdClient
+    from nodepool.metrics.registry import Registry, StatsdClient
     from nodepool.model.status import Maintenance
     from nodepool.zk.status import StatusWriter
 
@@ -453,10 +452,8 @@ class StatsWorker(PassThread):
         """Of this launcher: its connection to ZooKeeper, its caches and providers (reference/metrics 5)."""
         running = self._launcher.providers.running
         is_open = {name: gateway.paused_reason(provider) is not None for name, provider in running.items()}
-        # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
-        reads = {"node": self._cache.nodes.pending_reads, "request": self._cache.requests.pending_reads, "image": 0}
-        caches = {name: (count, 0) for name, count in reads.items()}
-        queued = reports.internal_gauges(self._hostname, self._launcher.zk.client.queued_calls, caches)
+        reads = self._cache.nodes.pending_reads, self._cache.requests.pending_reads
+        queued = reports.internal_gauges(self._hostname, self._launcher.zk.client.queued_calls, *reads)
         return {**reports.circuit_gauges(self._hostname, is_open), **queued}
 
     def _lead(self, now: float) -> bool:

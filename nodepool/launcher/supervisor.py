@@ -37,7 +37,7 @@ from nodepool.launcher.shared import (
     ReloadEvents,
 )
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
-from nodepool.metrics.statsd import REGISTRY, shared_client
+from nodepool.metrics.registry import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.event import What, grouped
 from nodepool.model.request import NodeRequest

@@ -2,6 +2,7 @@
 """`Registry`: the metrics of this process. What counts goes to the registry, which passes it on to statsd.
 
 A metric is declared once (`nodepool.metrics.catalog`). A *series* is a metric with a value for each of its labels.
+After both comes the client of statsd, then what is kept, and the registry of this process.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import bisect
 import enum
 import functools
 import logging
+import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from nodepool.metrics.statsd import StatsdClient
+from statsd.client.base import StatsClientBase
+from statsd.client.udp import Pipeline
 
 log = logging.getLogger("nodepool.Stats")
 
@@ -77,34 +80,18 @@ class Series(NamedTuple):
 
     def statsd_names(self) -> Sequence[str]:
         """The names under which statsd gets it; none if it does not."""
-        names = []
-        for form, make, places in _forms(self.metric):
-            texts = [self.values[place].translate(table) for place, table in places]
-            if form == self.metric.statsd or all(texts):
-                names.append(make(*texts))
-        return names
+        metric = self.metric
+        labels = {
+            label: value.translate(_NORMALISED if label in _FREE_LABELS else _PLAIN)
+            for label, value in zip(metric.labels, self.values, strict=True)
+        }
+        names = [form.format(**labels) for form in metric.views.values() if all(labels[one] for one in labels_of(form))]
+        return [*names, metric.statsd.format(**labels)] if metric.statsd else names
 
 
 def labels_of(form: str) -> list[str]:
     """The labels in a statsd name, see `Metric`."""
     return _LABEL.findall(form)
-
-
-@functools.cache
-def _forms(metric: Metric) -> Sequence[tuple[str, Callable[..., str], Sequence[tuple[int, Mapping[int, str]]]]]:
-    """Of each statsd name: itself, what makes it of its labels, and of these the place and what is replaced in them."""
-    forms = [*metric.views.values(), *([metric.statsd] if metric.statsd else [])]
-    return [
-        (
-            form,
-            _LABEL.sub("{}", form).format,
-            [
-                (metric.labels.index(label), _NORMALISED if label in _FREE_LABELS else _PLAIN)
-                for label in labels_of(form)
-            ],
-        )
-        for form in forms
-    ]
 
 
 # The rules for text of others as a part of a statsd name (reference/metrics).
@@ -121,6 +108,113 @@ _PLAIN: Final = str.maketrans(dict.fromkeys("|\r\n", "_"))
 def normalise(text: str) -> str:
     """Text of a requestor or tenant as one part of a name: ``.`` and ``:`` become ``_``."""
     return text.translate(_NORMALISED)
+
+
+# The client of statsd: configured by the environment, and harmless to the threads that send.
+#
+# A metric must never delay or break a worker. So the socket does not block, a datagram that cannot be sent is dropped,
+# and a host name is only resolved at the start and, after a failure, by callers of `StatsdClient.resolve`.
+
+DEFAULT_HOST: Final = "localhost"
+DEFAULT_PORT: Final = 8125
+
+#: Fits into one Ethernet frame over IPv4 and IPv6, so that datagrams are not fragmented.
+MAX_DATAGRAM_BYTES: Final = 1432
+
+
+class StatsdClient(StatsClientBase):  # type: ignore[misc]
+    """Sends gauges, counters and timers by UDP; safe to use from any thread.
+
+    Methods as in the `statsd` package: ``gauge(name, value)``, ``incr(name, count)``, ``timing(name, ms)``,
+    ``pipeline()``. None of them raises or blocks.
+
+    :param host: name or address (IPv4 or IPv6) of the server.
+    :param port: UDP port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        # Names of the statsd package; its Pipeline reads them.
+        self._prefix = None
+        self._maxudpsize = MAX_DATAGRAM_BYTES
+        self._target: tuple[socket.socket, Any] | None = None
+        self._warned = False
+
+    def resolve(self) -> bool:
+        """Look the address up if that has not worked yet. For one thread. May block as long as the resolver takes.
+
+        :return: is it known? Until then everything sent is dropped. A failure is logged once, not raised.
+        """
+        if self._target is None:
+            try:
+                family, _, _, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
+                endpoint = socket.socket(family, socket.SOCK_DGRAM)
+            except (OSError, UnicodeError) as error:
+                if not self._warned:
+                    text = "statsd server %s:%s cannot be reached: %s. It is tried again"
+                    log.warning(text, self.host, self.port, error)
+                    self._warned = True
+                return False
+            endpoint.setblocking(False)
+            self._target = endpoint, address
+        return True
+
+    def close(self) -> None:
+        """Close the socket; what is sent afterwards is dropped."""
+        target, self._target = self._target, None
+        if target is not None:
+            target[0].close()
+
+    def pipeline(self) -> Any:
+        """Collects metrics and sends them in few datagrams: ``with client.pipeline() as pipe: pipe.gauge(...)``."""
+        return Pipeline(self)
+
+    def gauges(self, values: Mapping[str, float]) -> None:
+        """Send many gauges: name -> value."""
+        with self.pipeline() as pipe:
+            for name, value in values.items():
+                pipe.gauge(name, value)
+
+    def _send(self, data: str) -> None:
+        """Called by the base class and by pipelines with one datagram."""
+        target = self._target
+        if target is None:
+            return
+        try:
+            # A stray surrogate in a name must not raise.
+            target[0].sendto(data.encode("utf-8", "replace"), target[1])
+        except OSError as error:
+            # A full buffer, no route, or a socket that was just closed: the next value comes soon.
+            log.debug("Metric not sent: %s", error)
+
+
+def get_client(environ: Mapping[str, str] = os.environ) -> StatsdClient | None:
+    """The client that ``STATSD_HOST`` and ``STATSD_PORT`` ask for, or None when neither is set.
+
+    The one that is missing is localhost or 8125. May block while the host name is looked up; a name that cannot
+    be resolved now is tried again with `StatsdClient.resolve` (the stats worker does that).
+    """
+    host = environ.get("STATSD_HOST", "")
+    port_text = environ.get("STATSD_PORT", "")
+    if not host and not port_text:
+        return None
+    port = int(port_text) if port_text.isascii() and port_text.isdigit() else 0 if port_text else DEFAULT_PORT
+    if not 0 < port < 65536:
+        log.error("No metrics are sent: STATSD_PORT is %r, but must be a number from 1 to 65535", port_text)
+        return None
+    client = StatsdClient(host or DEFAULT_HOST, port)
+    client.resolve()
+    return client
+
+
+@functools.cache
+def shared_client() -> StatsdClient | None:
+    """The client of this process, made by `get_client` at the first call. Later calls do not block."""
+    return get_client()
+
+
+# What is kept.
 
 
 @dataclass
@@ -249,3 +343,9 @@ class Registry:
                 log.warning("Metric %s has %d series: no more are kept", series.metric.name, MAX_SERIES)
             return
         values[series.values] = value
+
+
+# The metrics of this process.
+
+#: What everything in this process counts with. statsd gets it when its environment variables are set.
+REGISTRY: Final = Registry(lambda: shared_client())

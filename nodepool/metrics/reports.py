@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from nodepool.metrics import catalog
-from nodepool.metrics.registry import Series
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY, Series
 from nodepool.model import states
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
@@ -102,16 +101,17 @@ def circuit_gauges(hostname: str, is_open: Mapping[str, bool]) -> Gauges:
     return {catalog.CIRCUIT_OPEN.series(hostname, provider): int(opened) for provider, opened in is_open.items()}
 
 
-def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
+def internal_gauges(hostname: str, connection_queue: int, nodes: int, requests: int) -> Gauges:
     """The inside of one launcher.
 
     :param hostname: of the launcher, as ``gethostname()`` returns it.
     :param connection_queue: calls that wait to be sent to ZooKeeper.
-    :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
+    :param nodes, requests: changes of them that are being read.
     """
     queues = {"client.connection_queue": connection_queue}
-    for cache, (event_queue, playback_queue) in caches.items():
-        queues |= {f"{cache}_cache.event_queue": event_queue, f"{cache}_cache.playback_queue": playback_queue}
+    # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
+    for cache, count in (("node", nodes), ("request", requests), ("image", 0)):
+        queues |= {f"{cache}_cache.event_queue": count, f"{cache}_cache.playback_queue": 0}
     return {catalog.ZK_QUEUE.series(hostname, name): length for name, length in queues.items()}
 
 

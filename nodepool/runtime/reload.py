@@ -15,7 +15,7 @@ from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import RELOADS
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY
 from nodepool.plan.config_diff import config_changes
 from nodepool.plan.retries import Backoff
 

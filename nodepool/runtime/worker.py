@@ -17,8 +17,7 @@ from nodepool.driver.gateway import LateCall
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS, DRIVER_CALLS, LATE_CALLS
-from nodepool.metrics.registry import Series
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY, Series
 from nodepool.zk.client import ZooKeeperClient
 
 #: Seconds between looks at a connection that is gone (rule G-3).

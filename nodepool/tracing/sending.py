@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import SPANS
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY
 from nodepool.tracing.spans import Span
 from nodepool.version import release_string
 

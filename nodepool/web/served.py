@@ -48,8 +48,7 @@ from nodepool.listing.nodes import NodeFacts, host_state, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, Table, render, selected, shown
 from nodepool.metrics import catalog, reports
-from nodepool.metrics.registry import MAX_SERIES, Distribution, MetricKind, Series, Value, labels_of
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import MAX_SERIES, REGISTRY, Distribution, MetricKind, Series, Value, labels_of
 from nodepool.model import states
 from nodepool.plan.explain import causes
 from nodepool.plan.observed import ownerless
@@ -484,8 +483,8 @@ def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache | None) -> 
     answers = Distribution(sum(counts), latency.sum_seconds, counts)
     queues: Gauges = {}
     if cache is not None:
-        reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
-        queues = reports.internal_gauges(socket.gethostname(), client.queued_calls, reads)
+        reads = cache.nodes.pending_reads, cache.requests.pending_reads
+        queues = reports.internal_gauges(socket.gethostname(), client.queued_calls, *reads)
     return {catalog.ZOOKEEPER_LATENCY.series(): answers, **queues}
 
 

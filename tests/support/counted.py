@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.metrics.registry import Distribution, Metric
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY, Distribution, Metric
 
 
 class Counted:

@@ -41,7 +41,7 @@ from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanException
 from nodepool.metrics.catalog import LAUNCH
-from nodepool.metrics.statsd import REGISTRY
+from nodepool.metrics.registry import REGISTRY
 from nodepool.model.node import Node
 from nodepool.stats import StatsReporter, normalize_statsd_name
 from nodepool.testing.memory_zk import MemoryZooKeeper

@@ -17,8 +17,7 @@ from nodepool.launcher.shared import (
     why_held,
 )
 from nodepool.launcher.status import StatsWorker
-from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd import get_client
+from nodepool.metrics.registry import Registry, get_client
 from nodepool.model.node import Node
 from nodepool.model.status import Maintenance, Mode
 from tests.support.manual_clock import ManualClock

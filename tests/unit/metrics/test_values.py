@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from nodepool.metrics import reports
-from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Registry, Series, Value
-from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client
+from nodepool.metrics.registry import (
+    MAX_DATAGRAM_BYTES,
+    MAX_SERIES,
+    Distribution,
+    Metric,
+    MetricKind,
+    Registry,
+    Series,
+    StatsdClient,
+    Value,
+    get_client,
+)
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
