@@ -165,6 +165,11 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
     return 1
 
 
+def warn(text: str) -> None:
+    """Say on standard error what is not as it should be, while the command goes on."""
+    _complain("nodepool", f"warning: {text}")
+
+
 def _complain(prog: str, error: object) -> None:
     text = str(error).strip() or type(error).__name__
     _print("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)

@@ -11,6 +11,7 @@ import argparse
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
@@ -21,9 +22,10 @@ from nodepool import log_names, logconfig
 from nodepool.cmd import app
 from nodepool.cmd.app import HOST, PROBLEMS, absolute_path, seconds
 from nodepool.listing import table
-from nodepool.listing.nodes import ALLOCATED, names_in, states_in
+from nodepool.listing.nodes import ALLOCATED, full_id, names_in, states_in
 from nodepool.listing.table import FORMATS
 from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
 from nodepool.model.status import MODES, Mode
 
 T = TypeVar("T")
@@ -172,7 +174,7 @@ def some_seconds(text: str) -> float:
 # Arguments and options that several commands have.
 
 IMAGE: Final = argument("image", "image name")
-NODES: Final = argument("ids", "node id", metavar="ID", nargs="+")
+NODES: Final = argument("ids", "node id, with or without zeros before it", metavar="ID", nargs="+", type=full_id)
 PROVIDER: Final = argument("provider", "provider name", metavar="PROVIDER")
 SOME_PROVIDER: Final = argument("provider", "provider name (default: all)", metavar="PROVIDER", nargs="?")
 FORCE: Final = flag("--force", "do not ask")
@@ -209,7 +211,8 @@ def chosen(known: Sequence[str], age: str, **more: str) -> Part:
     :param more: names and help texts of further ones.
     """
     some = partial(argument, metavar="A,B", type=names_in, default=[])
-    return group(
+    ids = argument("ids", "only these", metavar="ID", nargs="*", type=full_id)
+    options = group(
         "what is shown",
         some("--state", f"in one of these states: {', '.join(known)}", type=checked(partial(states_in, known=known))),
         some("--label", "with one of these labels, e.g. gpu-*"),
@@ -219,6 +222,7 @@ def chosen(known: Sequence[str], age: str, **more: str) -> Part:
         option("--older-than", "TIME", f"{age} for longer, e.g. 90s, 15m, 1h30m", type=duration),
         description="names may be patterns; several are divided by commas",
     )
+    return together(ids, options)
 
 
 def ended(what: str) -> Part:
@@ -306,16 +310,18 @@ LOOK: Final = (
         description="Lists node requests: for which job each is, how old it is, and what it waits for.",
     ),
     listing(
-        "nodes.label-list",
-        "list the labels that running launchers serve",
+        "overview.label-list",
+        "list labels: are they served, in which pools, how many nodes are ready, how many requests wait",
         "nodepool label-list -o name",
-        description="Lists the labels that running launchers serve. A request for another one fails.",
+        aliases=["labels"],
+        description="Lists the labels that running launchers serve or that requests wait for. A request for a label "
+        "that no launcher serves fails.",
     ),
     listing(
         "overview.providers",
         "list providers and their pools: state, since when, last error, most used limit",
         "nodepool providers cloud-1 --limits",
-        SOME_PROVIDER,
+        argument("provider", "provider, or <provider>/<pool> (default: all)", metavar="PROVIDER", nargs="?"),
         flag("--limits", "list each limit instead: used, used by others, free"),
     ),
     listing(
@@ -420,6 +426,7 @@ CHANGE: Final = (
 )
 
 IMAGES: Final = (
+    listing("images.images", "list images: newest build, uploads of each provider, state"),
     listing(
         "images.image-list",
         "list the uploads of images to providers",
@@ -431,6 +438,7 @@ IMAGES: Final = (
         "list the builds of images",
         "nodepool dib-image-list --detail",
         flag("--detail", "show how far each build is, how long it took, and which nodes use it"),
+        aliases=["builds"],
     ),
     listing("images.image-status", "list pauses of images, and builds that were asked for"),
     command(
@@ -455,8 +463,8 @@ IMAGES: Final = (
         "nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
         argument("--provider", "provider name", required=True),
         argument("--image", "image name", required=True),
-        argument("--upload-id", "number of the upload", required=True),
-        argument("--build-id", "id of the build", required=True),
+        argument("--upload-id", "number of the upload", required=True, type=full_id),
+        argument("--build-id", "id of the build", required=True, type=full_id),
     ),
     command(
         "images.dib-image-delete",
@@ -579,6 +587,8 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
     "repair": REPAIR,
 }
 
+EVERYTHING: Final = [one for members in COMMANDS.values() for one in members]
+
 # The parser, and how a command is run.
 
 #: Options in front of a command, and those of them that have a value.
@@ -595,9 +605,8 @@ def make_parser(only: str | None = None, *, flat: bool = False) -> argparse.Argu
     _add_debug_option(parser)
     parser.set_defaults(debug=False)
     places = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of these:")
-    everything = [one for members in COMMANDS.values() for one in members]
-    meant = [one for one in everything if only in one.names]
-    for one in meant or everything:
+    meant = [one for one in EVERYTHING if only in one.names]
+    for one in meant or EVERYTHING:
         made = places.add_parser(one.name, **(one.settings | ({"help": one.text} if flat else {})))
         made.set_defaults(command=one)
         # What may stand before a command may stand after it, too.
@@ -619,6 +628,25 @@ def command_in(arguments: Iterable[str]) -> str | None:
         elif word not in _FLAGS:
             return None if word.startswith("-") else word
     return None
+
+
+def mistake_in(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """What is wrong before the options of a command, in a line: its name, or an option of it; empty = nothing."""
+    names = [name for one in EVERYTHING for name in one.names]
+    word = command_in(arguments)
+    if word is not None:
+        near = did_you_mean(word, names) or f"; {PROG} --help lists all"
+        return "" if word in names else f"there is no command {word!r}{near}"
+    known = [option for action in parser._actions for option in action.option_strings]
+    for number, word in enumerate(arguments):
+        if word in names:
+            return ""
+        if word.startswith("-") and word[:2] not in known and not any(option.startswith(word) for option in known):
+            place = next((place for place in range(number, len(arguments)) if arguments[place] in names), None)
+            others = [other for at, other in enumerate(arguments) if at != place]
+            line = shlex.join([PROG, "COMMAND" if place is None else arguments[place], *others])
+            return f"{word} is an option of commands and stands behind them: {line}"
+    return ""
 
 
 def _add_debug_option(parser: argparse.ArgumentParser) -> None:
@@ -648,6 +676,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else argv
     parser = make_parser(command_in(arguments))
+    if mistake := mistake_in(arguments, parser):
+        parser.exit(2, f"{PROG}: {mistake}\n")
     options = parser.parse_args(arguments)
     if not hasattr(options, "command"):
         parser.print_help()
@@ -682,6 +712,9 @@ def do_completion(options: argparse.Namespace) -> int:
     for action in (action for one in (parser, *commands.choices.values()) for action in one._actions):
         if action.type is app.absolute_path:
             action.complete = shtab.FILE
+        elif not action.option_strings and not action.choices:
+            # Without it zsh completes no option in front of it.
+            action.complete = {"zsh": "()"}
     print(shtab.complete(parser, options.shell))
     return 0
 

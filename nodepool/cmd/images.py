@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about images (reference/commands 2).
 
-First those that show: ``nodepool image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list`` and
-``image-log``. Then those that change: ``image-build`` with the wait for it, ``image-pause``, ``image-unpause``,
+First those that show: ``nodepool images``, ``image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list``
+and ``image-log``. Then those that change: ``image-build`` with the wait for it, ``image-pause``, ``image-unpause``,
 ``image-delete``, ``dib-image-delete`` and ``image-rollback``, and how images that an operator names are found. Those of
-released Nodepool print nothing when they succeed. Last the backup of what ZooKeeper knows of images.
+released Nodepool print nothing for programs when they succeed, and a line for people. Last the backup of what ZooKeeper
+knows of images.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
-import logging
 import os
 import stat
 import sys
@@ -24,15 +24,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import sleep, wall_time
 from nodepool.cmd import app, session
-from nodepool.cmd.app import CommandError, listed
+from nodepool.cmd.app import CommandError, listed, warn
 from nodepool.cmd.session import Item, connect, open_zookeeper, show_listing
 from nodepool.config.loader import load_config, load_images
 from nodepool.exceptions import ZKConflict
 from nodepool.listing import images as tables
+from nodepool.listing import terminal
 from nodepool.listing.images import build_name, split_build_name
+from nodepool.listing.nodes import full_id
 from nodepool.listing.table import Table, printable_log
 from nodepool.model import states
-from nodepool.model.event import short
+from nodepool.model.event import counted, short
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.status import BuilderStatus
 from nodepool.zk.components import read_hosts
@@ -48,7 +50,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", ImageBuild, ImageUpload)
 
-log = logging.getLogger("nodepool.cmd.images")
+#: What a person reads below an empty listing.
+_NO_IMAGE: Final = "ZooKeeper knows no image: a builder with diskimages in its configuration has not run yet."
+
+
+def do_images(options: argparse.Namespace) -> int:
+    """``nodepool images``"""
+    return show_listing(options, lambda zk: tables.image_table(read_images(zk.client), wall_time()), _NO_IMAGE)
 
 
 def do_image_list(options: argparse.Namespace) -> int:
@@ -59,7 +67,7 @@ def do_image_list(options: argparse.Namespace) -> int:
             read_images(zk.client), wall_time(), builder_status(zk.client) if options.detail else None
         )
 
-    return show_listing(options, look)
+    return show_listing(options, look, "There is no upload: builders make them of ready builds.")
 
 
 def do_dib_image_list(options: argparse.Namespace) -> int:
@@ -72,12 +80,12 @@ def do_dib_image_list(options: argparse.Namespace) -> int:
         nodes = tables.nodes_by_build(zk.nodeIterator(cached=False))
         return tables.build_table(images, wall_time(), builder_status(zk.client), nodes)
 
-    return show_listing(options, look)
+    return show_listing(options, look, _NO_IMAGE)
 
 
 def do_image_status(options: argparse.Namespace) -> int:
     """``nodepool image-status``"""
-    return show_listing(options, lambda zk: tables.image_status_table(read_images(zk.client), wall_time()))
+    return show_listing(options, lambda zk: tables.image_status_table(read_images(zk.client), wall_time()), _NO_IMAGE)
 
 
 # ``nodepool alien-image-list``: images in clouds that ZooKeeper does not know (rule D-3).
@@ -129,14 +137,14 @@ def do_alien_image_list(options: argparse.Namespace) -> int:
                 ):
                     in_cloud = list(gateway.list_images(provider))
             except CommandError as error:
-                log.warning("%s", error)
+                warn(str(error))
                 # A driver that never can is no failure, unless its provider is the only one that was asked for.
                 failed |= options.provider is not None or not isinstance(error.__cause__, NotImplementedError)
                 continue
             # Read after the list was made: an upload has a record before it is in the cloud.
             found = aliens(in_cloud, read_images(zk.client), name, others)
             rows += [(name, image.name, image.shown_id) for image in found]
-    session.show(tables.alien_image_table(rows), options)
+    session.show(tables.alien_image_table(rows), options, "There is no image in a cloud that ZooKeeper does not know.")
     return 1 if failed else 0
 
 
@@ -257,7 +265,8 @@ def do_image_build(options: argparse.Namespace) -> int:
             problems.append(f"Image {name} is paused: its build waits for nodepool image-unpause {name}")
         if follower is None:
             for problem in problems:
-                log.warning("%s", problem)
+                warn(problem)
+            terminal.hint(f"A build of {name} is asked for; nodepool dib-image-list --detail shows how far it is.")
             return 0
         if problems:
             raise CommandError(problems[0])
@@ -290,8 +299,12 @@ def _check_used(options: argparse.Namespace) -> None:
 def do_image_pause(options: argparse.Namespace, *, paused: bool = True) -> int:
     """``nodepool image-pause``"""
     with open_zookeeper(options) as zk:
-        known_image(read_images(zk.client), options.image)
+        already = known_image(read_images(zk.client), options.image).paused == paused
         zk.images.set_paused(options.image, paused)
+    state = f"is {'paused' if paused else 'not paused'}"
+    does = "it is not built any more, until" if paused else "it is built when it is due, or at once with"
+    back = f"nodepool image-{'unpause' if paused else 'build'} {options.image}"
+    terminal.hint(f"Image {options.image} {state}{', as it was' * already}: {does}: {back}")
     return 0
 
 
@@ -312,6 +325,9 @@ def do_dib_image_delete(options: argparse.Namespace) -> int:
             busy=(states.BUILDING, "Cannot delete a build in progress"),
             missing=f"Build {options.id} not found",
         )
+    terminal.hint(
+        f"Builders delete build {build_name(image.name, build.id)}: its files, and its uploads to all providers."
+    )
     return 0
 
 
@@ -328,6 +344,7 @@ def do_image_delete(options: argparse.Namespace) -> int:
             busy=(states.UPLOADING, "Cannot delete because image upload in progress"),
             missing="Image upload not found",
         )
+    terminal.hint(f"A builder deletes upload {options.upload_id} of {options.image} from {options.provider}.")
     return 0
 
 
@@ -462,8 +479,9 @@ def known_build(images: ImagesView, name: str) -> tuple[ImageView, BuildView]:
     """The build that a name like ``<image>-<build id>`` means. Raises CommandError."""
     image_name, build_id = split_build_name(name)
     image = images.images.get(image_name)
-    if image is not None and build_id in image.builds:
-        return image, image.builds[build_id]
+    for known in (build_id, full_id(build_id)):
+        if image is not None and known in image.builds:
+            return image, image.builds[known]
     build_id = build_id or name
     image = image or images.images.get(name)
     if owner := _owner(images, build_id):
@@ -515,11 +533,12 @@ def do_export_image_data(options: argparse.Namespace) -> int:
         exported = image_backup.export_images(zk.client)
     usable, problems = image_backup.sort_out(exported)
     for problem in problems:
-        log.warning("Not exported: %s", problem)
+        warn(f"Not exported: {problem}")
     try:
         write_file(options.path, json.dumps(usable))
     except OSError as error:
         raise CommandError(f"{options.path} cannot be written: {error.strerror}") from error
+    terminal.hint(f"Wrote {counted(len(usable), 'record')} of images to {options.path}")
     return 0
 
 
@@ -548,18 +567,21 @@ def do_import_image_data(options: argparse.Namespace) -> int:
         image_backup.check(data)
         with open_zookeeper(options) as zk:
             if running := read_hosts(zk.client, "builder"):
-                log.warning("A builder is running on %s: stop it before an import", ", ".join(running))
+                warn(f"A builder is running on {', '.join(running)}: stop it before an import")
             image_backup.import_images(zk.client, data, replace=options.replace)
     except image_backup.Unusable as problem:
         raise CommandError(f"{options.path}: {problem}; nothing was imported") from None
     except image_backup.Different as problem:
         raise CommandError(f"{problem}; nothing was imported (--replace overwrites)") from None
+    terminal.hint(f"Put {counted(len(data), 'record')} of {options.path} into ZooKeeper")
     return 0
 
 
 def read_file(path: str) -> dict[str, Any]:
     try:
         data = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} is no JSON: {error}") from None
     if not isinstance(data, dict):

@@ -14,7 +14,7 @@ from nodepool.clock import wall_time
 from nodepool.cmd.app import HOST, CommandError
 from nodepool.cmd.session import end_of, open_zookeeper, operator, show_listing
 from nodepool.listing.records import maintenance_table
-from nodepool.listing.table import Table
+from nodepool.listing.table import Table, moment
 from nodepool.model.status import Maintenance, Mode
 from nodepool.plan.maintenance import Subject, UnclearSubject, find
 from nodepool.plan.observed import host_name
@@ -42,8 +42,9 @@ def do_pause(options: argparse.Namespace) -> int:
         zk.maintenance.put(record)
     if alias:
         print("A drain of a provider or a pool is a pause: its nodes stay until their jobs end or you delete them.")
+    end = "" if until is None else f" It ends by itself at {moment(until, now)}."
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
-    print(f"{record.text}. {_WHAT_NOW[mode]} Back with: nodepool {back}")
+    print(f"{record.text}. {_WHAT_NOW[mode]}{end} Back with: nodepool {back}")
     return 0
 
 
@@ -122,4 +123,4 @@ def do_maintenance(options: argparse.Namespace) -> int:
         records = [*zk.maintenance.read_all().values(), *read_images(zk.client).pauses()]
         return maintenance_table(records, wall_time())
 
-    return show_listing(options, look)
+    return show_listing(options, look, "Nothing is paused, drained or quarantined.")

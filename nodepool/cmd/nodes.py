@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about nodes and requests (reference/commands 2).
 
-First ``nodepool list`` (``nodes``), ``request-list`` (``requests``) and ``label-list``, with the options that choose
-nodes and requests. Then ``hold`` and ``delete``, and the wait until nodes are deleted. Last ``delete --now``, which
-deletes nodes in the foreground, through their providers.
+First ``nodepool list`` (``nodes``) and ``request-list`` (``requests``), with the options that choose nodes and
+requests. Then ``hold`` and ``delete``, and the wait until nodes are deleted. Last ``delete --now``, which deletes nodes
+in the foreground, through their providers.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import argparse
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.cmd import session
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
-from nodepool.listing.nodes import Filter, NodeFacts, node_table, project_of
-from nodepool.listing.requests import label_table, request_table
+from nodepool.listing import table, terminal
+from nodepool.listing.nodes import Filter, NodeFacts, has_id, node_table, project_of
+from nodepool.listing.requests import request_table
 from nodepool.listing.table import Table, printable, printable_lines
 from nodepool.model import states
-from nodepool.model.event import short
+from nodepool.model.event import counted, short
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths, zookeeper
@@ -43,7 +44,15 @@ _LOOK_SECONDS: Final = 0.5
 def _filter_of(options: argparse.Namespace) -> Filter:
     """What the options choose."""
     pools = getattr(options, "pool", [])
-    return Filter(options.state, options.label, options.provider, pools, options.tenant, options.older_than)
+    tenants, age, ids = options.tenant, options.older_than, options.ids
+    return Filter(options.state, options.label, options.provider, pools, tenants, age, ids)
+
+
+def _refuse_missing(what: str, options: argparse.Namespace, there: Sequence[Node] | Sequence[NodeRequest]) -> None:
+    """Raises CommandError if nothing has one of the ids that are wanted. :param there: all that was read."""
+    missing = [one for one in options.ids if not any(has_id(record.key, one) for record in there)]
+    if missing and not options.watch:
+        raise CommandError(f"{what} id {', '.join(missing)} not found")
 
 
 def do_list(options: argparse.Namespace) -> int:
@@ -54,9 +63,12 @@ def do_list(options: argparse.Namespace) -> int:
         options.format in ("wide", "json") or {"locked_by"} & {*options.columns, options.sort}
     )
 
+    everything: list[Node] = []
+
     def look(zk: ZooKeeper) -> Table:
         now = wall_time()
-        nodes = [node for node in zk.nodeIterator() if wanted.node(node, now)]
+        everything[:] = zk.nodeIterator()
+        nodes = [node for node in everything if wanted.node(node, now)]
         locked = zk.nodes.locked_ids([node.key for node in nodes])
         requests = {} if as_released else _requests(zk, nodes)
         lockers: Mapping[str, str] = {}
@@ -64,7 +76,10 @@ def do_list(options: argparse.Namespace) -> int:
             lockers = LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked])
         return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail, place=place)
 
-    return session.show_listing(options, look, caches=True, empty=session.no_launcher)
+    empty = "" if options.ids else session.none_of("node", everything=wanted.everything)
+    status = session.show_listing(options, look, empty, caches=True)
+    _refuse_missing("Node", options, everything)
+    return status
 
 
 def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]:
@@ -80,14 +95,19 @@ def do_request_list(options: argparse.Namespace) -> int:
     wanted = _filter_of(options)
     as_released, place = session.is_as_released(options), session.place_of(options)
 
+    everything: list[NodeRequest] = []
+
     def look(zk: ZooKeeper) -> Table:
         now = wall_time()
-        everything = list(zk.nodeRequestIterator())
+        everything[:] = zk.nodeRequestIterator()
         requests = [request for request in everything if wanted.request(request, now)]
         causes = {} if as_released else _causes(zk, requests, everything, now)
         return request_table(requests, now, causes, place=place)
 
-    return session.show_listing(options, look, caches=True, empty=session.no_launcher)
+    empty = "" if options.ids else session.none_of("request", everything=wanted.everything)
+    status = session.show_listing(options, look, empty, caches=True)
+    _refuse_missing("Request", options, everything)
+    return status
 
 
 def _causes(
@@ -113,11 +133,6 @@ def _causes(
     return causes(requests, seen)
 
 
-def do_label_list(options: argparse.Namespace) -> int:
-    """``nodepool label-list``"""
-    return session.show_listing(options, lambda zk: label_table(zk.getRegisteredPools()), empty=session.no_launcher)
-
-
 # ``nodepool hold`` and ``delete``.
 
 
@@ -134,7 +149,10 @@ def do_hold(options: argparse.Namespace) -> int:
         zk.storeNode(node)
 
     with session.open_zookeeper(options) as zk:
-        return _change(zk, options, hold)
+        now = wall_time()
+        end = session.end_of(options, now)
+        until = f"until {table.moment(end, now)}; then launchers delete" if end else "until nodepool delete deletes"
+        return _change(zk, options, hold, lambda nodes: f"Held by {by} {until} {'it' if len(nodes) == 1 else 'them'}.")
 
 
 def do_delete(options: argparse.Namespace) -> int:
@@ -148,11 +166,27 @@ def do_delete(options: argparse.Namespace) -> int:
         zk.storeNode(node)
 
     with session.open_zookeeper(options) as zk:
-        return _change(zk, options, delete)
+        return _change(zk, options, delete, lambda nodes: _who_deletes(zk, nodes))
 
 
-def _change(zk: ZooKeeper, options: argparse.Namespace, change: Callable[[ZooKeeper, Node], None]) -> int:
-    """Change nodes under their locks, and print them; returns the exit status. Raises CommandError, ZKLockException."""
+def _who_deletes(zk: ZooKeeper, nodes: Sequence[Node]) -> str:
+    """What becomes of nodes that are marked, in a line."""
+    absent = sorted({str(node.provider) for node in nodes} - _served(zk))
+    if absent:
+        return f"No launcher serves provider {', '.join(absent)}: its nodes are deleted when one does."
+    return f"The launchers delete {counted(len(nodes), 'node')}; nodepool delete --wait waits for it."
+
+
+def _change(
+    zk: ZooKeeper,
+    options: argparse.Namespace,
+    change: Callable[[ZooKeeper, Node], None],
+    sentence: Callable[[Sequence[Node]], str],
+) -> int:
+    """Change nodes under their locks, and print them; returns the exit status. Raises CommandError, ZKLockException.
+
+    :param sentence: what a person reads below, of the nodes that were changed.
+    """
 
     def change_one(node_id: str) -> None:
         node = _find(zk, node_id)
@@ -162,7 +196,8 @@ def _change(zk: ZooKeeper, options: argparse.Namespace, change: Callable[[ZooKee
     failed = _each_node(options.ids, change_one)
     if getattr(options, "wait", False):
         _wait_until_deleted(zk, [node_id for node_id in options.ids if node_id not in failed])
-    _print_nodes(zk, options)
+    if changed := _print_nodes(zk, options, failed):
+        terminal.hint(sentence(changed))
     return 1 if failed else 0
 
 
@@ -228,11 +263,18 @@ def _who_has(zk: ZooKeeper, node: Node) -> str:
     return printable(", ".join([f"{owner or 'an unknown process'} has it", str(node.state), *known]))
 
 
-def _print_nodes(zk: ZooKeeper, options: argparse.Namespace) -> None:
-    """Print the table of the nodes that still exist."""
+def _print_nodes(zk: ZooKeeper, options: argparse.Namespace, failed: Collection[str]) -> list[Node]:
+    """Print the table of the nodes that still exist; returns those of them that were changed.
+
+    :param failed: ids of those that were not.
+    """
     nodes = [node for node_id in dict.fromkeys(options.ids) if (node := zk.getNode(node_id)) is not None]
     taken = zk.nodes.locked_ids([node.key for node in nodes]) if nodes else set()
     session.show(node_table(nodes, NodeFacts(taken), wall_time()), options)
+    there = {node.key for node in nodes}
+    if deleted := [node_id for node_id in dict.fromkeys(options.ids) if node_id not in {*failed, *there}]:
+        terminal.hint(f"Deleted: {', '.join(deleted)}")
+    return [node for node in nodes if node.key not in failed]
 
 
 def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
@@ -240,20 +282,25 @@ def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
 
     :raises CommandError: no launcher deletes them.
     """
-    served = {pool.provider_name for pool in zk.getRegisteredPools()}
+    served = _served(zk)
     left = list(dict.fromkeys(ids))
     with session.progress(sys.stderr) as show_items:
         while nodes := [node for node_id in left if (node := zk.getNode(node_id)) is not None]:
             left = [node.key for node in nodes]
             if any(node.provider not in served for node in nodes):
                 # A launcher may have come since.
-                served = {pool.provider_name for pool in zk.getRegisteredPools()}
+                served = _served(zk)
             for node in nodes:
                 if node.provider not in served:
                     what = f"node {node.id} is deleted when one does"
                     raise CommandError(f"No launcher serves provider {node.provider}: {what}")
             show_items([_item(node) for node in nodes])
             threading.Event().wait(_LOOK_SECONDS)
+
+
+def _served(zk: ZooKeeper) -> set[str | None]:
+    """Providers that running launchers have pools of."""
+    return {pool.provider_name for pool in zk.getRegisteredPools()}
 
 
 def _item(node: Node) -> session.Item:
@@ -276,7 +323,7 @@ def _delete_now(options: argparse.Namespace) -> int:
         failed = _each_node(options.ids, lambda node_id: _delete_one_now(zk, config, node_id))
         others = [zk.getNode(node_id) for node_id in dict.fromkeys(options.ids) if node_id not in failed]
         stuck = [node.key for node in others if node is not None and node.state in (states.DELETING, states.DELETED)]
-        _print_nodes(zk, options)
+        _print_nodes(zk, options, failed)
     if stuck:
         what = f"Node{'s' * (len(stuck) > 1)} {', '.join(stuck)}"
         raise CommandError(f"{what} could not be deleted now; a launcher will try again")

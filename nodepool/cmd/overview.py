@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that show how a system is (reference/commands 2).
 
-First ``nodepool status``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``, then ``events``.
-Last what ``status`` and ``explain`` read.
+First ``nodepool status``, ``label-list``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``,
+then ``events``. Last what ``status`` and ``explain`` read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import PROBLEMS, CommandError
-from nodepool.cmd.session import open_zookeeper, show, show_listing, watch
+from nodepool.cmd.session import is_as_released, none_of, open_zookeeper, show, show_listing, watch
 from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
 from nodepool.listing.records import event_line, event_table, is_about, launcher_table
@@ -63,25 +63,42 @@ def do_status(options: argparse.Namespace) -> int:
     return PROBLEMS if options.fail_on_problems and trouble else 0
 
 
+def do_label_list(options: argparse.Namespace) -> int:
+    """``nodepool label-list``"""
+    from nodepool.listing.pools import label_overview
+    from nodepool.listing.requests import label_table
+
+    served_only = is_as_released(options) and not options.watch
+
+    def look(zk: ZooKeeper) -> Table:
+        return label_table(zk.getRegisteredPools()) if served_only else label_overview(observe(zk, None))
+
+    return show_listing(options, look, none_of("label"), caches=True)
+
+
 def do_providers(options: argparse.Namespace) -> int:
     """``nodepool providers``"""
     wanted, limits = options.provider, options.limits
-    return show_listing(options, lambda zk: _providers(zk, wanted, limits=limits), empty=lambda zk: NO_LAUNCHER)
+    return show_listing(
+        options,
+        lambda zk: _providers(zk, wanted, limits=limits),
+        lambda zk: "No limit is known." if read_pools(zk.client) else NO_LAUNCHER,
+    )
 
 
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
-    """Raises CommandError: no launcher serves the provider."""
+    """:param wanted: a provider or a pool of one. Raises CommandError: no launcher serves it."""
     from nodepool.listing.pools import limit_table, provider_table
 
     pools, launchers = _pools(zk), read_launchers(zk.client)
     table = provider_table(pools, launchers, wall_time())
     names = {row[0].partition("/")[0] for row in table.rows}
-    if wanted is not None and wanted not in names:
+    if wanted is not None and wanted not in names | {row[0] for row in table.rows}:
         there_are = f"there are: {', '.join(sorted(names))}" if names else NO_LAUNCHER
         raise CommandError(f"no launcher serves a provider {wanted}; {there_are}")
     if limits:
-        return limit_table([pool for pool in pools if wanted in (None, pool.provider)], wall_time())
-    return _only(table, lambda row: wanted in (None, row[0].partition("/")[0]))
+        return limit_table([pool for pool in pools if wanted in (None, pool.provider, pool.name)], wall_time())
+    return _only(table, lambda row: wanted in (None, row[0], row[0].partition("/")[0]))
 
 
 def do_hosts(options: argparse.Namespace) -> int:
@@ -92,9 +109,10 @@ def do_hosts(options: argparse.Namespace) -> int:
 
     def empty(zk: ZooKeeper) -> str:
         pools = _pools(zk)
-        return "" if any(pool.hosts for pool in pools) else "no static host is served" if pools else NO_LAUNCHER
+        served = "no static host is served" if pools else NO_LAUNCHER
+        return "Every host is up." if any(pool.hosts for pool in pools) else served
 
-    return show_listing(options, look, empty=empty)
+    return show_listing(options, look, empty)
 
 
 def do_launchers(options: argparse.Namespace) -> int:
@@ -103,7 +121,7 @@ def do_launchers(options: argparse.Namespace) -> int:
     def look(zk: ZooKeeper) -> Table:
         return launcher_table(read_launchers(zk.client), components.read_launchers(zk.client), wall_time())
 
-    return show_listing(options, look, empty=lambda zk: NO_LAUNCHER)
+    return show_listing(options, look, NO_LAUNCHER)
 
 
 def do_tenants(options: argparse.Namespace) -> int:
@@ -119,7 +137,7 @@ def do_tenants(options: argparse.Namespace) -> int:
             raise CommandError(f"no tenant {options.tenant} has a limit, a node or a request{there_are}")
         return _only(table, lambda row: options.tenant in (None, row[0]))
 
-    return show_listing(options, look, empty=lambda zk: "no tenant has a limit, a node or a request")
+    return show_listing(options, look, "no tenant has a limit, a node or a request")
 
 
 def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:

@@ -10,11 +10,10 @@ import argparse
 import contextlib
 import functools
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import CommandError, warn
 from nodepool.cmd.session import connect, error_in_a_line, open_zookeeper, started_provider
 from nodepool.config.loader import load_config
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
@@ -29,8 +28,6 @@ from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
-
-log = logging.getLogger("nodepool.cmd.providers")
 
 
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -217,7 +214,7 @@ def _delete_things(options: argparse.Namespace) -> int:
                         kind = "image" if BUILD_KEY in thing.metadata else thing.kind
                         found.setdefault((kind, thing.id, thing.metadata.get(PROVIDER_KEY)), thing)
             except CommandError as error:
-                log.warning("%s", error)
+                warn(str(error))
                 failed = True
         things = by_installation.pop(options.id, {}).values()
         if not things:
@@ -234,6 +231,6 @@ def _delete_things(options: argparse.Namespace) -> int:
                 with error_in_a_line(f"{thing} cannot be deleted"), contextlib.suppress(NotFound):
                     thing.delete()
             except CommandError as error:
-                log.warning("%s", error)
+                warn(str(error))
                 failed = True
     return 1 if failed else 0

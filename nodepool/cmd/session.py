@@ -178,23 +178,28 @@ def _display_of(options: argparse.Namespace) -> terminal.Display:
     return terminal.Display(options.format, **given)
 
 
-def show(table: Table, options: argparse.Namespace) -> None:
-    """Print a listing as the options want it. Raises UnknownColumn."""
+def show(table: Table, options: argparse.Namespace, empty: str = "") -> None:
+    """Print a listing as the options want it. Raises UnknownColumn.
+
+    :param empty: what a person at a terminal reads below an empty table.
+    """
     terminal.show(table, _display_of(options))
+    if empty and not table.rows and options.format in ("table", "wide"):
+        terminal.hint(empty)
 
 
 def show_listing(
     options: argparse.Namespace,
     look: Callable[[ZooKeeper], Table],
+    empty: Callable[[ZooKeeper], str] | str,
     *,
     caches: bool = False,
-    empty: Callable[[ZooKeeper], str] = lambda zk: "",
 ) -> int:
     """Show what ZooKeeper has now, or with ``--watch`` until Ctrl-C; returns the exit status. Blocks.
 
     :param look: reads the listing.
+    :param empty: what a person at a terminal reads below an empty table.
     :param caches: a listing of nodes or requests: with ``--watch`` they are read from caches, if there are some.
-    :param empty: what a person at a terminal reads below an empty listing; an empty text = nothing.
     :raises CommandError: ZooKeeper does not answer in time.
     :raises UnknownColumn: as `show`.
     """
@@ -203,9 +208,7 @@ def show_listing(
         return 0
     with open_zookeeper(options) as zk:
         table = look(zk)
-        show(table, options)
-        if not table.rows and (text := empty(zk)):
-            terminal.hint(text)
+        show(table, options, empty if isinstance(empty, str) else "" if table.rows else empty(zk))
     return 0
 
 
@@ -252,11 +255,18 @@ def place_of(options: argparse.Namespace) -> Place:
     return Place.TABLE if is_as_released(options) and not options.watch else ONLY_JSON
 
 
-def no_launcher(zk: ZooKeeper) -> str:
-    """What a person reads below an empty listing if no launcher runs; empty = one does."""
-    if zk.getRegisteredPools():
-        return ""
-    return "No launcher is registered in ZooKeeper: start nodepool-launcher, or check zookeeper-servers and its chroot."
+def none_of(what: str, *, everything: bool = True) -> Callable[[ZooKeeper], str]:
+    """What a person reads below an empty listing of nodes, requests or labels.
+
+    :param everything: were all of them wanted?
+    """
+    text = f"There is no {what}." if everything else f"There is no {what} as the options want it."
+
+    def empty(zk: ZooKeeper) -> str:
+        start = "start nodepool-launcher, or check zookeeper-servers and its chroot"
+        return text if zk.getRegisteredPools() else f"{text} No launcher is registered in ZooKeeper: {start}."
+
+    return empty
 
 
 # The progress of work.

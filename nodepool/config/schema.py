@@ -68,7 +68,8 @@ class Checker:
         if error.error_message == "extra keys not allowed":
             known = _keys(self._raw, inner[:-1])
             allowed = f" (allowed: {listing(known)})" if known else ""
-            document.note(full, f"unknown key{did_you_mean(inner[-1], known)}{allowed}", Severity.UNKNOWN_KEY)
+            hint = _where(self._raw, inner) or f"{did_you_mean(inner[-1], known)}{allowed}"
+            document.note(full, f"unknown key{hint}", Severity.UNKNOWN_KEY)
             return False
         got = _value_at(value, inner)
         if isinstance(error, v.RequiredFieldInvalid):
@@ -156,6 +157,19 @@ def _keys(schema: Any, path: Sequence[Any]) -> list[str]:
             names = [key.schema if isinstance(key, v.Marker) else key for key in part]
             found.extend(name for name in names if isinstance(name, str))
     return sorted(set(found))
+
+
+def _where(schema: Any, path: Sequence[Any]) -> str:
+    """Where a key is known that is not known at a path, for a message: below it, or above it; else an empty text."""
+    *place, key = path
+    below = [(*place, name, 0) for name in _keys(schema, place)]
+    below += [(*found, name, 0) for found in below for name in _keys(schema, found)]
+    for found in below:
+        if key in _keys(schema, found):
+            lists = [str(name) for name in found[len(place) :: 2]]
+            return f": it belongs to each of the {' of the '.join(reversed(lists))}"
+    beside = next((part for depth, part in enumerate(place) if key in _keys(schema, place[:depth])), None)
+    return "" if beside is None else f": it belongs beside {beside!r}"
 
 
 def _value_at(value: Any, path: Sequence[Any]) -> Any:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of uploads, builds, pauses and of images that ZooKeeper does not know (reference/commands 2)."""
+"""The tables of images, uploads, builds, pauses and of images that ZooKeeper does not know (reference/commands 2)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table, table_of
+from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import clock, short
 from nodepool.model.status import BuilderStatus, BuildStatus, UploadStatus
@@ -23,8 +24,8 @@ ROLLED_BACK: Final = "rolled back"
 
 _UPLOAD_PATH: Final = re.compile(r"/nodepool/images/[^/]+/builds/(?P<build>[^/]+)/providers/")
 
-#: Moment, in seconds since the epoch or None -> what stands in the column of the age.
-_AgeOf = Callable[[float | None], Any]
+#: Keys of columns of uploads in the order in which people read them.
+_PEOPLE: Final = ("image", "provider", "state", "age_seconds", "use", "id", "upload_id", "progress", "speed", "size")
 
 #: State that is shown of a build whose image is paused.
 PAUSED: Final = "paused"
@@ -39,16 +40,15 @@ def upload_table(
     :param status: what builders report; None = without details.
     :param moments: instead of each age the moment, in whole seconds since the epoch (reference/commands 6).
     """
-    age = _ages(now, moments=moments)
     columns = [
-        Column("Build ID", "id", of="build_id"),
-        Column("Upload ID", "upload_id", of="id"),
-        Column("Provider", "provider", of="provider_name"),
-        Column("Image", "image", of="image_name"),
-        Column("Provider Image Name", "external_name"),
-        Column("Provider Image ID", "external_id"),
-        Column("State", "state"),
-        Column("Age", "age", of=lambda upload: age(upload.state_time)),
+        Column("Build ID", "id", of="build_id", least=WHOLE),
+        Column("Upload ID", "upload_id", of="id", least=WHOLE),
+        Column("Provider", "provider", of="provider_name", least=8),
+        Column("Image", "image", of="image_name", least=8),
+        Column("Provider Image Name", "external_name", priority=8),
+        Column("Provider Image ID", "external_id", priority=7, least=WHOLE),
+        Column("State", "state", style=table.state),
+        *_ages("Age", "age", lambda upload: upload.state_time, now, moments=moments),
     ]
     if status is not None:
         reported = status.upload
@@ -66,14 +66,15 @@ def upload_table(
             return ROLLED_BACK if upload.rolled_back else None
 
         columns += [
-            Column("Format", "format"),
-            Column("Use", "use", of=use),
-            Column("Progress", "progress", table.percent, of=lambda upload: progress(upload).percent),
-            Column("Speed", "speed", table.speed, of=lambda upload: progress(upload).bytes_per_second),
-            Column("Size", "size", table.size, of=lambda upload: progress(upload).size),
+            Column("Format", "format", priority=6),
+            Column("Use", "use", of=use, priority=1),
+            Column("Progress", "progress", table.percent, of=lambda upload: progress(upload).percent, priority=2),
+            Column("Speed", "speed", table.speed, of=lambda upload: progress(upload).bytes_per_second, priority=4),
+            Column("Size", "size", table.size, of=lambda upload: progress(upload).size, priority=5),
         ]
     builds = (build for image in images.images.values() for build in image.builds.values())
-    return table_of(columns, (upload for build in builds for upload in build.all_uploads()))
+    uploads = (upload for build in builds for upload in build.all_uploads())
+    return table_of(columns, uploads, people=_PEOPLE)
 
 
 def build_table(
@@ -93,18 +94,17 @@ def build_table(
     :param moments: as for `upload_table`.
     :param pauses: is the state of a build of a paused image ``paused``?
     """
-    age = _ages(now, moments=moments)
 
     def state(build: ImageBuild) -> str | None:
         return PAUSED if pauses and images.image(build.image_name).paused else build.state
 
     columns = [
-        Column("ID", "id", of=lambda build: build_name(build.image_name, build.key)),
-        Column("Image", "image", of="image_name"),
-        Column("Builder", "builder"),
-        Column("Formats", "formats"),
-        Column("State", "state", of=state),
-        Column("Age", "age", of=lambda build: age(build.state_time)),
+        Column("ID", "id", of=lambda build: build_name(build.image_name, build.key), least=WHOLE),
+        Column("Image", "image", of="image_name", priority=8),
+        Column("Builder", "builder", priority=4),
+        Column("Formats", "formats", priority=5),
+        Column("State", "state", of=state, style=table.state),
+        *_ages("Age", "age", lambda build: build.state_time, now, moments=moments),
     ]
     if status is not None:
         reported = status.build
@@ -113,14 +113,14 @@ def build_table(
             return reported(build.image_name, build.key) if build.state == states.BUILDING else BuildStatus()
 
         columns += [
-            Column("Step", "step", of=lambda build: progress(build).step or None),
-            Column("Duration", "duration", short, of=lambda build: build_duration(build, now)),
-            Column("Estimate", "estimate", short, of=lambda build: progress(build).estimate),
-            Column("Size", "size", table.size),
-            Column("Nodes", "nodes", of=lambda build: (nodes or {}).get(build.key, [])),
+            Column("Step", "step", of=lambda build: progress(build).step or None, priority=1),
+            Column("Duration", "duration", short, of=lambda build: build_duration(build, now), priority=2),
+            Column("Estimate", "estimate", short, of=lambda build: progress(build).estimate, priority=6),
+            Column("Size", "size", table.size, priority=4),
+            Column("Nodes", "nodes", of=lambda build: (nodes or {}).get(build.key, []), priority=7, least=WHOLE),
         ]
     builds = (build.record for image in images.images.values() for build in image.builds.values())
-    return table_of(columns, (build for build in builds if build is not None))
+    return table_of(columns, (build for build in builds if build is not None), people=("id", "state", "age_seconds"))
 
 
 def build_duration(build: ImageBuild, now: float) -> float | None:
@@ -153,14 +153,50 @@ def split_build_name(name: str) -> tuple[str, str]:
 
 def image_status_table(images: ImagesView, now: float, *, moments: bool = False) -> Table:
     """Pause and request of each image. :param moments: as for `upload_table`."""
-    age = _ages(now, moments=moments)
     columns = (
         Column("Image", "image", of="name"),
         Column("Paused", "paused"),
         Column("Build Request", "build_request", of=build_request_state),
-        Column("Build Request Age", "build_request_age", of=lambda image: age(image.build_requested)),
+        *_ages("Build Request Age", "build_request_age", lambda image: image.build_requested, now, moments=moments),
     )
     return table_of(columns, images.images.values())
+
+
+def image_table(images: ImagesView, now: float) -> Table:
+    """A row for each image: what nodes of it would be made from, and what is done for it just now.
+
+    :param now: seconds since the epoch.
+    """
+
+    def state(image: ImageView) -> str | None:
+        if image.paused:
+            return PAUSED
+        return states.BUILDING if image.builds_in(states.BUILDING) else states.READY if image.ready_builds() else None
+
+    def newest(image: ImageView) -> float | None:
+        ready = image.ready_builds()
+        return ready[0].time or None if ready else None
+
+    def uploads(image: ImageView, *wanted: str) -> dict[str, int]:
+        """Provider -> its uploads in these states."""
+        there = (upload for build in image.builds.values() for upload in build.all_uploads())
+        return dict(Counter(upload.provider_name or "" for upload in there if upload.state in wanted))
+
+    def counts(found: dict[str, int]) -> str:
+        return ", ".join(f"{provider} {count}" for provider, count in sorted(found.items()))
+
+    columns = (
+        Column("Image", "image", of="name", least=WHOLE),
+        Column("State", "state", style=table.state, of=state),
+        Column("Newest build", "newest", table.since(now), of=newest),
+        Column("Ready builds", "ready", of=lambda image: len(image.ready_builds()), priority=3),
+        Column("Ready uploads", "uploads", counts, of=lambda image: uploads(image, states.READY)),
+        Column("Building", "building", of=lambda image: len(image.builds_in(states.BUILDING)), priority=4),
+        Column("Uploading", "uploading", of=lambda image: sum(uploads(image, states.UPLOADING).values()), priority=4),
+        Column("Failed uploads", "failed", of=lambda image: sum(uploads(image, states.FAILED).values()), priority=2),
+        Column("Build request", "request", of=build_request_state, priority=1),
+    )
+    return table_of(columns, sorted(images.images.values(), key=lambda image: image.name))
 
 
 def build_request_state(image: ImageView) -> str | None:
@@ -176,8 +212,17 @@ def alien_image_table(images: Iterable[tuple[str, str, str]]) -> Table:
     return Table(columns, [list(image) for image in images])
 
 
-def _ages(now: float, *, moments: bool) -> _AgeOf:
-    """What stands for the age of something that happened at a moment."""
+def _ages(
+    header: str, key: str, moment: Callable[[Any], float | None], now: float, *, moments: bool
+) -> Iterator[Column]:
+    """The age of what happened at a moment: as programs of released Nodepool get it, and as people read it."""
+
+    def shown(make: Callable[[float], Any]) -> Callable[[Any], Any]:
+        return lambda record: None if (at := moment(record)) is None else make(at)
+
     if moments:
-        return lambda moment: None if moment is None else int(moment)
-    return lambda moment: None if moment is None else clock(now - moment)
+        yield Column(header, key, of=shown(int))
+        return
+    yield Column(header, key, of=shown(lambda at: clock(now - at)), places=Place.TABLE)
+    seconds = shown(lambda at: max(0.0, round(now - at, 3)))
+    yield Column(header, f"{key}_seconds", short, of=seconds, places=PEOPLE, priority=3)

@@ -180,6 +180,7 @@ class Filter:
     """What is wanted; an empty list or None = everything. Texts are names or patterns as of a shell, e.g. ``gpu-*``.
 
     :param older_than: seconds: a node in its state, a request since it was submitted.
+    :param ids: as `full_id` gives them.
     """
 
     states: Collection[str] = ()
@@ -188,17 +189,19 @@ class Filter:
     pools: Sequence[str] = ()
     tenants: Sequence[str] = ()
     older_than: float | None = None
+    ids: Sequence[str] = ()
 
     @property
     def everything(self) -> bool:
         """Is all wanted?"""
-        narrowed = self.states or self.labels or self.providers or self.pools or self.tenants
+        narrowed = self.states or self.labels or self.providers or self.pools or self.tenants or self.ids
         return not narrowed and self.older_than is None
 
     def node(self, node: Node, now: float) -> bool:
         """Is a node wanted? :param now: seconds since the epoch."""
         return (
-            (not self.states or node.state in self.states or node_status(node) in self.states)
+            (not self.ids or any(has_id(node.key, one) for one in self.ids))
+            and (not self.states or node.state in self.states or node_status(node) in self.states)
             and (not self.labels or matches(self.labels, node.type))
             and (not self.providers or matches(self.providers, [node.provider]))
             and (not self.pools or matches(self.pools, [node.pool, f"{node.provider}/{node.pool}"]))
@@ -209,7 +212,8 @@ class Filter:
     def request(self, request: NodeRequest, now: float) -> bool:
         """Is a request wanted? One that any provider may serve has no provider to look for."""
         return (
-            (not self.states or request.state in self.states)
+            (not self.ids or any(has_id(request.key, one) for one in self.ids))
+            and (not self.states or request.state in self.states)
             and (not self.labels or matches(self.labels, request.node_types))
             and (not self.providers or matches(self.providers, [request.provider]))
             and (not self.tenants or matches(self.tenants, [origin_of(request).get("tenant")]))
@@ -218,6 +222,18 @@ class Filter:
 
     def _old_enough(self, moment: float | None, now: float) -> bool:
         return self.older_than is None or (moment is not None and now - moment > self.older_than)
+
+
+def full_id(text: str) -> str:
+    """An id with the zeros that a person leaves out: ``0000000042`` of ``42``, ``200-0000000042`` of ``200-42``."""
+    priority, dash, number = text.rpartition("-")
+    short = number.isdecimal() and (not dash or priority.isdecimal())
+    return f"{priority}{dash}{number.zfill(10)}" if short else text
+
+
+def has_id(key: str, wanted: str) -> bool:
+    """Is it the id of a node or a request? That of a request may be without its priority."""
+    return wanted == key or (wanted.isdecimal() and key.endswith(f"-{wanted}"))
 
 
 def names_in(text: str) -> list[str]:

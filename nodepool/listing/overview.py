@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.pools import amount, used_of
-from nodepool.listing.table import BLANK, Column, Paragraph, Report, Table, printable, table_of
+from nodepool.listing.pools import used_of
+from nodepool.listing.table import BLANK, WHOLE, Column, Paragraph, Report, Table, printable, table_of
 from nodepool.model import states
-from nodepool.model.event import short
+from nodepool.model.event import amount, short
 from nodepool.plan import explained
 from nodepool.plan.attention import problems
 from nodepool.plan.explain import LONG_SECONDS, long_waits
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 3
 #: Characters of a cause in the sentence.
 MAX_CAUSE: Final = 80
-#: States of nodes that have a column of their own.
+#: States of nodes that have a column of their own, the most important one first.
 _STATES: Final = (states.READY, states.IN_USE, states.BUILDING, states.DELETING, states.HOLD)
 
 
@@ -119,11 +119,14 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Mapping[tuple[str | None
         return None if (scarce := limiting(pool.limits)) is None else used_of(scarce)
 
     columns = (
-        Column("Pool", "pool", of="name"),
+        Column("Pool", "pool", of="name", least=WHOLE),
         Column("State", "state", style=table.state),
-        *(Column(state.capitalize(), state.replace("-", "_"), of=count(state)) for state in _STATES),
+        *(
+            Column(state.capitalize(), state.replace("-", "_"), of=count(state), priority=priority)
+            for priority, state in enumerate(_STATES, 2)
+        ),
         Column("Waiting", "waiting"),
-        Column("Most used", "limiting", of=most_used),
+        Column("Most used", "limiting", of=most_used, priority=1),
     )
     return table_of(columns, pools)
 
@@ -273,9 +276,11 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
         for limit in pool.limits:
             left = free(limit)
             if left is not None and limit.limit is not None:
-                others = f", others {amount(limit.others)}" if limit.others else ""
-                used = f"{amount(limit.used)} of {amount(limit.limit)}{others}, {amount(left)} free"
-                yield f"{pool.name}: {limit.resource} of {limit.scope}: {used}"
+                used, most, others, left_over = (
+                    amount(one, limit.resource) for one in (limit.used, limit.limit, limit.others, left)
+                )
+                also = f", others {others}" if limit.others else ""
+                yield f"{pool.name}: {limit.resource} of {limit.scope}: {used} of {most}{also}, {left_over} free"
         launches = pool.launches
         if launches.running or launches.ok_15m or launches.failed_15m:
             counts = f"{launches.running} running, in 15 minutes {launches.ok_15m} ready, {launches.failed_15m} failed"

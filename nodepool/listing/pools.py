@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table, table_of
+from nodepool.listing.table import PEOPLE, WHOLE, Column, Table, table_of
 from nodepool.model import states
+from nodepool.model.event import amount
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
 
 if TYPE_CHECKING:
@@ -23,17 +26,24 @@ if TYPE_CHECKING:
 NOT_SERVED: Final = "not served"
 
 
-def amount(value: float) -> str:
-    """A number without needless digits."""
-    return f"{value:g}" if abs(value) < 1e6 and value != int(value) else str(int(value))
+class _Ram(int):
+    """So many MiB. JSON has the number, a table the unit, too."""
+
+
+def _measured(value: float | None, resource: str) -> float | None:
+    """A value of a table whose rows are about resources; `_amount` shows it."""
+    return value if resource != "ram" or value is None or not math.isfinite(value) else _Ram(value)
+
+
+def _amount(value: float) -> str:
+    return amount(value, "ram" if isinstance(value, _Ram) else "")
 
 
 def used_of(limit: LimitStatus) -> str:
     """How much of a limit is used, e.g. ``cores 72 + 8 of 80``: ours and, where there is any, others'."""
-    others = f" + {amount(limit.others)}" if limit.others else ""
-    unit = " MiB" if limit.resource == "ram" else ""
-    total = "" if limit.limit is None else f" of {amount(limit.limit)}"
-    return f"{limit.resource} {amount(limit.used)}{others}{total}{unit}"
+    others = f" + {amount(limit.others, limit.resource)}" if limit.others else ""
+    total = "" if limit.limit is None else f" of {amount(limit.limit, limit.resource)}"
+    return f"{limit.resource} {amount(limit.used, limit.resource)}{others}{total}"
 
 
 def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherStatus], now: float) -> Table:
@@ -43,7 +53,7 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
     :param now: seconds since the epoch.
     """
     columns = (
-        Column("Pool", "pool"),
+        Column("Pool", "pool", least=WHOLE),
         Column("Driver", "driver", priority=5),
         Column("State", "state", style=_style),
         Column("Since", "since", table.since(now), priority=1),
@@ -91,15 +101,15 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
     :param now: seconds since the epoch.
     """
     columns = (
-        Column("Of", "owner"),
-        Column("Scope", "scope"),
+        Column("Of", "owner", least=WHOLE),
+        Column("Scope", "scope", priority=3),
         Column("Resource", "resource"),
-        Column("Limit", "limit", amount),
-        Column("Used", "used", amount),
-        Column("Others", "others", amount),
-        Column("Free", "free", amount),
+        Column("Limit", "limit", _amount),
+        Column("Used", "used", _amount),
+        Column("Others", "others", _amount, priority=2),
+        Column("Free", "free", _amount),
         Column("Used %", "percent"),
-        Column("Asked", "asked_at", table.since(now)),
+        Column("Asked", "asked_at", table.since(now), priority=1),
     )
     found = newest(
         ((limit_owner(pool, limit), limit.scope.partition(":")[0], limit.resource), limit)
@@ -108,7 +118,7 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
     )
     rows = [
         [
-            *(*key, limit.limit, limit.used, limit.others, free(limit)),
+            *(*key, *(_measured(one, key[2]) for one in (limit.limit, limit.used, limit.others, free(limit)))),
             *(None if free(limit) is None else round(100 * fullness(limit)), limit.asked_at),
         ]
         for key, limit in sorted(found.items())
@@ -121,9 +131,9 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
 _COLUMNS: Final = (
     Column("Tenant", "tenant"),
     Column("Resource", "resource"),
-    Column("Limit", "limit", amount),
-    Column("Used", "used", amount),
-    Column("Free", "free", amount),
+    Column("Limit", "limit", _amount),
+    Column("Used", "used", _amount),
+    Column("Free", "free", _amount),
     Column("Nodes", "nodes"),
     Column("Waiting", "waiting"),
 )
@@ -153,7 +163,8 @@ def tenant_table(
         for resource in sorted({*of_tenant, *now}) or ["instances"]:
             limit, amount_used = of_tenant.get(resource), round(now[resource], 6)
             left = None if limit is None else max(0, limit - amount_used)
-            rows.append([tenant, resource, limit, amount_used, left, counts[tenant], waiting[tenant]])
+            measured = [_measured(one, resource) for one in (limit, amount_used, left)]
+            rows.append([tenant, resource, *measured, counts[tenant], waiting[tenant]])
     return Table(_COLUMNS, rows)
 
 
@@ -189,7 +200,7 @@ def provider_node_table(nodes: Iterable[Node]) -> Table:
     return table_of((Column("ID", "id"), Column("Server ID", "server_id", of="external_id")), nodes)
 
 
-# The overview of labels for pages and API: who serves each, and who wants it.
+# The overview of labels: who serves each, and who wants it.
 
 SERVED: Final = "served"
 
@@ -210,15 +221,16 @@ def label_overview(seen: Observed) -> Table:
     def state(label: str) -> str:
         return SERVED if len(broken.get(label, ())) < len(pools.get(label, ())) else NOT_SERVED
 
+    people = partial(Column, places=PEOPLE)
     columns = (
-        Column("Label", "label", of=str),
-        Column("State", "state", of=state, style=lambda value: table.GOOD if value == SERVED else table.BAD),
-        Column("Pools", "pools", of=lambda label: sorted(pools.get(label, ()))),
-        Column("Nodes", "nodes", of=nodes.__getitem__),
-        Column("Ready", "ready", of=ready.__getitem__),
-        Column("Waiting", "waiting", of=waiting.__getitem__),
-        Column("Oldest", "oldest", table.since(seen.now), of=oldest.get, priority=1),
-        Column("Error", "error", of=lambda label: "; ".join(broken.get(label, ())) or None, priority=1),
+        Column("Label", "label", of=str, least=WHOLE),
+        people("State", "state", of=state, style=lambda value: table.GOOD if value == SERVED else table.BAD),
+        people("Pools", "pools", of=lambda label: sorted(pools.get(label, ())), priority=3),
+        people("Nodes", "nodes", of=nodes.__getitem__, priority=4),
+        people("Ready", "ready", of=ready.__getitem__),
+        people("Waiting", "waiting", of=waiting.__getitem__),
+        people("Oldest", "oldest", table.since(seen.now), of=oldest.get, priority=2),
+        people("Error", "error", of=lambda label: "; ".join(broken.get(label, ())) or None, priority=1),
     )
     return table_of(columns, sorted({*pools, *waiting, *broken}))
 

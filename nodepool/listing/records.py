@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodepool.listing import table
+from nodepool.listing.nodes import full_id, has_id
 from nodepool.listing.table import Column, Place, Table, printable, table_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def is_about(event: Event, text: str) -> bool:
 
     The words of its subject are looked for, and the pool in which it happened; of pools also the parts of their names.
     """
-    about = f"{event.subject} {event.actor.partition(' ')[2]}"
-    return text in about.split() or text in about.replace("/", " ").split()
+    about, wanted = f"{event.subject} {event.actor.partition(' ')[2]}", full_id(text)
+    return text in about.replace("/", " ").split() or any(has_id(word, wanted) for word in about.split())
 
 
 def event_line(event: Event, now: float) -> str:

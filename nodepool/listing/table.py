@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ EVERYWHERE: Final = Place.TABLE | Place.TERMINAL | Place.WIDE
 #: Not in what scripts of released Nodepool read, so that a new column changes nothing for them.
 PEOPLE: Final = Place.TERMINAL | Place.WIDE
 ONLY_JSON: Final = Place(0)
+#: `Column.least` of ids and names that are arguments of commands: they are not cut.
+WHOLE: Final = 10_000
 
 
 class UnknownColumn(LookupError):
@@ -55,8 +58,9 @@ class Column:
 
     :param show: makes the text in a table of a value that is not null, e.g. of a number with a unit.
     :param places: where it is shown.
-    :param priority: on a terminal without room for all columns the one with the highest goes first; 0 = it stays.
-    :param least: columns go before this one is cut to fewer characters.
+    :param priority: on a terminal without room for all columns those with only zeros go first, then the one with the
+        highest; 0 = it stays.
+    :param least: columns go before this one is cut to fewer characters; `WHOLE` = it is not cut.
     :param style: name of the library ``rich`` for the colour of a value on a terminal, e.g. ``red``; empty = none.
     :param of: gets the value of a record, or is the name of its attribute; empty = the key is that. For `table_of`.
     """
@@ -282,6 +286,7 @@ HEADING: Final = "bold"
 _STATES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ready", "fulfilled", "running", "up", "current"), GOOD),
     **dict.fromkeys(("allocated", "in-use", "building", "testing", "init", "uploading", "pending", "starting"), BUSY),
+    "full": BUSY,
     **dict.fromkeys(("requested", "hold", "paused", "draining", "drained", "maintenance", "quarantined"), WAITING),
     **dict.fromkeys(("failed", "aborted", "unavailable", "down", "broken"), BAD),
     **dict.fromkeys(("used", "deleting", "deleted", "stopped"), QUIET),
@@ -347,8 +352,13 @@ def since(now: float) -> Callable[[float], str]:
 
 
 def until(now: float) -> Callable[[float], str]:
-    """Shows how long it is until a moment, e.g. ``in 12 s``. For `Column.show`."""
-    return lambda at: f"in {short(at - now)}" if at > now else "now"
+    """Shows how long it is until a moment, e.g. ``in 12 s`` or ``in 2 h``, rounded up. For `Column.show`."""
+
+    def show(at: float) -> str:
+        unit = 1 if at - now <= 60 else 60
+        return f"in {short(math.ceil((at - now) / unit) * unit)}" if at > now else "now"
+
+    return show
 
 
 def _local(at: float) -> datetime:

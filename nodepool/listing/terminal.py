@@ -8,12 +8,12 @@ After the display comes the width of columns.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.listing import table as forms
-from nodepool.listing.table import Column, Paragraph, Place, Report, Table
+from nodepool.listing.table import WHOLE, Column, Paragraph, Place, Report, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,7 +143,8 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     texts = [[forms.cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
     natural = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
-    widths = fit(table.columns, natural, None if wide else console.width)
+    idle = {n for n, column in enumerate(zip(*table.rows, strict=True)) if not any(column)}
+    widths = fit(table.columns, natural, None if wide else console.width, idle)
     ellipsis = "…" if console.encoding.startswith("utf") else "~"
     styles = {"": None, _HEADER: Style.parse(_HEADER)}
     last = max(widths, default=-1)
@@ -202,25 +203,30 @@ GAP: Final = "  "
 _NARROWEST: Final = 4
 
 
-def fit(columns: Sequence[Column], natural: Sequence[int], room: int | None) -> dict[int, int]:
+def fit(
+    columns: Sequence[Column], natural: Sequence[int], room: int | None, idle: Collection[int] = ()
+) -> dict[int, int]:
     """Number of each column that stays -> its width.
 
-    Columns go by their priority until the rest has room, with long texts cut to the column's ``least``. Then the widest
-    are cut until all fit.
+    Columns go until the rest has room, with long texts cut to the column's ``least``: first those that have only zeros,
+    then by their priority. Then the widest are cut until all fit. What is not to be cut may be too wide all the same.
 
     :param natural: width of the longest text of each column.
     :param room: width of the terminal; None = without bounds.
+    :param idle: numbers of columns that have only zeros, or nothing.
     """
     if room is None:
         return dict(enumerate(natural))
     kept = list(range(len(columns)))
     while _total([min(natural[n], columns[n].least) for n in kept]) > room:
-        doomed = max(kept, key=lambda n: (columns[n].priority, n), default=None)
-        if doomed is None or columns[doomed].priority == 0:
+        ranks = {n: (n in idle, columns[n].priority, n) for n in kept if columns[n].priority > 0}
+        if not ranks:
             break
-        kept.remove(doomed)
-    widths = {n: min(natural[n], max(room, _NARROWEST)) for n in kept}
-    for least in ({n: columns[n].least for n in kept}, dict.fromkeys(kept, _NARROWEST)):
+        kept.remove(max(ranks, key=ranks.__getitem__))
+    # What can never have so much room need not be cut one by one.
+    widths = {n: natural[n] if columns[n].least == WHOLE else min(natural[n], max(room, _NARROWEST)) for n in kept}
+    mercy = {n: columns[n].least for n in kept}
+    for least in (mercy, {n: most if most == WHOLE else _NARROWEST for n, most in mercy.items()}):
         while _total(list(widths.values())) > room:
             wide = [n for n in kept if widths[n] > least[n]]
             if not wide:

@@ -124,6 +124,19 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def amount(value: float, resource: str = "") -> str:
+    """A number without needless digits, e.g. ``72`` or ``0.5``.
+
+    :param resource: what there is so much of: RAM, which is counted in MiB, has its unit, e.g. ``190.7 TiB``.
+    """
+    unit = "MiB" if resource == "ram" and value else ""
+    for larger in ("GiB", "TiB") if unit else ():
+        if value >= 1024:
+            value, unit = round(value / 1024, 1), larger
+    number = f"{value:g}" if abs(value) < 1e6 and value != int(value) else str(int(value))
+    return f"{number} {unit}".rstrip()
+
+
 # How long something took or is away, as text.
 #
 # One rule for all: people read `short`. `clock` is for ages in listings that Nodepool 11 has, which scripts read.

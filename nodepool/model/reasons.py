@@ -309,7 +309,7 @@ def pool_paused(request_id: str, cause: Reason) -> Reason:
 
     :param cause: what that one waits for.
     """
-    text = f"the pool is paused: another request waits for room ({request_id}: {cause.text})"
+    text = f"the pool is full: another request waits for room ({request_id}: {cause.text})"
     return Reason(ReasonCode.WAIT_POOL_PAUSED, text, cause.numbers)
 
 
@@ -384,7 +384,7 @@ def _ordinal(number: int) -> str:
 #: Reasons without numbers.
 NEXT_PASS: Final = Reason(ReasonCode.WAIT_ORDER, "the next pass of the pool looks at it")
 NO_READY_NODE: Final = Reason(ReasonCode.WAIT_READY_NODE, "no ready node and the pool launches none")
-POOL_PAUSED: Final = Reason(ReasonCode.WAIT_POOL_PAUSED, "the pool is paused: another request waits for room")
+POOL_PAUSED: Final = Reason(ReasonCode.WAIT_POOL_PAUSED, "the pool is full: another request waits for room")
 NO_ROOM: Final = Reason(ReasonCode.ROOM_HIDDEN, "the provider has no room for another node now")
 REQUEST_LOCKED: Final = Reason(ReasonCode.REQUEST_LOCKED, "another process holds the lock of the request")
 REQUEST_CHANGED: Final = Reason(ReasonCode.REQUEST_CHANGED, "another process changed the request or one of its nodes")

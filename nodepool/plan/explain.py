@@ -15,7 +15,7 @@ from typing import Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.event import What, counted, grouped, named, short
+from nodepool.model.event import What, amount, counted, grouped, named, short
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
@@ -519,7 +519,8 @@ def _provider_text(
     long += f"; {attention.slow_calls(calls)}" if calls else ""
     if worst.state == "running":
         full = limiting(limit for pool in pools for limit in pool.limits)
-        most = "" if full is None else f"; {full.used + full.others:g} of {full.limit:g} {full.resource} are used"
+        of = "" if full is None else f"{amount(full.used + full.others, full.resource)} of"
+        most = "" if full is None else f"; {of} {amount(full.limit or 0, full.resource)} {full.resource} are used"
         return f"works{' slowly' if slow or calls else ''}{long}{most}"
     cause = f": {worst.text}" if worst.text else ""
     which = "" if "/" in name else f"pool {worst.pool} "
@@ -653,6 +654,6 @@ def _brief(code: str, numbers: Mapping[str, float], text: str) -> str:
     resource = _RESOURCES.get(code)
     if resource and "limit" in numbers and "used" in numbers:
         more = numbers.get("needed", 1)
-        needed = f", {more:g} needed" if more != 1 else ""
-        return f"{resource} {numbers['used']:g} of {numbers['limit']:g}{needed}"
+        needed = f", {amount(more, resource)} needed" if more != 1 else ""
+        return f"{resource} {amount(numbers['used'], resource)} of {amount(numbers['limit'], resource)}{needed}"
     return text

@@ -13,11 +13,13 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
 
 #: States of pools, the one that needs attention most first.
-STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
+STATES: Final = ("unavailable", "drained", "paused", "full", "starting", "running")
+#: What people read of records that call it otherwise: a request waits for room, which is no fault of anybody.
+_WORDS: Final = {"paused": "full"}
 #: Scopes of limits that are the same for all pools of a provider.
 _OF_PROVIDER: Final = ("provider", "cloud")
 #: What a summary has of the launcher that reports the worst state.
-_OF_THE_WORST: Final = ("provider", "pool", "driver", "state", "since", "code", "text", "next")
+_OF_THE_WORST: Final = ("provider", "pool", "driver", "since", "code", "text", "next")
 
 K = TypeVar("K")
 Number = TypeVar("Number", int, float)
@@ -27,6 +29,8 @@ Number = TypeVar("Number", int, float)
 class PoolSummary:
     """One pool of a provider.
 
+    :param state: one of `STATES`: ``full`` as long as a request waits for room, ``paused`` or ``drained`` by an
+        operator.
     :param launchers: hosts of those that serve it, sorted.
     :param affected: how many of them are in the state ``state``, which is the worst.
     :param since: when that began, and ``next``: when it is tried again, in seconds since the epoch.
@@ -73,11 +77,12 @@ def summarize(pools: Iterable[PoolStatus]) -> list[PoolSummary]:
 
 
 def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
-    worst = min(records, key=lambda record: (_rank(record.state), record.since))
+    worst = min(records, key=lambda record: (_rank(state_of(record)), record.since))
     return PoolSummary(
         **{name: getattr(worst, name) for name in _OF_THE_WORST},
+        state=state_of(worst),
         launchers=sorted({record.host for record in records}),
-        affected=sum(record.state == worst.state for record in records),
+        affected=sum(state_of(record) == state_of(worst) for record in records),
         limits=newest_limits(limit for record in records for limit in record.limits),
         labels={name: label for record in records for name, label in sorted(record.labels.items())},
         waiting=_waiting(records),
@@ -88,6 +93,13 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         missing={node: when for record in records for node, when in record.missing.items()},
         other_installations=largest(record.other_installations for record in records),
     )
+
+
+def state_of(record: PoolStatus) -> str:
+    """The state of a pool in the words of listings and pages."""
+    if record.state == "maintenance":
+        return "drained" if (record.code or "").endswith("draining") else "paused"
+    return _WORDS.get(record.state, record.state)
 
 
 def largest(found: Iterable[Mapping[str, Number]]) -> dict[str, Number]:

@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.listing import table as listing_table
-from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
+from nodepool.listing.images import build_request_state, build_table, image_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
 from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
@@ -34,7 +34,7 @@ from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
 from nodepool.model import states
 from nodepool.model.event import short
-from nodepool.model.image import ImagesView, ImageView
+from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.model.status import MODES, Mode
 from nodepool.plan.attention import merged
@@ -452,30 +452,8 @@ _IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "No image is there.
 def images_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of images."""
 
-    def state(image: ImageView) -> str | None:
-        if image.paused:
-            return "paused"
-        return states.BUILDING if image.builds_in(states.BUILDING) else states.READY if image.ready_builds() else None
-
-    def newest(image: ImageView) -> float | None:
-        ready = image.ready_builds()
-        return ready[0].time or None if ready else None
-
-    def uploads(image: ImageView, state: str) -> int:
-        return sum(upload.state == state for build in image.builds.values() for upload in build.all_uploads())
-
-    columns = (
-        Column("Image", "image", of="name"),
-        Column("State", "state", style=listing_table.state, of=state),
-        Column("Newest build", "newest", since(snapshot.observed.now), of=newest),
-        Column("Ready builds", "ready", of=lambda image: len(image.ready_builds())),
-        Column("Building", "building", of=lambda image: len(image.builds_in(states.BUILDING))),
-        Column("Uploading", "uploading", of=lambda image: uploads(image, states.UPLOADING)),
-        Column("Failed uploads", "failed", priority=2, of=lambda image: uploads(image, states.FAILED)),
-        Column("Build request", "request", priority=1, of=build_request_state),
-    )
-    images = sorted(snapshot.observed.images.images.values(), key=lambda image: image.name)
-    return list_of_table(request, _IMAGES, table_of(columns, images), Links(snapshot))
+    images = image_table(snapshot.observed.images, snapshot.observed.now)
+    return list_of_table(request, _IMAGES, images, Links(snapshot))
 
 
 def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
@@ -513,10 +491,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
     """The newest first; states have their colours."""
     kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
-    columns = [
-        replace(column, style=listing_table.state) if column.key == "state" else column
-        for column in (table.columns[number] for number in kept)
-    ]
+    columns = [table.columns[number] for number in kept]
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
     return table_view(caption, Table(columns, rows), links, id=log)
 

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -124,6 +125,13 @@ def test_every_program(main: Callable[[list[str]], int], capsys: pytest.CaptureF
     assert ended(main, "--nonsense") == 2
 
 
+@rows(__file__, "test_mistyped")
+def test_mistyped(line: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One short line on standard error."""
+    assert ended(cli.main, *line.split()) == 2
+    assert capsys.readouterr() == ("", f"nodepool: {told}\n")
+
+
 @rows(__file__, "test_wrong_usage")
 def test_wrong_usage(line: str) -> None:
     assert ended(cli.main, *line.split()) == 2
@@ -138,7 +146,7 @@ def test_odd_numbers(line: str, also: str) -> None:
 def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     """reference/commands 2: help with all commands, status 1."""
     assert cli.main([]) == 1
-    assert set(NAMES) <= set(capsys.readouterr().out.split("commands:")[1].split())
+    assert set(NAMES) <= set(re.split(r"[\s()]+", capsys.readouterr().out.split("commands:")[1]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -383,6 +391,7 @@ def test_the_tab_key(shell: str, script: Path) -> None:
         "nodepool list -o wi\t": "list -o wide",
         "nodepool list --format wi\t": "list --format wide",
         "nodepool hold 1 --rea\t why": "hold 1 --reason why",
+        "nodepool hold --rea\t why 1": "hold --reason why 1",
         "nodepool -c a-fi\t lis\t": "-c a-file list",
         "nodepool import-image-data a-fi\t": "import-image-data a-file",
     }
