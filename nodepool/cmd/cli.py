@@ -403,6 +403,18 @@ CHANGE: Final = (
         description="Asks the launchers to delete nodes. A node of a static host is registered again afterwards.",
     ),
     command(
+        "nodes.request",
+        "ask for nodes without Zuul, use them, and give them back",
+        *("nodepool request debian-small", "nodepool request debian-small debian-large --hold 10m -o json"),
+        argument("labels", "label of a node; several make one request", metavar="LABEL", nargs="+"),
+        option("--hold", "TIME", "give the nodes back after this time, e.g. 10m", type=duration),
+        option("--timeout", "TIME", "end if there are no nodes after this time (default: never)", type=duration),
+        option("--tenant", "NAME", "the request counts for this tenant (default: for none)"),
+        form("table", "json"),
+        description="Asks for nodes as Zuul does. Shows what the request waits for, locks the nodes, prints how to "
+        "reach them, and gives them back at Enter, Ctrl-C or the end of --hold. The request ends with the command.",
+    ),
+    command(
         "maintenance.pause",
         "let a provider, pool, label or launcher take nothing new",
         "nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",

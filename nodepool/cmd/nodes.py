@@ -2,18 +2,25 @@
 """Commands about nodes and requests (reference/commands 2).
 
 First ``nodepool list`` (``nodes``) and ``request-list`` (``requests``), with the options that choose nodes and
-requests. Then ``hold`` and ``delete``, and the wait until nodes are deleted. Last ``delete --now``, which deletes nodes
-in the foreground, through their providers.
+requests. Then ``hold`` and ``delete``, and the wait until nodes are deleted. Then ``delete --now``, which deletes nodes
+in the foreground, through their providers. Last ``request``.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
+import select
+import signal
 import sys
+import termios
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.cmd import session
@@ -22,11 +29,12 @@ from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing import table, terminal
 from nodepool.listing.nodes import Filter, NodeFacts, has_id, node_table, project_of
 from nodepool.listing.requests import request_table
-from nodepool.listing.table import Table, printable, printable_lines
+from nodepool.listing.table import Table, date_and_time, printable, printable_lines
 from nodepool.model import states
 from nodepool.model.event import counted, short
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
+from nodepool.model.reasons import ReasonCode
+from nodepool.model.request import REQUEST_COMMAND, NodeRequest
 from nodepool.zk import paths, zookeeper
 from nodepool.zk.transactions import COMMAND, LockOwners
 from nodepool.zk.zookeeper import ZooKeeper
@@ -34,6 +42,7 @@ from nodepool.zk.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.plan.explain import WaitCause
+    from nodepool.plan.observed import Observed
 
 #: How long a command waits for a node's lock, in seconds.
 LOCK_SECONDS: Final = 5.0
@@ -101,7 +110,7 @@ def do_request_list(options: argparse.Namespace) -> int:
         now = wall_time()
         everything[:] = zk.nodeRequestIterator()
         requests = [request for request in everything if wanted.request(request, now)]
-        causes = {} if as_released else _causes(zk, requests, everything, now)
+        causes = {} if as_released else _causes(zk, requests, everything)
         return request_table(requests, now, causes, place=place)
 
     empty = "" if options.ids else session.none_of("request", everything=wanted.everything)
@@ -111,7 +120,7 @@ def do_request_list(options: argparse.Namespace) -> int:
 
 
 def _causes(
-    zk: ZooKeeper, requests: Sequence[NodeRequest], everything: Sequence[NodeRequest], now: float
+    zk: ZooKeeper, requests: Sequence[NodeRequest], everything: Sequence[NodeRequest]
 ) -> Mapping[str, WaitCause]:
     """Why requests wait or failed.
 
@@ -120,17 +129,22 @@ def _causes(
     if all(request.state == states.FULFILLED for request in requests):
         return {}
     from nodepool.plan.explain import causes
+
+    return causes(requests, _seen(zk, everything))
+
+
+def _seen(zk: ZooKeeper, everything: Iterable[NodeRequest]) -> Observed:
+    """What requests wait for follows from this. Blocks for some round trips. :param everything: all requests."""
     from nodepool.plan.observed import Observed
     from nodepool.zk.status import read_pools
 
-    seen = Observed(
-        now=now,
+    return Observed(
+        now=wall_time(),
         requests={request.key: request for request in everything},
         registered=zk.getRegisteredPools(),
         statuses=read_pools(zk.client),
         maintenance=list(zk.maintenance.read_all().values()),
     )
-    return causes(requests, seen)
 
 
 # ``nodepool hold`` and ``delete``.
@@ -354,3 +368,226 @@ def _delete_one_now(zk: ZooKeeper, config: Config, node_id: str) -> None:
                     say(f"deleting for {short(monotonic() - begin)}", "deleting")
                     task.join(_LOOK_SECONDS)
             say(f"stopping provider {node.provider}")
+
+
+# ``nodepool request``: nodes for a person, without Zuul. First the whole of it: ask, wait, take, use, give back. Then
+# each of these, in this order. The command does what Zuul does (reference/zookeeper 4 and 5), but its request is
+# ephemeral: what ends the command ends the request, and launchers clean up as they do after a Zuul that died.
+
+#: That of a normal pipeline of Zuul.
+PRIORITY: Final = "200"
+#: How long the lock of a node is waited for, in seconds, as Zuul does.
+ZUUL_LOCK_SECONDS: Final = 30.0
+#: Between two looks at the request, in seconds.
+_ASK_SECONDS: Final = 0.2
+#: Between two looks at what it waits for, in seconds: pools report at most so often.
+_WHY_SECONDS: Final = 2.0
+#: How long the reason of a failure is waited for, in seconds: pools report it a while after the failure.
+_REASON_SECONDS: Final = 5.0
+
+#: Writes a line for the person.
+Say = Callable[[str], None]
+
+
+def do_request(options: argparse.Namespace) -> int:
+    """``nodepool request``; blocks until the nodes are given back.
+
+    :raises CommandError: the request failed, was not served in time, or its nodes were lost.
+    """
+    # What is no answer goes to standard error, where a program that reads JSON does not look.
+    say: Say = partial(print, file=sys.stderr if options.format == "json" else sys.stdout, flush=True)
+    with _ended_by_signals(), session.open_zookeeper(options) as zk, contextlib.ExitStack() as cleanup:
+        begin = monotonic()
+        request = _submit(zk, options)
+        cleanup.callback(zk.requests.delete, request)
+        request = _wait_for_nodes(zk, request, options.timeout)
+        nodes = _take(zk, request, cleanup, say)
+        zk.requests.delete(request)
+        for node in nodes:
+            node.state = states.IN_USE
+            zk.storeNode(node)
+        say(f"Request {request.id} is fulfilled after {short(monotonic() - begin)}.")
+        found = [_as_object(label, node) for label, node in zip(request.node_types, nodes, strict=True)]
+        if options.format == "json":
+            print(json.dumps({"request": request.id, "nodes": found}), flush=True)
+        else:
+            print("\n".join(printable(line) for one in found for line in _as_lines(one)), flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            _hold(zk, nodes, options.hold, say)
+    return 0
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Inside, the end of the terminal and ``kill`` are as Ctrl-C: the nodes are given back."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _submit(zk: ZooKeeper, options: argparse.Namespace) -> NodeRequest:
+    """Write the request, as Zuul's scheduler does."""
+    request = NodeRequest()
+    request.state = states.REQUESTED
+    request.node_types = list(options.labels)
+    request.requestor = f"{REQUEST_COMMAND} {session.operator()}"
+    request.event_id = uuid.uuid4().hex
+    request.tenant_name = options.tenant
+    zk.requests.create(request, PRIORITY)
+    return request
+
+
+def _wait_for_nodes(zk: ZooKeeper, request: NodeRequest, timeout: float | None) -> NodeRequest:
+    """Wait until the request is fulfilled, and show on standard error what it waits for.
+
+    :param timeout: in seconds; None = as long as it takes.
+    :raises CommandError: it failed, was not served in time, or was deleted by another process.
+    """
+    begin, looked_at, why = monotonic(), float("-inf"), ("", "waits for a launcher")
+    with session.progress(sys.stderr) as show_items:
+        while True:
+            found = zk.requests.get(request.key)
+            if found is None:
+                raise CommandError(f"another process has deleted request {request.id}")
+            if found.state == states.FULFILLED:
+                return found
+            if found.state == states.FAILED:
+                raise CommandError(f"request {request.id} {_why_failed(zk, found)}")
+            spent = monotonic() - begin
+            # What is served at once has no reason to wait.
+            if spent >= _ASK_SECONDS and monotonic() - looked_at >= _WHY_SECONDS:
+                why, looked_at = _why(zk, found), monotonic()
+            if timeout is not None and spent > timeout:
+                raise CommandError(f"request {request.id} has no nodes after {short(timeout)}: it {why[1]}")
+            if spent >= _ASK_SECONDS:
+                show_items([session.Item(f"request {request.id}", None, why[1], f"{why[0]} {found.state}")])
+            threading.Event().wait(_ASK_SECONDS)
+
+
+def _why(zk: ZooKeeper, request: NodeRequest) -> tuple[str, str]:
+    """Code and sentence of what a request waits for, or why it failed. Blocks for some round trips."""
+    from nodepool.plan.explain import explain_request
+
+    answer = explain_request(request, _seen(zk, [*zk.nodeRequestIterator(), request]))
+    return answer.code, answer.text
+
+
+def _why_failed(zk: ZooKeeper, request: NodeRequest) -> str:
+    """Why a request failed, in a line. Blocks until a pool reports it, up to `_REASON_SECONDS`."""
+    begin = monotonic()
+    while True:
+        code, text = _why(zk, request)
+        if code != ReasonCode.DECLINED_BEFORE.value or monotonic() - begin > _REASON_SECONDS:
+            return text
+        threading.Event().wait(_ASK_SECONDS)
+
+
+def _take(zk: ZooKeeper, request: NodeRequest, cleanup: contextlib.ExitStack, say: Say) -> list[Node]:
+    """Lock the nodes of a fulfilled request, as Zuul's executor does.
+
+    :param cleanup: gives back each node that was locked.
+    :raises CommandError: a node is not there, or not for the request.
+    :raises ZKLockException: another process keeps the lock of one.
+    """
+    found = []
+    for node_id in request.nodes:
+        node = zk.getNode(node_id)
+        if node is not None:
+            with contextlib.suppress(ZKConflict):
+                zookeeper.take(zk, node, ZUUL_LOCK_SECONDS, f"{COMMAND}{session.operator()}")
+        if node is None or node.lock is None:
+            raise CommandError(f"node {node_id} of request {request.id} does not exist any more")
+        cleanup.callback(_give_back, zk, node, say)
+        if node.allocated_to != request.key:
+            raise CommandError(f"node {node_id} is for request {node.allocated_to}, not for {request.id}")
+        found.append(node)
+    return found
+
+
+def _as_object(label: str, node: Node) -> dict[str, Any]:
+    """What a person, or a program, needs to use a node. A port that is an object has a token in it: it is not shown."""
+    port = node.connection_port if type(node.connection_port) is int else None
+    address = node.interface_ip or node.public_ipv4 or node.private_ipv4 or node.public_ipv6 or node.hostname
+    return {
+        "id": node.id,
+        "label": label,
+        "provider": node.provider,
+        "pool": node.pool,
+        "address": address,
+        "port": port,
+        "username": node.username,
+        "connection_type": node.connection_type or "ssh",
+        "host_keys": list(node.host_keys),
+        "command": _command(node, address, port),
+    }
+
+
+def _command(node: Node, address: str | None, port: int | None) -> str | None:
+    """The command that connects; None = none is known."""
+    user = f"{node.username}@" if node.username else ""
+    pod = node.connection_port if isinstance(node.connection_port, dict) else {}
+    if node.connection_type in (None, "ssh") and address and port is not None:
+        return f"ssh {'' if port == 22 else f'-p {port} '}{user}{address}"
+    if node.connection_type == "kubectl" and pod.get("pod"):
+        return f"kubectl --namespace {pod.get('namespace')} exec -it {pod['pod']} -- sh"
+    return f"kubectl --namespace {pod['namespace']} get pods" if pod.get("namespace") else None
+
+
+def _as_lines(one: dict[str, Any]) -> Iterator[str]:
+    """The same for a person: lines to copy."""
+    yield f"{one['label']}: node {one['id']} in {one['provider']}/{one['pool'] or '-'}"
+    place = one["address"] if one["port"] in (None, 22) else f"[{one['address']}]:{one['port']}"
+    if one["command"]:
+        yield f"  {one['command']}"
+    else:
+        yield f"  {one['connection_type']} {one['username'] or ''}@{place}"
+    for key in one["host_keys"]:
+        yield f"  known_hosts: {place} {key}"
+
+
+def _hold(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say) -> None:
+    """Keep the nodes until the time is over, Enter, or Ctrl-C, which is a KeyboardInterrupt.
+
+    :param seconds: None = without end.
+    :raises CommandError: the session with ZooKeeper has ended, and the locks with it.
+    """
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    until = "" if seconds is None else f" or until {date_and_time(wall_time() + seconds)}"
+    say(f"Yours until {'Enter or ' if terminal else ''}Ctrl-C{until}.")
+    end = None if seconds is None else monotonic() + seconds
+    listen = sys.stdin is not None
+    if terminal:
+        # What was typed while the nodes were waited for.
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    while (left := 1.0 if end is None else min(1.0, end - monotonic())) > 0:
+        # A command in the background would be stopped by a look at what is typed for another one.
+        mine = listen and (not terminal or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp())
+        if select.select([sys.stdin] if mine else [], [], [], left)[0]:
+            typed = os.read(sys.stdin.fileno(), 4096)
+            if b"\n" in typed or (terminal and not typed):
+                return
+            listen = bool(typed)
+        try:
+            for node in nodes:
+                zk.surelyLocked(node)
+        except ZKConflict:
+            what = "the launchers delete the nodes" if len(nodes) > 1 else "the launchers delete the node"
+            raise CommandError(f"the session with ZooKeeper has ended: {what}") from None
+
+
+def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:
+    """Give a node back, as Zuul does: one that was in use is not used again. The others are free.
+
+    One whose lock was lost belongs to the launchers already.
+    """
+    with contextlib.suppress(ZKConflict):
+        zk.surelyLocked(node)
+        in_use = node.state == states.IN_USE
+        if in_use:
+            node.state = states.USED
+            zk.storeNode(node)
+        zookeeper.give_back(zk, node)
+        say(f"Node {node.id} is given back{': it was used, and is deleted' if in_use else ''}.")

@@ -14,6 +14,9 @@ from nodepool.model.record import Record
 MOST_VALUES: Final = 200
 MOST_CHARACTERS: Final = 500
 
+#: How the requestor of requests of ``nodepool request`` begins; user and host follow.
+REQUEST_COMMAND: Final = "nodepool request"
+
 #: Service order inside a pool: (PPP as text, relative priority, sequence as text).
 OrderKey = tuple[str, int, str]
 

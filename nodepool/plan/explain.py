@@ -18,7 +18,7 @@ from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import What, amount, counted, grouped, named, short
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
-from nodepool.model.request import NodeRequest, origin_of
+from nodepool.model.request import REQUEST_COMMAND, NodeRequest, origin_of
 from nodepool.model.status import AbsentProvider, Maintenance, PoolStatus, WaitingStatus
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
@@ -104,6 +104,8 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
     if first is None:
         code, text = _of_nobody(request, seen)
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
+    if request.state == states.FAILED and first.code == ReasonCode.LABEL_UNKNOWN.value:
+        return first.code, f"failed; {_of_nobody(request, seen)[1]}"
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
     if first.verdict == explained.SERVES:
@@ -143,6 +145,9 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
+    silent = [pool for pool in seen.pools.values() if pool.status is None]
+    if request.state == states.PENDING and seen.pools and not silent:
+        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
         return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
     missing = sorted(set(request.node_types) - seen.labels)
@@ -383,6 +388,8 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
         origin["tenant"] = node.tenant_name
     gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
     who = "".join(f", {name} {value}" for name, value in origin.items())
+    if (node.requestor or "").startswith(REQUEST_COMMAND):
+        who += f", requested by {(node.requestor or '')[len(REQUEST_COMMAND) + 1 :]}"
     return f" for request {node.allocated_to}{gone}{who}"
 
 

@@ -17,6 +17,7 @@ import yaml
 from tests.support.command_line import CommandLine
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.image_znodes import IMAGES, ImageZnodes
+from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.wait import holds_for, wait_for
@@ -301,3 +302,91 @@ def test_bars_on_a_terminal(site: Site) -> None:
     result = site.nodepool.on_terminal("image-build", IMAGE, "--wait")
     lines = [line for line in result.out.splitlines() if f"{IMAGE}-" in line]
     assert (result.status, len(lines) > 1, result.out.rstrip().endswith(" is ready")) == (0, True, True)
+
+
+# -- ``nodepool request``
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[LocalLauncher]:
+    """A launcher with the label ``small``, of which there may be one node."""
+    settings = launcher_settings([fake_provider(pool_max_servers=1)], None, {})
+    launcher = LocalLauncher(tmp_path / "cloud.yaml", zookeeper, chroot, settings)
+    launcher.start()
+    yield launcher
+    launcher.stop()
+    assert (znodes.kazoo.get_children("/nodepool/requests"), znodes.nodes("in-use")) == ([], {})
+
+
+def has(state: str, znodes: PoolZnodes) -> str:
+    """Waits for the only node to be in a state, and returns its id."""
+    return wait_for(f"a node is {state}", lambda: next(iter(znodes.nodes(state)), ""))
+
+
+def test_nodes_of_a_person(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
+    """What Zuul does, in its order; the end of the line, or of the time, gives the nodes back."""
+    nodepool = CommandLine(cloud.path)
+    waiting = start("request", "small", "--tenant", "t1", of=nodepool)
+    assert waiting.line().startswith("Request 200-0000000000 is fulfilled after ")
+    node_id = has("in-use", znodes)
+    node = znodes.node(node_id)
+    assert node is not None
+    assert (node["allocated_to"], node["tenant_name"]) == ("200-0000000000", "t1")
+    assert node["requestor"].startswith("nodepool request ")
+    assert znodes.request("200-0000000000") is None
+    (row,) = json.loads(nodepool("list", "-o", "json").out)
+    assert row["locked_by"].startswith("nodepool command of ")
+    assert waiting.line() == f"small: node {node_id} in cloud/main\n"
+    assert waiting.line() == f"  ssh {node['username']}@{node['interface_ip']}\n"
+    told = nodepool("explain", node_id)
+    by = node["requestor"].rpartition(" ")[2]
+    assert f"is in use for request 200-0000000000, tenant t1, requested by {by}." in told.out
+    assert waiting.line() == "Yours until Ctrl-C.\n"
+    out, err = waiting.process.communicate("\n", timeout=60)
+    assert out == f"Node {node_id} is given back: it was used, and is deleted.\n"
+    assert (waiting.process.returncode, err) == (0, "")
+    wait_for("the launcher deletes it", lambda: znodes.node(node_id) is None)
+
+
+def test_nodes_for_a_program(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
+    """JSON alone on standard output; the time ends it, as does ``kill``."""
+    for arguments, number in ((["--hold", "1s"], None), ([], signal.SIGTERM)):
+        waiting = start("request", "small", "-o", "json", *arguments, of=CommandLine(cloud.path))
+        answer = json.loads(waiting.line())
+        (node,) = answer["nodes"]
+        assert (node["label"], node["port"], node["connection_type"]) == ("small", 22, "ssh")
+        assert node["command"].endswith(f"@{node['address']}")
+        status, out, err = waiting.ends(number)
+        assert (status, out) == (0, "")
+        assert f"Node {node['id']} is given back" in err
+        wait_for("it is deleted", lambda: not znodes.nodes())
+
+
+def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
+    """It says why it waits; nothing of it is left after a time-out, Ctrl-C, or the death of the command."""
+    nodepool, doomed = CommandLine(cloud.path), CommandLine(cloud.path.with_name("doomed.yaml"))
+    settings = yaml.safe_load(cloud.path.read_text(encoding="utf-8"))
+    # So long ZooKeeper keeps what a dead command had.
+    doomed.config.write_text(yaml.safe_dump({**settings, "zookeeper-timeout": 6.0}), encoding="utf-8")
+    first = start("request", "small", of=doomed)
+    node_id = has("in-use", znodes)
+    told = nodepool("request", "small", "--timeout", "3s")
+    *lines, last = told.err.splitlines()
+    assert (told.status, "waits for room in cloud/main" in lines[-1]) == (1, True), told.err
+    assert last.startswith("request 200-0000000001 has no nodes after 3 s: it waits for room in cloud/main")
+    second = start("request", "small", of=nodepool)
+    assert second.process.stderr is not None
+    while "waits for room in cloud/main" not in second.process.stderr.readline():
+        assert second.process.poll() is None
+    assert second.ends(signal.SIGINT)[0] == 130
+    assert znodes.request("200-0000000002") is None
+    first.process.kill()
+    wait_for("its session ends, and the node is deleted", lambda: znodes.node(node_id) is None, seconds=90)
+
+
+def test_request_that_fails(cloud: LocalLauncher) -> None:
+    """One line with the reason."""
+    told = CommandLine(cloud.path)("request", "smal")
+    assert (told.status, told.out) == (1, "")
+    text = "request 200-0000000000 failed; no registered pool has the label smal, did you mean 'small'?"
+    assert told.err.splitlines()[-1] == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,13 @@ def sections(page: str, sshd: SshServer) -> dict[str, Any]:
     return settings
 
 
+def requests() -> Iterator[tuple[list[str], int]]:
+    """The requests of a page, with the exit status: the last one is for a label that there is not."""
+    commands = re.findall(r"^   \$ nodepool (request .*)$", (PAGES / "request.rst").read_text(), re.MULTILINE)
+    assert len(commands) == 4
+    return ((command.split(), int(command == commands[-1])) for command in commands)
+
+
 @pytest.mark.timeout(240)
 def test_hosts_and_cloud(
     tmp_path: Path,
@@ -60,6 +68,13 @@ def test_hosts_and_cloud(
         wait_for("three nodes are ready", lambda: len(ready("lab")) == 3, seconds=60)
         for arguments in (["check"], ["status"]):
             assert command(*arguments).status == 0, arguments
+
+        for arguments, status in requests():
+            told = command(*arguments, answer="\n")
+            assert told.status == status, told
+            wanted = 0 if "json" in arguments else arguments.count("debian-small")
+            assert told.out.count("  ssh -p ") == wanted, told
+            wait_for("three nodes are ready", lambda: len(ready("lab")) == 3, seconds=60)
 
         cloud = sections("cloud.rst", sshd)
         launcher.write({key: hosts[key] + cloud[key] for key in hosts})
