@@ -2,7 +2,7 @@
 """The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
 
 First the application: what each request passes, and where everything is. Then the pages, then what those about one
-thing have in common: facts, what happened when, and buttons for operators.
+thing have in common: facts, and what happened when.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.request import origin_of
-from nodepool.model.status import MODES, Mode
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
 from nodepool.web.answers import StaticFiles, WebProblem, http_error, quoted, zuul_links
@@ -59,7 +57,6 @@ from nodepool.web.frame import (
     ListSubject,
     MakePage,
     Page,
-    PageAction,
     RecordList,
     TableView,
     address,
@@ -241,7 +238,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(answer.history),
         "commands": log_commands(f"node: {node_id}"),
     }
-    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
+    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
 
 
 # ``/requests`` and ``/requests/<id>``.
@@ -333,7 +330,7 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
         "facts": facts_of(answer, seen.now, links, Requests=lambda _count: address("requests", label=name)),
         "tables": [_label_pools(answer.pools, seen.now, links), waiting_view(answer.waiting, seen.now, links)],
     }
-    return Page(f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
+    return Page(f"Label {name}", values, _LABEL_KINDS, changes.of_subject("label", name, seen))
 
 
 def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
@@ -403,7 +400,10 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(answer.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
-    actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
+    actions = [
+        *changes.of_subject("provider", name, seen),
+        *changes.of_subjects("pool", (pool.name for pool in pools), seen),
+    ]
     return Page(f"Provider {name}", values, kinds, actions)
 
 
@@ -507,7 +507,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
-    return Page(f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
+    return Page(f"Image {name}", values, (RecordKind.IMAGES,), changes.of_image(name, paused=image.paused))
 
 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
@@ -546,7 +546,7 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
     page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
     hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
     slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
-    actions = of_subjects("host", first_texts(page), seen)
+    actions = changes.of_subjects("host", first_texts(page), seen)
     return replace(page, values={**page.values, "slots": slots}, actions=actions)
 
 
@@ -561,7 +561,7 @@ def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
     page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
-    return replace(page, actions=of_subjects("launcher", first_texts(page), snapshot.observed))
+    return replace(page, actions=changes.of_subjects("launcher", first_texts(page), snapshot.observed))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -659,63 +659,3 @@ def log_commands(mark: str) -> list[str]:
         f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
         f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
     ]
-
-
-# Which buttons a page has for operators; what they do is in `nodepool.web.changes`.
-
-_API: Final = "api/v1"
-#: Subjects of one page that have buttons. A filter of the page chooses others.
-MOST_SUBJECTS: Final = 50
-
-
-def of_node(node: Node) -> list[PageAction]:
-    """Hold and delete, unless it goes already."""
-    if node.state in (states.DELETING, states.DELETED):
-        return []
-    delete = f"{_API}/{address('nodes', node.key, 'delete')}"
-    return [
-        PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True),
-        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
-    ]
-
-
-def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
-    """What `MODES` allows for a provider, pool, label, host or launcher; or the end of what was begun."""
-    if not name.isprintable() or name in ("", ".", ".."):
-        # No address can name it.
-        return []
-    subject = f"{kind.capitalize()} {name}"
-    begun = seen.maintenance_of((kind, one) for one in _names(kind, name))
-    if begun:
-        word = "Release" if begun[0].mode is Mode.QUARANTINE else "Resume"
-        target = f"{_API}/{address('maintenance', kind, begun[0].name)}/end"
-        return [PageAction(word, target, needs_reason=False, subject=subject)]
-    target = f"{_API}/{address('maintenance', kind, name)}"
-    return [
-        PageAction(
-            mode.value.capitalize(),
-            target,
-            mode=mode.value,
-            may_end=True,
-            subject=subject,
-            sure="" if mode is Mode.PAUSE else f"{mode.value.capitalize()} {kind} {name}",
-        )
-        for mode in MODES[kind]
-    ]
-
-
-def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
-    """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
-    chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
-    return [action for name in chosen for action in of_subject(kind, name, seen)]
-
-
-def _names(kind: str, name: str) -> list[str]:
-    """Names by which a maintenance record may name the subject."""
-    return [name, host_name(name)] if kind == "host" else [name]
-
-
-def of_image(name: str, *, paused: bool) -> list[PageAction]:
-    """Build, and pause or unpause."""
-    other = "unpause" if paused else "pause"
-    return [PageAction(what.capitalize(), f"{_API}/{address('images', name, what)}") for what in ("build", other)]

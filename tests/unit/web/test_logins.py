@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from nodepool.web.app import MOST_SUBJECTS, of_subject, of_subjects
+from nodepool.web.changes import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.frame import NAVIGATION
 from nodepool.web.logins import COOKIE
 from tests.support.tables import rows
