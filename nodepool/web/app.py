@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -38,9 +38,10 @@ from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
+from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
-from nodepool.web.answers import StaticFiles, WebProblem, http_error, quoted, zuul_links
+from nodepool.web.answers import StaticFiles, WebProblem, quoted, zuul_links
 from nodepool.web.frame import (
     CSS_CLASSES,
     LABEL,
@@ -157,6 +158,7 @@ def make_app(
         ("/images", images_page),
         ("/tenants", tenants_page),
         ("/events", events_page),
+        ("/search", search_page),
         # Names may have a "/" in them.
         ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
         ("/nodes/{name:path}", node_page),
@@ -177,7 +179,7 @@ def make_app(
         *([] if access is None else changes.LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: frame.error})
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
     # The last one is the first that sees a request.
@@ -580,6 +582,81 @@ def events_page(request: Request, snapshot: WebSnapshot) -> Page:
         FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
     ]
     return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)
+
+
+# ``/search``: the records that have a text: as their id or name, or as an address, a host, a job or the like.
+
+_DIGITS: Final = re.compile(r"\d+$")
+
+
+class Hit(NamedTuple):
+    """A record that may be what is looked for.
+
+    :param words: by which it is found, beside its name.
+    :param href: its page, or the row of a list, from the root of the site.
+    """
+
+    kind: str
+    name: str
+    state: str | None
+    words: Sequence[Any]
+    href: str | None
+
+
+def search_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
+    text, links = query_of(request).text("q"), Links(snapshot)
+    hits = _found(text.casefold(), _records(snapshot, links)) if text else ()
+    if len(hits) == 1 and hits[0].href is not None:
+        return Page("Search", {}, to=hits[0].href)
+    columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
+    rows = [[CellText(hit.name, hit.href), hit.kind, hit.state] for hit in hits[:MOST_ROWS]]
+    count = f"{len(hits)} records have" if len(hits) != 1 else "One record has"
+    note = (
+        f"{count if hits else 'No record has'} {text!r}."
+        if text
+        else "Write an id, an address, a host or a name above."
+    )
+    return Page("Search", {"note": note, "tables": [table_view("Found", Table(columns, rows))] if rows else []})
+
+
+def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
+    """Records with the text as one of their words; without such, those with it in a word.
+
+    :param text: in lower case. An id may be without the zeros at its beginning.
+    """
+    padded = _DIGITS.sub(lambda digits: digits[0].lstrip("0").zfill(10), text)
+    whole, parts = [], []
+    for record in records:
+        words = [str(word).casefold() for word in (record.name, *record.words) if word]
+        if text in words or padded in words:
+            whole.append(record)
+        elif any(text in word for word in words):
+            parts.append(record)
+    return whole or parts
+
+
+def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
+    """All that can be found."""
+    seen = snapshot.observed
+    for request in seen.requests.values():
+        data = request.requestor_data if isinstance(request.requestor_data, dict) else {}
+        words = [request.key.rpartition("-")[2], request.event_id, *origin_of(request).values(), *data.values()]
+        yield Hit("request", request.key, request.state, words, links.request(request.key))
+    for node in seen.nodes.values():
+        addresses = (node.public_ipv4, node.public_ipv6, node.private_ipv4, node.private_ipv6, node.interface_ip)
+        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node)]
+        yield Hit("node", node.key, node_status(node), words, links.node(node.key))
+    for pool in summarize(seen.statuses):
+        yield Hit("pool", pool.name, pool.state, (), links.pool(pool.name))
+        for host in pool.hosts:
+            yield Hit("host", host.name, host_state(host), [host_name(host.name)], address("hosts", q=host.name))
+    for image in seen.images.images.values():
+        yield Hit("image", image.name, "paused" if image.paused else None, list(image.builds), links.image(image.name))
+    for launcher in seen.launchers:
+        yield Hit("launcher", launcher.host, launcher.state, (), links.launcher(launcher.host))
+    yield from (Hit("provider", name, None, (), links.provider(name)) for name in sorted(links.providers))
+    yield from (Hit("label", name, None, (), links.label(name)) for name in sorted(links.labels))
 
 
 # What pages about one thing have in common.
