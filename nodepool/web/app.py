@@ -2,18 +2,19 @@
 """The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
 
 First the application: what each request passes, and where everything is. Then the pages, then what those about one
-thing have in common: facts, what happened when, and buttons for operators.
+thing have in common: facts, and what happened when.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -35,13 +36,12 @@ from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
-from nodepool.model.status import MODES, Mode
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
-from nodepool.web.answers import StaticFiles, WebProblem, http_error, quoted, zuul_links
+from nodepool.web.answers import StaticFiles, WebProblem, quoted, zuul_links
 from nodepool.web.frame import (
     CSS_CLASSES,
     LABEL,
@@ -58,7 +58,6 @@ from nodepool.web.frame import (
     ListSubject,
     MakePage,
     Page,
-    PageAction,
     RecordList,
     TableView,
     address,
@@ -161,6 +160,7 @@ def make_app(
         ("/images", images_page),
         ("/tenants", tenants_page),
         ("/events", events_page),
+        ("/search", search_page),
         # Names may have a "/" in them.
         ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
         ("/nodes/{name:path}", node_page),
@@ -181,7 +181,7 @@ def make_app(
         *([] if access is None else changes.LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: frame.error})
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
     # The last one is the first that sees a request.
@@ -242,7 +242,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(answer.history),
         "commands": log_commands(f"node: {node_id}"),
     }
-    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
+    return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
 
 
 # ``/requests`` and ``/requests/<id>``.
@@ -334,7 +334,7 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
         "facts": facts_of(answer, seen.now, links, Requests=lambda _count: address("requests", label=name)),
         "tables": [_label_pools(answer.pools, seen.now, links), waiting_view(answer.waiting, seen.now, links)],
     }
-    return Page(f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
+    return Page(f"Label {name}", values, _LABEL_KINDS, changes.of_subject("label", name, seen))
 
 
 def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
@@ -404,7 +404,10 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(answer.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
-    actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
+    actions = [
+        *changes.of_subject("provider", name, seen),
+        *changes.of_subjects("pool", (pool.name for pool in pools), seen),
+    ]
     return Page(f"Provider {name}", values, kinds, actions)
 
 
@@ -486,7 +489,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
-    return Page(f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
+    return Page(f"Image {name}", values, (RecordKind.IMAGES,), changes.of_image(name, paused=image.paused))
 
 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
@@ -522,7 +525,7 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
     page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
     hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
     slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
-    actions = of_subjects("host", first_texts(page), seen)
+    actions = changes.of_subjects("host", first_texts(page), seen)
     return replace(page, values={**page.values, "slots": slots}, actions=actions)
 
 
@@ -537,7 +540,7 @@ def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
     page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
-    return replace(page, actions=of_subjects("launcher", first_texts(page), snapshot.observed))
+    return replace(page, actions=changes.of_subjects("launcher", first_texts(page), snapshot.observed))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -556,6 +559,81 @@ def events_page(request: Request, snapshot: WebSnapshot) -> Page:
         FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
     ]
     return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)
+
+
+# ``/search``: the records that have a text: as their id or name, or as an address, a host, a job or the like.
+
+_DIGITS: Final = re.compile(r"\d+$")
+
+
+class Hit(NamedTuple):
+    """A record that may be what is looked for.
+
+    :param words: by which it is found, beside its name.
+    :param href: its page, or the row of a list, from the root of the site.
+    """
+
+    kind: str
+    name: str
+    state: str | None
+    words: Sequence[Any]
+    href: str | None
+
+
+def search_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
+    text, links = query_of(request).text("q"), Links(snapshot)
+    hits = _found(text.casefold(), _records(snapshot, links)) if text else ()
+    if len(hits) == 1 and hits[0].href is not None:
+        return Page("Search", {}, to=hits[0].href)
+    columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
+    rows = [[CellText(hit.name, hit.href), hit.kind, hit.state] for hit in hits[:MOST_ROWS]]
+    count = f"{len(hits)} records have" if len(hits) != 1 else "One record has"
+    note = (
+        f"{count if hits else 'No record has'} {text!r}."
+        if text
+        else "Write an id, an address, a host or a name above."
+    )
+    return Page("Search", {"note": note, "tables": [table_view("Found", Table(columns, rows))] if rows else []})
+
+
+def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
+    """Records with the text as one of their words; without such, those with it in a word.
+
+    :param text: in lower case. An id may be without the zeros at its beginning.
+    """
+    padded = _DIGITS.sub(lambda digits: digits[0].lstrip("0").zfill(10), text)
+    whole, parts = [], []
+    for record in records:
+        words = [str(word).casefold() for word in (record.name, *record.words) if word]
+        if text in words or padded in words:
+            whole.append(record)
+        elif any(text in word for word in words):
+            parts.append(record)
+    return whole or parts
+
+
+def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
+    """All that can be found."""
+    seen = snapshot.observed
+    for request in seen.requests.values():
+        data = request.requestor_data if isinstance(request.requestor_data, dict) else {}
+        words = [request.key.rpartition("-")[2], request.event_id, *origin_of(request).values(), *data.values()]
+        yield Hit("request", request.key, request.state, words, links.request(request.key))
+    for node in seen.nodes.values():
+        addresses = (node.public_ipv4, node.public_ipv6, node.private_ipv4, node.private_ipv6, node.interface_ip)
+        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node)]
+        yield Hit("node", node.key, node_status(node), words, links.node(node.key))
+    for pool in summarize(seen.statuses):
+        yield Hit("pool", pool.name, pool.state, (), links.pool(pool.name))
+        for host in pool.hosts:
+            yield Hit("host", host.name, host_state(host), [host_name(host.name)], address("hosts", q=host.name))
+    for image in seen.images.images.values():
+        yield Hit("image", image.name, "paused" if image.paused else None, list(image.builds), links.image(image.name))
+    for launcher in seen.launchers:
+        yield Hit("launcher", launcher.host, launcher.state, (), links.launcher(launcher.host))
+    yield from (Hit("provider", name, None, (), links.provider(name)) for name in sorted(links.providers))
+    yield from (Hit("label", name, None, (), links.label(name)) for name in sorted(links.labels))
 
 
 # What pages about one thing have in common.
@@ -635,63 +713,3 @@ def log_commands(mark: str) -> list[str]:
         f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
         f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
     ]
-
-
-# Which buttons a page has for operators; what they do is in `nodepool.web.changes`.
-
-_API: Final = "api/v1"
-#: Subjects of one page that have buttons. A filter of the page chooses others.
-MOST_SUBJECTS: Final = 50
-
-
-def of_node(node: Node) -> list[PageAction]:
-    """Hold and delete, unless it goes already."""
-    if node.state in (states.DELETING, states.DELETED):
-        return []
-    delete = f"{_API}/{address('nodes', node.key, 'delete')}"
-    return [
-        PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True),
-        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
-    ]
-
-
-def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
-    """What `MODES` allows for a provider, pool, label, host or launcher; or the end of what was begun."""
-    if not name.isprintable() or name in ("", ".", ".."):
-        # No address can name it.
-        return []
-    subject = f"{kind.capitalize()} {name}"
-    begun = seen.maintenance_of((kind, one) for one in _names(kind, name))
-    if begun:
-        word = "Release" if begun[0].mode is Mode.QUARANTINE else "Resume"
-        target = f"{_API}/{address('maintenance', kind, begun[0].name)}/end"
-        return [PageAction(word, target, needs_reason=False, subject=subject)]
-    target = f"{_API}/{address('maintenance', kind, name)}"
-    return [
-        PageAction(
-            mode.value.capitalize(),
-            target,
-            mode=mode.value,
-            may_end=True,
-            subject=subject,
-            sure="" if mode is Mode.PAUSE else f"{mode.value.capitalize()} {kind} {name}",
-        )
-        for mode in MODES[kind]
-    ]
-
-
-def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
-    """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
-    chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
-    return [action for name in chosen for action in of_subject(kind, name, seen)]
-
-
-def _names(kind: str, name: str) -> list[str]:
-    """Names by which a maintenance record may name the subject."""
-    return [name, host_name(name)] if kind == "host" else [name]
-
-
-def of_image(name: str, *, paused: bool) -> list[PageAction]:
-    """Build, and pause or unpause."""
-    other = "unpause" if paused else "pause"
-    return [PageAction(what.capitalize(), f"{_API}/{address('images', name, what)}") for what in ("build", other)]

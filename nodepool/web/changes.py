@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators change by pages and API, as the commands do it (rules WP-91 to WP-98). Only with ``webapp.auth``.
 
-First the changes (`Actions`), and who may change something: `nodepool.web.logins.Logins` decides. Then the addresses:
-forms of our pages and the API use the same. Then what clients send. Last ``/login`` and ``/logout``: a token goes into
-a cookie that scripts cannot read (WP-85, WP-86).
+First the changes (`Actions`), and who may change something: `nodepool.web.logins.Logins` decides. Then the buttons that
+a page has, and the addresses: forms of our pages and the API use the same. Then what clients send. Last ``/login`` and
+``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.plan.observed import host_name
 from nodepool.web.answers import WebProblem, own_address
-from nodepool.web.frame import Frame, Page
+from nodepool.web.frame import Frame, Page, PageAction, address
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
 from nodepool.web.logins import log as auth_log
 from nodepool.web.snapshot import SnapshotMaker
@@ -197,9 +197,68 @@ class Access:
     browser_logins: Mapping[str, BrowserLogin] = field(default_factory=dict)
 
 
-# The addresses.
+# Which buttons a page has for operators.
 
 API: Final = "/api/v1"
+#: Subjects of one page that have buttons. A filter of the page chooses others.
+MOST_SUBJECTS: Final = 50
+
+
+def of_node(node: Node) -> list[PageAction]:
+    """Hold and delete, unless it goes already."""
+    if node.state in (states.DELETING, states.DELETED):
+        return []
+    delete = f"{API[1:]}/{address('nodes', node.key, 'delete')}"
+    return [
+        PageAction("Hold", f"{API[1:]}/{address('nodes', node.key, 'hold')}", may_end=True),
+        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
+    ]
+
+
+def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
+    """What `MODES` allows for a provider, pool, label, host or launcher; or the end of what was begun."""
+    if not name.isprintable() or name in ("", ".", ".."):
+        # No address can name it.
+        return []
+    subject = f"{kind.capitalize()} {name}"
+    begun = seen.maintenance_of((kind, one) for one in _names(kind, name))
+    if begun:
+        word = "Release" if begun[0].mode is Mode.QUARANTINE else "Resume"
+        target = f"{API[1:]}/{address('maintenance', kind, begun[0].name)}/end"
+        return [PageAction(word, target, needs_reason=False, subject=subject)]
+    target = f"{API[1:]}/{address('maintenance', kind, name)}"
+    return [
+        PageAction(
+            mode.value.capitalize(),
+            target,
+            mode=mode.value,
+            may_end=True,
+            subject=subject,
+            sure="" if mode is Mode.PAUSE else f"{mode.value.capitalize()} {kind} {name}",
+        )
+        for mode in MODES[kind]
+    ]
+
+
+def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
+    """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
+    chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
+    return [action for name in chosen for action in of_subject(kind, name, seen)]
+
+
+def _names(kind: str, name: str) -> list[str]:
+    """Names by which a maintenance record may name the subject."""
+    return [name, host_name(name)] if kind == "host" else [name]
+
+
+def of_image(name: str, *, paused: bool) -> list[PageAction]:
+    """Build, and pause or unpause."""
+    other = "unpause" if paused else "pause"
+    return [PageAction(what.capitalize(), f"{API[1:]}/{address('images', name, what)}") for what in ("build", other)]
+
+
+# The addresses.
+
 #: Changes that are made at a time.
 THREADS: Final = 2
 #: Modes of maintenance that must be confirmed.

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,8 +23,9 @@ from urllib.parse import parse_qsl
 import jinja2
 from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
@@ -46,8 +48,8 @@ from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
-from nodepool.web.answers import KeptAnswers, WebProblem, place_of, quoted, root_of
-from nodepool.web.logins import user_of
+from nodepool.web.answers import API, KeptAnswers, WebProblem, http_error, own_address, place_of, quoted, root_of
+from nodepool.web.logins import path_of, user_of
 
 if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
@@ -88,6 +90,7 @@ class Page:
     :param kinds: the page is asked for again when records of these kinds change; empty = only with time.
     :param actions: what operators can do here.
     :param personal: it is not the same for everybody, also in its live part.
+    :param to: where a browser goes at once instead, from the root of the site; empty = nowhere.
     """
 
     title: str
@@ -96,12 +99,21 @@ class Page:
     actions: Sequence[PageAction] = ()
     personal: bool = False
     template: str = "page.html"
+    to: str = ""
 
 
 _HTML: Final = "text/html; charset=utf-8"
 #: Of each answer with a page or a part of one.
 HEADERS: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "Vary": "HX-Request", "Content-Type": _HTML}
 _TEMPLATES: Final = Path(__file__).parent / "templates"
+#: The port at the end of the header ``Host``.
+_SITE: Final = re.compile(r":\d+$")
+_TITLES: Final = {401: "Log in", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
+#: What a page says where there is none.
+_NO_PAGE: Final = {
+    "": "There is no page of this address. The search above finds records by id, address, host, job and name.",
+    "/login": "There are no logins here: webapp.auth.authenticators of the configuration is empty.",
+}
 #: Makes a page; raises WebProblem. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -135,36 +147,45 @@ class Frame:
         """The route of a page; ``path`` as in starlette."""
 
         async def answer(request: Request) -> Response:
-            content, status = await run_in_threadpool(self._made, request, make)
-            return Response(content, status, HEADERS)
+            return await run_in_threadpool(self._made, request, make)
 
         return Route(path, answer)
 
-    def _made(self, request: Request, make: MakePage) -> tuple[bytes, int]:
-        """A page, or its live part alone, and its status; one that cannot be made is a page, too."""
+    async def error(self, request: Request, error: Exception) -> Response:
+        """The answer to a request that failed: a page for a browser that asks for one, else as `http_error`."""
+        assert isinstance(error, HTTPException)
+        if "text/html" not in request.headers.get("accept", "") or path_of(request).startswith(API):
+            return await http_error(request, error)
+        known, text = isinstance(error, WebProblem), _NO_PAGE.get(path_of(request), _NO_PAGE[""])
+        detail = error.detail if known or error.status_code != HTTPStatus.NOT_FOUND else text
+        return await run_in_threadpool(self.page, request, Page(_title(error), {"error": detail}), error.status_code)
+
+    def _made(self, request: Request, make: MakePage) -> Response:
+        """A page, or its live part alone; one that cannot be made is a page, too."""
         if request.headers.get("hx-request") != "true":
             return self._make(request, make, part=False)
         # All viewers of a page ask for its part at the same time: it is made for one of them.
         with self._making:
             return self._make(request, make, part=True)
 
-    def _make(self, request: Request, make: MakePage, *, part: bool) -> tuple[bytes, int]:
+    def _make(self, request: Request, make: MakePage, *, part: bool) -> Response:
         snapshot = self._snapshots.latest()
         key = (place_of(request), snapshot.number)
         if part and (kept := self._kept.get(key)) is not None:
-            return kept.body, 200
+            return Response(kept.body, 200, HEADERS)
         try:
             page, status = make(request, snapshot), 200
         except WebProblem as problem:
-            title = "Not found" if problem.status_code == 404 else "Not understood"
-            page, status = Page(title, {"error": problem.detail}, problem.kinds), problem.status_code
+            page, status = Page(_title(problem), {"error": problem.detail}, problem.kinds), problem.status_code
+        if page.to and not part:
+            return RedirectResponse(own_address(request, page.to), HTTPStatus.SEE_OTHER)
         content = self._render(page, request, snapshot, part=part)
         if part and status == 200 and not page.personal:
             self._kept.put(key, content)
-        return content, status
+        return Response(content, status, HEADERS)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
-        """The answer with a page that is not the same for everybody. Does not block."""
+        """The answer with a page that is not the same for everybody."""
         content = self._render(page, request, self._snapshots.latest(), part=False)
         return Response(content, status, {"Cache-Control": "no-store"}, _HTML)
 
@@ -175,7 +196,9 @@ class Frame:
             "part": part,
             "title": page.title,
             "root": root_of(request),
-            "here": request.url.path.strip("/").partition("/")[0],
+            "here": (here := path_of(request).strip("/").partition("/")[0]),
+            "site": _SITE.sub("", request.headers.get("host", "")),
+            "searched": request.query_params.get("q", "")[:MAX_VALUE] if here == "search" else "",
             "again": f"?{request.url.query}",
             "kinds": " ".join(page.kinds),
             "snapshot_number": snapshot.number,
@@ -186,6 +209,11 @@ class Frame:
             "back": place_of(request),
         }
         return self._templates.get_template(page.template).render(values).encode("utf-8", "replace")
+
+
+def _title(error: HTTPException) -> str:
+    """Of a page that says what is wrong."""
+    return _TITLES.get(error.status_code, "Not understood" if error.status_code < 500 else "Not now")
 
 
 def address(*parts: str, **query: str | int | None) -> str:
@@ -298,6 +326,8 @@ def first_rows(table: Table, most: int) -> Table:
 
 
 def _cell(column: Column, css: str, link: Link | None, value: Any) -> Cell:
+    if isinstance(value, CellText):
+        return Cell([value], css)
     colour = CSS_CLASSES.get(column.style(value), "")
     if colour:
         css = f"{css} state {colour}".strip()

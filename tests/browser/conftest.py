@@ -48,4 +48,4 @@ def addresses() -> list[str]:
         for address, answer in answers.items()
         if answer.headers["content-type"].startswith("text/html")
     }
-    return [*sorted(pages), "/nodes/0000009999"]
+    return [*sorted(pages), "/search?q=1", "/nodes/0000009999"]

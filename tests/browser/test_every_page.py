@@ -51,6 +51,18 @@ def test_axe(browser: Browser, still_site: ServedSite, addresses: list[str], wid
     assert not found, "\n".join(found)
 
 
+def test_header(browser: Browser, still_site: ServedSite) -> None:
+    """WP-104: the key / goes to the search; WP-51: on a telephone the header has two lines."""
+    with watched_page(browser, still_site.url, NARROW) as watched:
+        page = watched.open("/nodes")
+        page.wait_for_function("() => window.htmx !== undefined")
+        assert (page.locator("header").bounding_box() or {})["height"] <= 88
+        page.keyboard.press("/")
+        page.keyboard.type("192.0.2.1")
+        with page.expect_navigation(url="**/nodes/0000000001"):
+            page.keyboard.press("Enter")
+
+
 def test_without_javascript(
     browser: Browser, still_site: ServedSite, still_page: WatchedPage, addresses: list[str]
 ) -> None:

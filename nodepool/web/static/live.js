@@ -37,4 +37,10 @@
   // A browser has six connections to a server for all its tabs: one that is not seen keeps none.
   document.addEventListener("visibilitychange", () => document.hidden ? disconnect() : connect());
   document.hidden || connect();
+  // "/" goes to the search, unless it is typed into a field.
+  addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.altKey || event.metaKey || event.target.closest?.("input, textarea, select")) return;
+    event.preventDefault();
+    document.getElementById("search").select();
+  });
 })();

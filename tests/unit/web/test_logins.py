@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from nodepool.web.app import MOST_SUBJECTS, of_subject, of_subjects
+from nodepool.web.changes import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.frame import NAVIGATION
 from nodepool.web.logins import COOKIE
 from tests.support.tables import rows
@@ -59,7 +59,7 @@ def test_session(site: GuardedSite, caplog: pytest.LogCaptureFixture) -> None:
         assert "samesite=lax" in cookie.lower()
         assert "Secure" not in cookie
         assert site.hold(**ORIGIN) == 200
-        assert "alice (operator)" in site.client.get("/nodes").text
+        assert "alice</span> <small>(operator)" in site.client.get("/nodes").text
     assert "Login of alice (operator)" in caplog.text
     assert secret not in caplog.text
     assert site.client.post("/logout", headers=ORIGIN).status_code == 303
@@ -136,7 +136,7 @@ def test_what_is_kept_has_nothing_of_a_login(site: GuardedSite) -> None:
         assert b"<form" not in operator.content
     site.log_in(viewer_token())
     page = site.client.get("/").text
-    assert ("bob (viewer)" in page, 'class="action"' in page) == (True, False)
+    assert ("bob</span> <small>(viewer)" in page, 'class="action"' in page) == (True, False)
     assert "bob" in site.client.get("/login", headers=PART).text
     site.client.cookies.clear()
     assert "bob" not in site.client.get("/login", headers=PART).text

@@ -49,7 +49,7 @@ def page(address: str, snapshot: WebSnapshot | None = None, status: int = 200, *
 def unclosed(text: str) -> list[str]:
     """Elements that end nowhere, or in another one. Texts and attributes have no ``>``."""
     found: list[str] = []
-    for end, tag in re.findall(r"<(/?)(?!(?:meta|link|input|br|hr)\b)([a-z][a-z0-9]*)\b[^>]*>", text):
+    for end, tag in re.findall(r"<(/?)(?!(?:meta|link|input|br|hr|img)\b)([a-z][a-z0-9]*)\b[^>]*>", text):
         if not end:
             found.append(tag)
         elif found.pop() != tag:
@@ -96,6 +96,27 @@ def test_unknown_name(kind: str) -> None:
     text = page(f"/{kind}/%3Cb%3Enothing%3C%2Fb%3E", status=404)
     assert "&lt;b&gt;nothing&lt;/b&gt;" in text
     assert re.search(r'data-kinds="[a-z ]+"', text)
+
+
+@rows(__file__, "test_search")
+def test_search(text: str, found: list[str]) -> None:
+    """WP-104: one record leads to its page, of several there is a list; a text that nothing has stays in its field."""
+    answer = WebSite(full()).client.get("/search", params={"q": text})
+    if answer.status_code == 303:
+        assert [answer.headers["location"]] == found
+        return
+    assert first_cells(answer.text) == found
+    assert f' name="q" value="{html.escape(text)}"' in answer.text
+    assert ("No record has" in answer.text) == (not found)
+
+
+@rows(__file__, "test_address_of_no_page")
+def test_address_of_no_page(path: str, accept: str, kind: str, words: str) -> None:
+    """WP-44: a browser gets a page of the site with the reason, a program a text, or a problem below ``/api``."""
+    answer = WebSite(full()).client.get(path, headers={"Accept": accept})
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, kind)
+    assert words in answer.text
+    assert ("<nav" in answer.text, "hx-get" in answer.text) == (kind == "text/html", False)
 
 
 def test_much_is_bounded() -> None:

@@ -241,7 +241,7 @@ def test_login(site: LoginSite, caplog: pytest.LogCaptureFixture) -> None:
     cookie = next(one for one in answer.headers.get_list("set-cookie") if one.startswith(name))
     assert "HttpOnly" in cookie
     assert "samesite=lax" in cookie.lower()
-    assert "alice (operator)" in site.client.get("/nodes").text
+    assert "alice</span> <small>(operator)" in site.client.get("/nodes").text
     assert "Login of alice (operator)" in caplog.text
     assert site.client.cookies[name] not in caplog.text
     for target in ("https://evil.example/", "//evil.example", "\\\\evil.example"):
