@@ -77,6 +77,17 @@ def test_operator_holds_a_node(guarded: WatchedPage, holds: NotedHolds) -> None:
     page.wait_for_url(f"{guarded.root}{NODE}")
 
 
+def test_login_page_follows_no_events(browser: Browser, holds: NotedHolds) -> None:
+    """Where a login is required, the stream is refused, and the page would say that the connection is lost."""
+    access = Access(Tokens([authenticator()], [operator_rule()]), holds, True, ())
+    with ServedSite(web_records.full(), access=access) as site, watched_page(browser, site.url) as watched:
+        page = watched.open("/login")
+        expect(page.get_by_label("Token")).to_be_visible()
+        expect(page.locator("script[data-stream]")).to_have_count(0)
+        expect(page.locator("#stale")).to_be_hidden()
+        assert watched.problems == []
+
+
 def test_viewer_sees_no_forms(guarded: WatchedPage) -> None:
     log_in(guarded, viewer_token())
     expect(guarded.page.get_by_role("link", name="Log in")).to_have_count(0)

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
+from tests.support.wait import wait_for
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -75,7 +77,10 @@ def test_once(command: list[str], environment: dict[str, str], tmp_path: Path) -
 
 @pytest.mark.usefixtures("nothing_left")
 def test_interrupt(command: list[str], environment: dict[str, str]) -> None:
-    """It stays up until Ctrl-C, which ends it with exit code 0. Until then its web pages show what there is."""
+    """It stays up until Ctrl-C, which ends it with exit code 0.
+
+    Until then example jobs come and go, the commands that it proposes succeed, and its web pages show what there is.
+    """
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as demo:
@@ -85,12 +90,27 @@ def test_interrupt(command: list[str], environment: dict[str, str]) -> None:
         for line in demo.stdout:
             seen.append(line)
             if found := re.search(r"The web pages, .*(http://127\.0\.0\.1:\d+/)", line):
-                pages = {path: httpx.get(found[1] + path).text for path in ("", "nodes", "images/debian", "events")}
-                demo.send_signal(signal.SIGINT)
+                try:
+                    proposed_commands_succeed(seen)
+                    wait_for("a node in use", lambda: "tools/compiler" in httpx.get(f"{found[1]}nodes").text, 60)
+                    addresses = ("", "nodes", "images/debian", "events")
+                    pages = {path: httpx.get(found[1] + path).text for path in addresses}
+                finally:
+                    demo.send_signal(signal.SIGINT)
         assert demo.wait(60) == 0, "".join(seen)
     assert "Nothing is left running" in seen[-1]
     for path, text in (("", "lab"), ("nodes", "127.0.71.4"), ("images/debian", "ready"), ("events", "launcher")):
         assert text in pages[path], path
+
+
+def proposed_commands_succeed(lines: list[str]) -> None:
+    """As they are printed, and without the environment of the demonstration."""
+    begin = next(number for number, line in enumerate(lines) if "In another terminal, try" in line)
+    proposed = [line.strip() for line in lines[begin:] if "/nodepool " in line]
+    assert len(proposed) >= 8
+    for text in proposed:
+        done = subprocess.run(text.split(), capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, "warning" in done.stderr) == (0, False), text + done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("nothing_left")

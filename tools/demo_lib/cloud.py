@@ -20,7 +20,7 @@ from simulators.openstack.client import SimulatorClient
 #: Of etc/demo.yaml.
 LABEL, CLOUD, PROVIDER = "server", "demo", "cloud"
 #: Servers that the quota of the simulated project allows.
-QUOTA: Final = 3
+QUOTA: Final = 5
 #: A boot takes some seconds; so does it until the launcher tries again after an outage.
 PATIENCE_SECONDS: Final = 300.0
 #: Between two looks; each is a command.
@@ -56,9 +56,13 @@ class CloudStory:
         self._wait("the simulated OpenStack", clouds.exists)
         self._url = f"http://127.0.0.1:{port}"
 
+    def simulator(self) -> SimulatorClient:
+        """Of the cloud that was started."""
+        return SimulatorClient(self._url)
+
     def run(self, zuul: Zuul) -> None:
         """All of it. Blocks. Raises DemoError."""
-        cloud = SimulatorClient(self._url)
+        cloud = self.simulator()
         in_use = self._launch(zuul)
         waiting = self._fill_quota(zuul)
         self._screen.step("One job ends: its server is deleted, and the request that waits gets the room")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import threading
 import time
 import urllib.request
@@ -17,6 +18,7 @@ from demo_lib.images import IMAGE, ImageStory
 from demo_lib.processes import Processes, find_program, free_port
 from demo_lib.screen import Screen, Tables
 from demo_lib.services import make_certificates, start_sshd, start_zookeeper
+from demo_lib.traffic import Traffic
 from demo_lib.zuul import Zuul
 
 #: The static hosts of etc/demo.yaml: every 127.x address is this machine.
@@ -70,16 +72,31 @@ class Demo:
             self._images.use_node(zuul)
 
     def stay(self, stopped: threading.Event) -> None:
-        """Wait until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
-        self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
-        command = f"{self._programs / 'nodepool'} -c {self._config}"
+        """Example jobs come until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
+        assert self._zuul is not None
+        self._screen.step("Example jobs come and go until you press Ctrl-C. In another terminal, try:")
         build = ("image-list", f"image-build {IMAGE} --wait") if BUILD_PART in self._parts else ()
-        for rest in ("list --detail", "status", *build, "list --format json", "config-validate"):
+        # Without a build, the label of the image cannot be served, and a check says so.
+        check = "check" if BUILD_PART in self._parts else "check lab"
+        listings = ("status", "explain server", "list --detail", "request-list", "events", "providers --limits")
+        command = self._make_command()
+        for rest in (*listings, *build, "list --format json", "config-validate", check):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
         self._screen.note(f"The web pages, which show all of that: {self._pages}")
+        traffic = Traffic(self._zuul, self._cloud.simulator(), BUILD_PART in self._parts)
         while not stopped.wait(1):
             self._processes.check()
+            traffic.step()
+
+    def _make_command(self) -> Path:
+        """``nodepool`` with all that it needs here, such as where the login of the cloud is."""
+        command = self._directory / "nodepool"
+        login = f"OS_CLIENT_CONFIG_FILE={shlex.quote(os.environ['OS_CLIENT_CONFIG_FILE'])}"
+        words = shlex.join([str(self._programs / "nodepool"), "-c", str(self._config)])
+        command.write_text(f'#!/bin/sh\n{login} exec {words} "$@"\n')
+        command.chmod(0o755)
+        return command
 
     def close(self) -> bool:
         """End everything that was started. Blocks, with a bound. Returns False when something ended badly."""

@@ -11,8 +11,9 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -27,6 +28,20 @@ NODES = "/nodepool/nodes"
 
 #: Zuul's precedence "normal".
 PRIORITY = "200"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a request and its nodes say of the job that they are for."""
+
+    tenant: str
+    project: str
+    pipeline: str
+    name: str
+
+
+#: Of the steps that are shown one by one.
+DEMO_JOB: Final = Job("example", "example/project", "check", "demo-two-nodes")
 
 
 class Zuul:
@@ -59,16 +74,16 @@ class Zuul:
         self._client.stop()
         self._client.close()
 
-    def submit(self, labels: Sequence[str]) -> str:
+    def submit(self, labels: Sequence[str], job: Job = DEMO_JOB) -> str:
         """Write a request as Zuul's scheduler does. Blocks. Returns its id."""
         now = time.time()
         request = {
             "requestor_data": {
                 "build_set_uuid": uuid.uuid4().hex,
-                "tenant_name": "example",
-                "pipeline_name": "check",
+                "tenant_name": job.tenant,
+                "pipeline_name": job.pipeline,
                 "job_uuid": uuid.uuid4().hex,
-                "job_name": "demo-two-nodes",
+                "job_name": job.name,
                 "span_info": None,
             },
             "node_types": list(labels),
@@ -79,7 +94,7 @@ class Zuul:
             "state_time": now,
             "relative_priority": 0,
             "event_id": uuid.uuid4().hex,
-            "tenant_name": "example",
+            "tenant_name": job.tenant,
         }
         path = self._client.create(
             f"{REQUESTS}/{PRIORITY}-", json.dumps(request).encode(), sequence=True, makepath=True
@@ -135,16 +150,28 @@ class Zuul:
             self._locks[node_id] = lock
         self._client.delete(f"{REQUESTS}/{request_id}")
 
-    def use(self, node_ids: Sequence[str]) -> None:
+    def forget(self, request_id: str) -> None:
+        """Delete a request that failed, as Zuul does when it has reported that. Blocks."""
+        self._client.delete(f"{REQUESTS}/{request_id}")
+
+    def use(self, node_ids: Sequence[str], job: Job = DEMO_JOB) -> None:
         """Mark locked nodes ``in-use``, as Zuul does just before the first task of a job. Blocks."""
-        user_data = {"zuul_system": self.system_id, "project_name": "example/project"}
+        user_data = {"zuul_system": self.system_id, "project_name": job.project}
         for node_id in node_ids:
             self._update(node_id, state="in-use", user_data=user_data)
 
     def give_back(self, node_ids: Sequence[str]) -> None:
         """Mark nodes ``used`` and unlock them, as Zuul does when a job has ended. Blocks."""
+        self._unlock(node_ids, state="used")
+
+    def hold(self, node_ids: Sequence[str], job: Job, reason: str, seconds: int) -> None:
+        """Keep nodes of a job that failed, as ``zuul-client autohold`` asks for. Blocks."""
+        held_for = f"{job.tenant} {job.project} {job.name} .*"
+        self._unlock(node_ids, state="hold", hold_job=held_for, comment=reason, hold_expiration=seconds)
+
+    def _unlock(self, node_ids: Sequence[str], **changes: Any) -> None:
         for node_id in node_ids:
-            self._update(node_id, state="used")
+            self._update(node_id, **changes)
             self._locks.pop(node_id).release()
 
     def _read(self, path: str) -> dict[str, Any]:
