@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +31,6 @@ from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
-from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
