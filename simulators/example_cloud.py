@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ExampleCloud`: plays the cloud of `nodepool.driver.example` over HTTP; its API is described in ``client.py`` there.
+"""`ExampleCloud`: plays the cloud of the driver in ``examples/driver`` over HTTP, and fails when it is asked to.
 
 ``python -m simulators.example_cloud`` runs it until it is interrupted. A simulator like this one for the cloud of
 your driver is worth its while: the contract suite, and tests of what goes wrong, need nothing else.
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from nodepool.driver.fake.cloud import (
@@ -28,6 +29,8 @@ from simulators.base.http_server import HttpServer
 from simulators.base.messages import Answer, ApiError, BodySink, Request, json_answer
 from simulators.faulty_images import Arrival, FaultyImages
 
+#: Directory with the driver, for `nodepool.driver.registry.PATH_VARIABLE`.
+EXAMPLE_DRIVERS: Final = Path(__file__).parents[1] / "examples" / "driver" / "nodepool_drivers"
 SIZES: Final = {"small": {"cores": 2, "ram": 4096}, "large": {"cores": 8, "ram": 16384}}
 ZONES: Final = ("north", "south")
 #: Name of an image that is there from the beginning.

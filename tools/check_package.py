@@ -24,6 +24,7 @@ CORE = ("diskimage-builder", "openstacksdk")
 #: Files beside the code: what web pages and the description of the API are made of.
 FILES = (
     "builder/fake-image-create",
+    "config/nodepool.schema.json",
     "web/openapi.yaml",
     "web/templates/page.html",
     "web/static/nodepool.css",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example driver in a whole launcher (rules L, K, Q, D, F), and a copy of it under another name."""
+"""The example driver in a whole launcher (rules L, K, Q, D, F), and a copy of it under another name.
+
+It is found in a directory of drivers. `examples/driver` is a distribution; its own tests are there.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver import example
 from nodepool.driver.registry import Drivers
 from nodepool.driver.statemachine import StateMachineProvider
-from simulators.example_cloud import ExampleCloud
+from simulators.example_cloud import EXAMPLE_DRIVERS, ExampleCloud
 from tests.scenario.conftest import Launch
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
@@ -24,8 +26,10 @@ from tests.support.wait import wait_for
 
 @pytest.fixture
 def cloud() -> Iterator[ExampleCloud]:
+    Drivers.load([str(EXAMPLE_DRIVERS)])
     with ExampleCloud() as cloud:
         yield cloud
+    Drivers.load()
 
 
 def section(cloud: ExampleCloud, port: int | None = None, driver: str = "example") -> dict[str, Any]:
@@ -137,7 +141,7 @@ def test_leaked_machine(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes)
 def copy_of_the_example(directory: Path, name: str) -> None:
     """What the driver guide says: copy the directory, change the name."""
     copy = directory / name
-    shutil.copytree(Path(example.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXAMPLE_DRIVERS / "example", copy, ignore=shutil.ignore_patterns("__pycache__"))
     text = (copy / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(text.replace('name = "example"', f'name = "{name}"'), encoding="utf-8")
 
@@ -175,7 +179,7 @@ def test_copy_under_another_name(
         assert module == "nodepool.driver.mycloud.adapter"
         used = {type(value).__module__ for value in vars(adapter).values()}
         assert used >= {module, "nodepool.driver.mycloud.client"}
-        assert not [name for name in used if name.startswith(example.__name__)]
+        assert not [name for name in used if name.startswith("nodepool.driver.example")]
     finally:
         Drivers.load()
         for loaded in [name for name in sys.modules if name.startswith("nodepool.driver.mycloud")]:

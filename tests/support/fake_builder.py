@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nodepool.driver.registry import PATH_VARIABLE
+from simulators.example_cloud import EXAMPLE_DRIVERS
 from tests.support.launcher import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
@@ -45,7 +47,7 @@ class FakeBuilder(BuilderProcess):
         self._place = (zookeeper, chroot, session_seconds)
         self.extra = {"images-dir": str(self.images_dir), "build-log-dir": str(directory / "logs"), **(extra or {})}
         self.configure(images or {IMAGE: {"formats": ["raw"]}})
-        variables = {"TMPDIR": str(self.temporary)}
+        variables = {"TMPDIR": str(self.temporary), PATH_VARIABLE: str(EXAMPLE_DRIVERS)}
         arguments = ["--fake", *options]
         super().__init__(
             self.config_path, directory / "builder.log", options=arguments, debug=True, environment=variables

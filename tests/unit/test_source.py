@@ -96,7 +96,7 @@ def test_kazoo() -> None:
 
 #: The drivers themselves, what drives them in tests of their authors, and the gateway.
 FREE = (
-    *(f"driver/{name}/" for name in ("example", "fake", "metastatic", "openstack", "static")),
+    *(f"driver/{name}/" for name in ("fake", "metastatic", "openstack", "static")),
     *("driver/gateway.py", "testing/"),
 )
 #: Names that other objects have, too: a call of one counts if it is made on something that is named so.

@@ -38,8 +38,6 @@ DIRECTIVE: Final = re.compile(
     r"^\.\. config-keys:: (\S+)\n(?:   :without: (\S+)\n)?(?:   :anchors: (\S+)\n)?", re.MULTILINE
 )
 MATRIX: Final = ".. config-matrix::\n"
-#: Drivers of no cloud that are left out of the matrix.
-_NO_CLOUD: Final = ("example", "fake")
 _HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 26 17 14 43", "")
 
 
@@ -90,7 +88,7 @@ def table(top: type, without: type | None = None, anchors: str = "") -> Iterator
 def matrix() -> Iterator[str]:
     """The lines of the table of all keys of providers: which driver has which, those that most have first."""
     schemas = json.loads(SHIPPED_SCHEMA.read_text(encoding="utf-8"))["$defs"]
-    drivers = {name: set(_paths(schema)) for name, schema in schemas.items() if name not in _NO_CLOUD}
+    drivers = {name: set(_paths(schema)) for name, schema in schemas.items() if name != "fake"}
     order = Counter(path for paths in drivers.values() for path in paths)
     yield from (".. list-table::", "   :header-rows: 1", "   :class: matrix", "")
     yield from _row("Key", *drivers)

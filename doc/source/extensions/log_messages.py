@@ -24,7 +24,7 @@ ENTRIES: Final = Path(__file__).parents[1] / "reference" / "log-messages.csv"
 MESSAGES: Final = re.compile(r"^\.\. log-messages::\n", re.MULTILINE)
 UNFORESEEN: Final = re.compile(r"^\.\. unforeseen-errors::\n", re.MULTILINE)
 #: Simulators, and drivers that are only there to try or to copy something.
-_LEFT_OUT: Final = ("testing/", "driver/fake/", "driver/example/")
+_LEFT_OUT: Final = ("testing/", "driver/fake/")
 #: Method of a logger -> how the level is written; that of ``log`` depends on the case.
 _LEVELS: Final = {
     "info": "INFO",

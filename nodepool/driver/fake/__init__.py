@@ -2,7 +2,7 @@
 """The fake driver: launches instances in a cloud that is only in memory.
 
 It serves tests and demonstrations: knobs in the configuration, or in ``FakeCloud.get(name)``, make it slow, full or
-unreliable. To learn how a driver is written read `nodepool.driver.example`. ``cloud.py`` is the cloud itself, which a
+unreliable. To learn how a driver is written read ``examples/driver``. ``cloud.py`` is the cloud itself, which a
 real driver does not have. Here are the keys of the configuration file, then what launches and deletions of one
 configured cloud share, how they go, then the adapter and the provider.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example driver keeps the contract. The driver guide shows this file: it is a template, too."""
+"""The example driver keeps the contract, and Nodepool finds it. The driver guide shows this file."""
 
 # [suite]
 from __future__ import annotations
@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from example_cloud import ExampleCloud
+from nodepool_drivers.example import ExampleDriver
 
-from nodepool.driver.example import ExampleDriver
+from nodepool.driver.registry import Drivers
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
-from simulators.example_cloud import ExampleCloud
+
+
+def test_entry_point() -> None:
+    """``driver: example`` is this one, once it is installed."""
+    assert type(Drivers.get("example")) is ExampleDriver
 
 
 class TestExample(ImageContract, DriverContract):
@@ -27,7 +33,7 @@ class TestExample(ImageContract, DriverContract):
         """A cloud of its own for each test, which must be empty at the end."""
         with ExampleCloud() as self.cloud:
             yield
-        assert not self.cloud.machines.instances(), "machines are left behind"
+        assert not self.cloud.machines, "machines are left behind"
 
     def make_driver(self) -> ExampleDriver:
         return ExampleDriver()
