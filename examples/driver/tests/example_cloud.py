@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays the cloud of the example driver over HTTP. ``client.py`` of the driver describes its API.
 
-``python -m tests.example_cloud`` runs it until it is interrupted, on port 8910.
+``python example_cloud.py`` runs it until it is interrupted, on port 8910.
 """
 
 from __future__ import annotations
