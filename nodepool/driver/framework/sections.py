@@ -122,11 +122,7 @@ class ImageLabel(LabelSettings):
         default_text="one is required",
     )
     cloud_image: Any = key(
-        FILLED_TEXT,
-        None,
-        "Image of the provider's ``cloud-images``.",
-        read=False,
-        default_text="one is required",
+        FILLED_TEXT, None, "Image of the provider's ``cloud-images``.", read=False, default_text="one is required"
     )
     console_log: bool = key(
         FLAG, False, "Write the console to the log when the machine does not answer within ``boot-timeout``."
