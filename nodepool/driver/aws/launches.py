@@ -185,6 +185,8 @@ def fleet_arguments(
 
 log = logging.getLogger("nodepool.driver.aws.launches")
 
+#: Most instances of a call.
+MOST: Final = 20
 #: So long a call waits for more orders when AWS takes no other call now; less while it takes some, in seconds.
 GATHER_SECONDS: Final = 0.25
 #: A creation with this token was sent before, with other parameters; or an instance of it is gone.
@@ -390,7 +392,7 @@ class LaunchBatches:
         if error is not None:
             self._fail_all(error)
             return
-        orders = self._take(types.MOST if turn.result().spare < 1 else 1)
+        orders = self._take(MOST if turn.result().spare < 1 else 1)
         with self._lock:
             self._gathering = more = bool(self._waiting)
         if more:
@@ -403,7 +405,7 @@ class LaunchBatches:
         """For a turn, and then for more orders, unless there are enough, or calls are not short."""
         turn = self._client.transport.wait_turn(RUN, "RunInstances")
         with self._lock:
-            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= types.MOST
+            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= MOST
         if turn.spare < 1 and not enough:
             self._client.transport.sleep(GATHER_SECONDS * (1 - turn.spare))
         return turn
