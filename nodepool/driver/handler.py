@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
-from nodepool.driver.framework.handler_hooks import HandlerHooks
+from nodepool.driver.framework.handler_hooks import HandlerHooks, log_declined
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import Guard
@@ -340,7 +340,8 @@ class NodeRequestHandler(HandlerHooks):
         reason = reasons.joined([reasons.reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         triage.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
-        self._log_declined(reason)
+        place = f"{self.provider.name}/{self.pool.name}"
+        log_declined(self.log, self.request, reason, place, lambda: self.pw.declines_of_others(self.request.key))
         self._let_go(Stage.DONE, reason)
 
     def give_back(self, reason: Reason | None = None) -> None:

@@ -126,11 +126,6 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         future.set_result(gateway.check_reusable_node(self, node))
         return future
 
-    def _log_declined(self, reason: reasons.Reason) -> None:
-        """:param reason: why the request is declined; its state says whether it fails."""
-        request, others = self.request, self.pw.declines_of_others
-        log_declined(self.log, request, reason, f"{self.provider.name}/{self.pool.name}", lambda: others(request.key))
-
     def setNodeMetadata(self, node: Node) -> None:
         """Fill driver data of a new node before it is stored."""
         return
