@@ -18,19 +18,16 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.config import DEFAULT_PORT
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, LabelSettings, ProviderConfig
 from nodepool.driver.framework.rate import MAX_THREADS, Hold, SharedThreads, ended, working_for
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.guard import settle
 from nodepool.metrics import reports
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.model.node import Node, QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
 Log = logging.LoggerAdapter[logging.Logger]

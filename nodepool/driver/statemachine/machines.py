@@ -20,20 +20,17 @@ import abc
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, Log, StateMachine
+from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, InstanceCloud, Log, StateMachine
 from nodepool.driver.statemachine.inventory import R, Waiter
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
+from nodepool.model.request import NodeRequest
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.statemachine.instance import InstanceCloud
-    from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
 

@@ -11,13 +11,14 @@ import abc
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.handler_hooks import node_logger
@@ -27,7 +28,7 @@ from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.instance import Resource, diskimage_of
+from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
 from nodepool.exceptions import (
@@ -40,20 +41,13 @@ from nodepool.exceptions import (
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.event import LostInstance
+from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
 from nodepool.plan.observed import OTHERS, end_of_other, of_other
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.statemachine.instance import Log
-    from nodepool.model.event import LostInstance
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 # Images of a provider on the framework (rules U, D-1, D-3).
 
