@@ -11,24 +11,20 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
+from nodepool.driver.config import ProviderConfig
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.handler_hooks import NodeDeleter
 from nodepool.driver.framework.quota_support import UNKNOWN
-from nodepool.model.reasons import ReasonCode
-from nodepool.model.status import PauseStatus
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.uploads import ListedImage
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.model.event import LostInstance
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import HostStatus, LabelStatus, LimitStatus
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.driver.framework.uploads import ListedImage
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.model.event import LostInstance
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class Done:

@@ -13,11 +13,12 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.guard import Guard
@@ -25,16 +26,11 @@ from nodepool.logconfig import AnnotatedLogger, get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
-from nodepool.model.request import described, origin_of
+from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.plan.launch import launch_outcome
-from nodepool.plan.triage import why_failed
+from nodepool.plan.triage import PoolInfo, ReadyNodes, why_failed
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import PoolInfo, ReadyNodes
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class NodeRequestHandlerNotifications:
@@ -125,11 +121,6 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         future: concurrent.futures.Future[bool] = concurrent.futures.Future()
         future.set_result(gateway.check_reusable_node(self, node))
         return future
-
-    def _log_declined(self, reason: reasons.Reason) -> None:
-        """:param reason: why the request is declined; its state says whether it fails."""
-        request, others = self.request, self.pw.declines_of_others
-        log_declined(self.log, request, reason, f"{self.provider.name}/{self.pool.name}", lambda: others(request.key))
 
     def setNodeMetadata(self, node: Node) -> None:
         """Fill driver data of a new node before it is stored."""

@@ -71,12 +71,7 @@ class ImageUploader:
     abort_wait_seconds: ClassVar[float] = 30.0
 
     def __init__(
-        self,
-        adapter: Any,
-        log: logging.Logger,
-        path: str | os.PathLike[str],
-        image_name: str,
-        metadata: dict[str, Any],
+        self, adapter: Any, log: logging.Logger, path: str | os.PathLike[str], image_name: str, metadata: dict[str, Any]
     ) -> None:
         self.adapter = adapter
         self.log = log

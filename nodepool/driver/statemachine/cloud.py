@@ -766,10 +766,7 @@ class LearnedLimits:
     """
 
     def __init__(
-        self,
-        count: Callable[[], int],
-        exists: Callable[[str], bool],
-        clock: Callable[[], float] = monotonic,
+        self, count: Callable[[], int], exists: Callable[[str], bool], clock: Callable[[], float] = monotonic
     ) -> None:
         self._count = count
         self._exists = exists

@@ -18,17 +18,18 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.rate import TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
-from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.instance import Instance, StateMachine, describe, for_node, hostname, take_instance
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
@@ -43,20 +44,13 @@ from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.model.reasons import images_missing
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason, images_missing
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.instance import Instance, StateMachine
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
 
 #: Who defines one of these is polled in each pass.
 POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thread_count"})

@@ -11,13 +11,14 @@ import abc
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.handler_hooks import node_logger
@@ -27,7 +28,7 @@ from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.instance import Resource, diskimage_of
+from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
 from nodepool.exceptions import (
@@ -40,20 +41,13 @@ from nodepool.exceptions import (
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.event import LostInstance
+from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
 from nodepool.plan.observed import OTHERS, end_of_other, of_other
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.statemachine.instance import Log
-    from nodepool.model.event import LostInstance
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 # Images of a provider on the framework (rules U, D-1, D-3).
 
@@ -454,9 +448,6 @@ class Deletion(Done, abc.ABC):
     def _wake(self) -> None:
         self._provider.scheduler.wake(self)
 
-    def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
-        return self._provider.removal(external_id, self.log, self._wake, try_again)
-
 
 class NodeDeletion(Deletion):
     """Deletes one locked node: cloud first, then the znode.
@@ -500,7 +491,7 @@ class NodeDeletion(Deletion):
             provider.look_for_leaks_soon()
         for external_id in targets:
             self._external_id = external_id
-            yield from self._removal(external_id)
+            yield from provider.removal(external_id, self.log, self._wake, lambda _: False)
         provider.calls.worked()
         zk.nodes.remove(node)
         self.log.info("Deleted node of provider %s", node.provider)
@@ -530,7 +521,7 @@ class InstanceDeletion(Deletion):
     def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
         super().__init__(provider, external_id, log)
         self._persistent = persistent
-        self._steps = self._removal(external_id, self._may_be_done_later)
+        self._steps = provider.removal(external_id, log, self._wake, self._may_be_done_later)
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)
@@ -588,6 +579,8 @@ def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
 class StateMachineDriver(Driver):
     """Subclasses implement `getProviderConfig` and `getAdapter`."""
 
+    provider_class: ClassVar[type[StateMachineProvider]] = StateMachineProvider
+
     @abc.abstractmethod
     def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
         """Make the configuration object of one provider section; it is not loaded yet."""
@@ -598,7 +591,7 @@ class StateMachineDriver(Driver):
 
     def getProvider(self, provider_config: ProviderConfig) -> Provider:
         """Wires adapter and provider; a driver that needs ZooKeeper itself overrides it."""
-        return StateMachineProvider(self.getAdapter(provider_config), provider_config)
+        return self.provider_class(self.getAdapter(provider_config), provider_config)
 
 
 class CloudDriver(StateMachineDriver):
@@ -606,13 +599,9 @@ class CloudDriver(StateMachineDriver):
 
     config_class: ClassVar[type[ProviderConfig]]
     adapter_class: ClassVar[type[Adapter]]
-    provider_class: ClassVar[type[StateMachineProvider]] = StateMachineProvider
 
     def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
         return self.config_class(provider)
 
     def getAdapter(self, provider_config: Any) -> Adapter:
         return self.adapter_class(provider_config)
-
-    def getProvider(self, provider_config: ProviderConfig) -> Provider:
-        return self.provider_class(self.getAdapter(provider_config), provider_config)
