@@ -257,13 +257,9 @@ class AzurePool(CloudPool):
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.ipv4, self.ipv6 = private_addresses(self.ipv4, self.ipv6, self.public_ipv4, self.public_ipv6)
-
-
-def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, public_ipv6: bool) -> tuple[bool, bool]:
-    """Which private addresses a VM gets: a public one needs one of its kind; without any wish it is IPv4."""
-    found = (bool(ipv4 or public_ipv4), bool(ipv6 or public_ipv6))
-    return found if any(found) else (True, False)
+        # A public address needs a private one of its kind; without any wish it is IPv4.
+        self.ipv6 = bool(self.ipv6 or self.public_ipv6)
+        self.ipv4 = bool(self.ipv4 or self.public_ipv4) or not self.ipv6
 
 
 class AzureProviderConfig(CloudPoolsConfig[AzurePool]):

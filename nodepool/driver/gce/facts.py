@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import else_correct, or_none
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.driver.gce.client import ComputeEngine
+from nodepool.driver.gce.client import ComputeEngine, quoted
 from nodepool.driver.gce.config import GceLabel, GceProviderConfig
 from nodepool.driver.gce.types import GceRecord, MachineType
 from nodepool.exceptions import RuntimeConfigurationException
@@ -97,7 +97,8 @@ class GceFacts:
 
     def _newest(self, name: str, project: str, family: str) -> str:
         with else_correct(f"correct image-project or image-family of cloud image {name!r}"):
-            return self._client.newest_image(project, family).link
+            link = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
+            return self._client.image_at(link, "reading an image family").link
 
     # -- limits of the region and the project, and what labels and instances use of them (GC-7) --
 

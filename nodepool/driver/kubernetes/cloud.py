@@ -146,9 +146,15 @@ class Watch:
         begun, self._told = monotonic(), False
         try:
             if not self._version:
-                self._list()
+                found, self._version = self._client.list(self._path, self._selector, self._fields)
+                self._listener.listed(self._kind, found, begun)
+                self._worked()
             begun = monotonic()
-            self._watch()
+            for event in self._client.watch(self._path, self._version, self._selector, self._fields):
+                if self._stopped.is_set():
+                    break
+                self._take(event)
+                self._worked()
         except CloudRefused as error:
             return self._was_refused(error)
         except LaunchError as error:
@@ -167,19 +173,6 @@ class Watch:
         """Seconds until the next turn. :param free: so many turns in a row are in vain without a pause."""
         self._vain = 1 if self._told else self._vain + 1
         return RETRY.pause(self._vain - free) if self._vain > free else 0.0
-
-    def _list(self) -> None:
-        started = monotonic()
-        found, self._version = self._client.list(self._path, self._selector, self._fields)
-        self._listener.listed(self._kind, found, started)
-        self._worked()
-
-    def _watch(self) -> None:
-        for event in self._client.watch(self._path, self._version, self._selector, self._fields):
-            if self._stopped.is_set():
-                return
-            self._take(event)
-            self._worked()
 
     def _take(self, event: Object) -> None:
         kind, found = event.get("type"), event.get("object") or {}
@@ -270,7 +263,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: What a node uses whose objects have some metadata.
         self.need_by: Callable[[Mapping[str, str]], QuotaInformation] = lambda _: QuotaInformation(instances=1)
         self.accounts = DefaultAccounts(client)
-        self.objects = NodeObjects(awaited=self._is_awaited)
+        #: Namespaces whose launch waits.
+        self._awaited: dict[str, AwaitedContent] = {}
+        self.objects = NodeObjects(awaited=self._awaited.__contains__)
         self.inventory.on_start = self._start_watches
         self.inventory.on_end = lambda record: self.tell_lost(record, (GONE, f"{record.id} was deleted"))
         held = (self.inventory.held,)
@@ -280,13 +275,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
         #: node of which another one has just told the end.
         self._telling = threading.Lock()
-        #: Guards what follows.
+        #: Guards ``_awaited`` and what follows.
         self._kinds_lock = threading.Lock()
         #: Kinds that are not watched.
         self._asked = {kind for kind in WATCHED if kind not in self.watched}
         self.inventory.lists = bool(self._asked)
-        #: Namespaces whose launch waits.
-        self._awaited: dict[str, AwaitedContent] = {}
         #: The unique id of the namespace that was made last under a name.
         self._made: dict[str, str] = {}
 
@@ -387,10 +380,6 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """Was another one made under the name of one that is gone, of which no watch has told yet?"""
         with self._kinds_lock:
             return self._made.get(name, uid) != uid
-
-    def _is_awaited(self, name: str) -> bool:
-        with self._kinds_lock:
-            return name in self._awaited
 
     def over(self, name: str) -> None:
         """A launch has ended, well or badly, or a deletion."""

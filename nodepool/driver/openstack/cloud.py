@@ -577,15 +577,11 @@ class Facts:
 
     # -- networks --
 
-    def network_ids(self, label: OpenStackLabel) -> list[str]:
-        """Ids of the networks of a label, in its order; without a network service names are taken for ids.
+    def network_id(self, name: str, label: OpenStackLabel) -> str:
+        """Id of a network of a label; without a network service the name is taken for the id.
 
         :raises LaunchNodepoolException: there is no such network, or several have the name.
         """
-        return [self.network_id(name, label) for name in label.networks]
-
-    def network_id(self, name: str, label: OpenStackLabel) -> str:
-        """One of them."""
         for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
             networks = self.networks.get(max_age)
             if networks is None:

@@ -213,15 +213,12 @@ class StaticProvider(Provider):
         self._found.clear()
         self._failed.clear()
         if self._monitor.has_news():
-            self._wake_pools()
+            # Requests that wait there do so for another reason now.
+            with self._condition:
+                workers = list(self._workers)
+            for worker in workers:
+                worker.wake()
         return self._start_checks(plan, emptied, held, now)
-
-    def _wake_pools(self) -> None:
-        """Requests that wait there do so for another reason now."""
-        with self._condition:
-            workers = list(self._workers)
-        for worker in workers:
-            worker.wake()
 
     def _take_results(self, now: float) -> None:
         """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""
