@@ -135,10 +135,7 @@ class AzureImageSettings(ImageSettings):
     checks: ClassVar[tuple[Any, ...]] = (section_check(_login_problems),)
 
     ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that the user accepts. With it, passwords are not accepted.",
-        name="key",
+        TEXT.or_null(), None, "Public SSH key that the user accepts. With it, passwords are not accepted.", name="key"
     )
     password: str | None = key(TEXT.or_null(), None, "Of the user.")
     generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")

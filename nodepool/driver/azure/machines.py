@@ -452,11 +452,7 @@ def vm_body(
     :param image: ``imageReference``.
     """
     config = label.pool.provider
-    disk: dict[str, Any] = {
-        "name": disk_name(name, config.name),
-        "createOption": "FromImage",
-        "deleteOption": "Delete",
-    }
+    disk: dict[str, Any] = {"name": disk_name(name, config.name), "createOption": "FromImage", "deleteOption": "Delete"}
     if label.volume_size:
         disk["diskSizeGB"] = label.volume_size
     source = label.diskimage or label.cloud_image

@@ -58,7 +58,6 @@ from nodepool.driver.statemachine import (
     InstanceCloud,
     ListedImage,
     ResourceKinds,
-    StateMachineHandler,
     StateMachineProvider,
 )
 from nodepool.driver.statemachine.provider import CloudDriver
@@ -266,14 +265,9 @@ class FakeAdapter(CloudAdapter):
         return [ListedImage(image.id, image.name, image.metadata) for image in self.cloud.images.images()]
 
 
-class FakeRequestHandler(StateMachineHandler):
-    """That of the framework."""
-
-
 class FakeProvider(StateMachineProvider):
     """That of the framework; the knobs of its section are set when it starts."""
 
-    handler_class = FakeRequestHandler
     adapter: FakeAdapter
     provider: FakeProviderConfig
 

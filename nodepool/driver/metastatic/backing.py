@@ -391,12 +391,7 @@ class BackingRequests:
     """
 
     def __init__(
-        self,
-        zk: ZooKeeper,
-        cache: NodepoolCache,
-        owner: str,
-        log: Log,
-        on_change: Callable[[], None],
+        self, zk: ZooKeeper, cache: NodepoolCache, owner: str, log: Log, on_change: Callable[[], None]
     ) -> None:
         self._zk = zk
         self._owner = owner
@@ -601,8 +596,8 @@ class SlotRequests:
         self.given_back: dict[str, Callable[[], None]] = {}
         #: node -> backing node, as long as its launch goes on.
         self._placed: dict[str, str] = {}
-        #: T-11: nodes on whose backing nodes nothing answers, and the backing node of each. None = it is where it has its
-        #: slot now.
+        #: T-11: nodes on whose backing nodes nothing answers, and the backing node of each; None = the one where it has
+        #: its slot now.
         self.failed_scans: dict[str, str | None] = {}
 
     @property

@@ -215,12 +215,7 @@ class GlanceUpload:
     """
 
     def __init__(
-        self,
-        api: Api,
-        body: Mapping[str, Any],
-        content: Content,
-        checksums: Mapping[str, str],
-        time: ImageTime,
+        self, api: Api, body: Mapping[str, Any], content: Content, checksums: Mapping[str, str], time: ImageTime
     ) -> None:
         self._head = f"Provider {api.transport.provider}: image {body['name']}"
         self._api = api

@@ -159,17 +159,6 @@ class StaticProvider(Provider):
             self._wanted = True
             self._condition.notify()
 
-    @property
-    def checks_under_way(self) -> bool:
-        """Has a pass started checks whose results no pass has taken yet? For tests."""
-        return bool(self._checking)
-
-    @property
-    def has_results(self) -> bool:
-        """Is there a result for the next pass? For tests."""
-        with self._condition:
-            return bool(self._results or self._lost)
-
     # -- the thread --
 
     def _run(self) -> None:
