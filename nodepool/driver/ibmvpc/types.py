@@ -19,6 +19,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
     CodedError,
+    codes,
     mappings_in,
 )
 from nodepool.driver.framework.cloud_errors import texts_of as texts_of
@@ -27,22 +28,17 @@ from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.inventory import CloudRecord
 
 #: There is no capacity in this zone, or none of this profile. Others may have some.
-CAPACITY: Final = frozenset(
-    {
-        *("cannot_start_capacity", "cannot_start_compute", "cannot_start_placement_group", "cannot_start_ip_address"),
-        *("cannot_start_reservation_capacity", "cannot_start_reservation_expired"),
-        *("insufficient_capacity", "insufficient_available_ip_addresses", "insufficient_ip_addresses"),
-        "subnet_is_full",
-    }
+CAPACITY: Final = codes(
+    "cannot_start_capacity cannot_start_compute cannot_start_placement_group cannot_start_ip_address "
+    "cannot_start_reservation_capacity cannot_start_reservation_expired insufficient_capacity "
+    "insufficient_available_ip_addresses insufficient_ip_addresses subnet_is_full"
 )
 #: IBM took a spot instance away.
 PREEMPTED: Final = "stopped_by_preemption"
 #: Something has the name already: it may be ours, of an order that was not answered.
 EXISTS: Final = frozenset({"validation_unique_failed", "name_in_use"})
 #: Refused only for now: something else is under way.
-BUSY: Final = frozenset(
-    {"resource_in_use", "resource_locked", "instance_pending", "floating_ip_pending", "volume_in_use", "conflict"}
-)
+BUSY: Final = codes("resource_in_use resource_locked instance_pending floating_ip_pending volume_in_use conflict")
 _GRANT: Final = "give the credentials the access policies that the documentation of the driver shows"
 
 #: Names of code and message in errors, as the SDK of IBM knows them (ibm_cloud_sdk_core.api_exception), and IAM's.
