@@ -182,19 +182,12 @@ class AzureCloudImage(AzureImageSettings):
         if self.publisher:
             named = {"publisher": self.publisher, "offer": self.offer, "sku": self.sku, "version": self.version}
             return {name: str(value) for name, value in named.items()}
-        if self.shared_gallery:
-            path = _gallery_path("SharedGalleries", self.shared_gallery, self.shared_name, self.shared_version)
-            return {"sharedGalleryImageId": path}
-        if self.community_gallery:
-            path = _gallery_path(
-                "CommunityGalleries", self.community_gallery, self.community_name, self.community_version
-            )
-            return {"communityGalleryImageId": path}
+        for kind in ("shared", "community"):
+            gallery, name, version = (getattr(self, f"{kind}_{part}") for part in ("gallery", "name", "version"))
+            if gallery:
+                path = f"/{kind.capitalize()}Galleries/{gallery}/Images/{name}"
+                return {f"{kind}GalleryImageId": f"{path}/Versions/{version}" if version else path}
         return {"id": str(self.image_id)}
-
-
-def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None) -> str:
-    return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
 class AzureDiskImage(UploadedImage, AzureImageSettings):

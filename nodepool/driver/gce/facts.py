@@ -111,17 +111,12 @@ class GceFacts:
         self._refresh()
         known = self._known
         needed: set[str] = set()
-        for pool in self._config.pools.values():
-            for label in pool.labels.values():
-                for name in label.machine_types:
-                    for spot in label.spot_kinds:
-                        machine = self._type_of(name)
-                        needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
+        for label in (label for pool in self._config.pools.values() for label in pool.labels.values()):
+            for place in places_of(label):
+                if machine := self.known_type(place.zone, place.machine_type):
+                    needed |= self._named(machine, place.spot, label.pool.public_ipv4, label).keys()
         found = {name: known[name] for name in needed if name in known}
         return QuotaInformation(default=math.inf, instances=known.get(INSTANCES, math.inf), **found)
-
-    def _type_of(self, name: str) -> MachineType | None:
-        return next((found for zone in self._config.zones if (found := self.known_type(zone, name))), None)
 
     def _refresh(self) -> None:
         name = self._config.name

@@ -557,22 +557,22 @@ class BackingHolds:
 # What launches and deletions want of the `SlotAllocator`.
 
 
+@dataclasses.dataclass(eq=False)
 class SlotRequest:
     """One node that waits for a slot.
 
     :param wake: makes its launch look at ``place`` and ``error``; any thread, does not block.
+    :param request_id: of the backing request that it waits for.
+    :param place: backing node and slot.
     """
 
-    def __init__(self, node_id: str, kind: BackingKind, wake: Callable[[], None], log: Log) -> None:
-        self.node_id = node_id
-        self.kind = kind
-        self.wake = wake
-        self.log = log
-        #: The backing request that it waits for.
-        self.request_id: str | None = None
-        #: Backing node and slot.
-        self.place: tuple[Node, int] | None = None
-        self.error: Exception | None = None
+    node_id: str
+    kind: BackingKind
+    wake: Callable[[], None]
+    log: Log
+    request_id: str | None = None
+    place: tuple[Node, int] | None = None
+    error: Exception | None = None
 
 
 #: Those who wait, by kind and node, in the order in which they came.
