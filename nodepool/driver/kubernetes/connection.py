@@ -12,6 +12,7 @@ Files with certificates and tokens are read again when they change, and when the
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,23 +42,17 @@ ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def _named_files(path: str) -> Iterator[str]:
-    """Files that a kubeconfig names."""
+    """A kubeconfig, and files with tokens that it names. Its settings have those with certificates."""
     import yaml
 
     for part in path.split(os.pathsep):
         file = Path(part).expanduser()
         yield str(file)
-        try:
-            found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-        except (OSError, ValueError, yaml.YAMLError):
-            # Whoever loads it tells.
-            continue
-        for kind, keys in (("clusters", ("certificate-authority",)), ("users", ("tokenFile", "client-certificate"))):
-            for entry in found.get(kind) or () if isinstance(found, dict) else ():
-                section = (entry.get(kind[:-1]) or {}) if isinstance(entry, dict) else {}
-                for key in keys:
-                    if section.get(key):
-                        yield str(file.parent / str(section[key]))
+        # Whoever loads it tells what is wrong with it.
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
+            for entry in yaml.safe_load(file.read_text(encoding="utf-8")).get("users") or ():
+                if token := (entry.get("user") or {}).get("tokenFile"):
+                    yield str(file.parent / str(token))
 
 
 def _signature(files: Iterable[str]) -> tuple[Any, ...]:
