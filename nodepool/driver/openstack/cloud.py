@@ -23,14 +23,7 @@ from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, 
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
-from nodepool.driver.statemachine.instance import (
-    GONE,
-    INSTALLATION_KEY,
-    NODE_KEY,
-    POOL_KEY,
-    PROVIDER_KEY,
-    InstanceCloud,
-)
+from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
     from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 
 
-class OpenStackCloud(InstanceCloud[Server]):
+class OpenStackCloud(tags.InstanceCloud[Server]):
     """One provider's cloud.
 
     :param transport: how to make calls.
@@ -89,7 +82,7 @@ class OpenStackCloud(InstanceCloud[Server]):
     def why_ended(self, record: Server) -> tuple[str, str] | None:
         if not record.deleting:
             return None
-        return GONE, f"the cloud shows server {record.id} as {record.task_state or record.status}"
+        return tags.GONE, f"the cloud shows server {record.id} as {record.task_state or record.status}"
 
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
@@ -271,7 +264,7 @@ def _before(latest: str, overlap: timedelta) -> str | None:
 
 log = logging.getLogger("nodepool.driver.openstack.cloud")
 
-_KEYS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
+_KEYS: Final = (tags.NODE_KEY, tags.POOL_KEY, tags.PROVIDER_KEY, tags.INSTALLATION_KEY)
 
 
 class VolumeMarks:
@@ -297,7 +290,7 @@ class VolumeMarks:
     def mark(self, server: Server) -> None:
         """Mark the volume that a server boots from, unless that was done. Blocks; errors are logged."""
         volume_id, found = server.boot_volume, server.metadata
-        if volume_id is not None and volume_id not in self._marked and found.get(PROVIDER_KEY) == self._provider:
+        if volume_id is not None and volume_id not in self._marked and found.get(tags.PROVIDER_KEY) == self._provider:
             self._write([volume_id], {key: found[key] for key in _KEYS if key in found})
 
     def catch_up(self) -> None:
@@ -577,15 +570,11 @@ class Facts:
 
     # -- networks --
 
-    def network_ids(self, label: OpenStackLabel) -> list[str]:
-        """Ids of the networks of a label, in its order; without a network service names are taken for ids.
+    def network_id(self, name: str, label: OpenStackLabel) -> str:
+        """Id of a network of a label; without a network service the name is taken for the id.
 
         :raises LaunchNodepoolException: there is no such network, or several have the name.
         """
-        return [self.network_id(name, label) for name in label.networks]
-
-    def network_id(self, name: str, label: OpenStackLabel) -> str:
-        """One of them."""
         for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
             networks = self.networks.get(max_age)
             if networks is None:
