@@ -509,7 +509,7 @@ MODE: Final = 0o600
 
 def do_export_image_data(options: argparse.Namespace) -> int:
     """``nodepool export-image-data``"""
-    from nodepool.zk import image_backup
+    from nodepool.zk import images as image_backup
 
     with open_zookeeper(options) as zk:
         exported = image_backup.export_images(zk.client)
@@ -541,7 +541,7 @@ def do_import_image_data(options: argparse.Namespace) -> int:
 
     :raises CommandError: the file is no export, or ZooKeeper has other records already.
     """
-    from nodepool.zk import image_backup
+    from nodepool.zk import images as image_backup
 
     data = read_file(options.path)
     try:

@@ -36,7 +36,7 @@ from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.version import DISTRIBUTION, release_string
-from nodepool.zk import image_backup, paths
+from nodepool.zk import images, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import MODEL_API as MODEL_API
@@ -849,14 +849,14 @@ class ReleasedZooKeeper(ZooKeeper):
 
     def exportImageData(self) -> dict[str, str]:
         """Builds, uploads and pauses: path -> what is stored there."""
-        return image_backup.export_images(self.client)
+        return images.export_images(self.client)
 
     def importImageData(self, import_data: Mapping[str, str]) -> None:
         """Write what `exportImageData` gave. Blocks. No other process may write images meanwhile.
 
         :raises ZKException: bad data.
         """
-        image_backup.import_images(self.client, import_data, replace=True)
+        images.import_images(self.client, import_data, replace=True)
 
     # -- images: locks --
 
