@@ -11,37 +11,27 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from nodepool.clock import sleep
-from nodepool.config.marks import Document, Sleep, UnreadableError, parse, read
+from nodepool.config.marks import Document, UnreadableError, parse, read
 from nodepool.config.problems import Problems, show
 from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from nodepool.config.assembly import CheckedSections
     from nodepool.config.objects import Config
 
 log = logging.getLogger("nodepool.config")
 
 
-def load_config(
-    path: str,
-    secure_path: str | None = None,
-    *,
-    sleep: Sleep = sleep,
-    checked: CheckedSections | None = None,
-) -> Config:
+def load_config(path: str, secure_path: str | None = None) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
-    :param sleep: waits that many seconds between attempts to read a missing file.
-    :param checked: what earlier loads have checked.
     :raises ConfigError: every problem, one a line, with file and line.
     """
     from nodepool.config.assembly import assemble
 
     problems = Problems()
-    main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
+    main, secure = read_documents(path, secure_path, problems)
+    config = assemble(main, secure, secure_given=secure_path is not None)
     problems.finish(log)
     return config
 
@@ -74,9 +64,7 @@ def load_images(path: str, secure_path: str | None = None) -> Config:
     return config
 
 
-def read_documents(
-    path: str, secure_path: str | None, problems: Problems, sleep: Sleep = sleep
-) -> tuple[Document, Document | None]:
+def read_documents(path: str, secure_path: str | None, problems: Problems) -> tuple[Document, Document | None]:
     """Read and parse both files.
 
     :return: the main file, a mapping; the secure file, a mapping, or None if there is none or it is empty.
@@ -87,7 +75,7 @@ def read_documents(
     documents: list[Document | None] = []
     for name, may_be_empty in ((path, False), (secure_path, True)):
         try:
-            documents.append(None if name is None else _document(name, problems, sleep, may_be_empty))
+            documents.append(None if name is None else _document(name, problems, may_be_empty))
         except ConfigError as error:
             unreadable = unreadable or isinstance(error, UnreadableError)
             reasons.append(str(error))
@@ -98,10 +86,8 @@ def read_documents(
     return main, secure
 
 
-def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -> Document | None:
-    source = read(path, sleep=sleep)
-    document = parse(source, problems)
-    document.digest = source.digest
+def _document(path: str, problems: Problems, may_be_empty: bool) -> Document | None:
+    document = parse(read(path), problems)
     if isinstance(document.data, dict):
         return document
     if document.data is None:
@@ -114,21 +100,16 @@ def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -
 
 
 class ConfigSource:
-    """A configuration file, its secure file and what drivers read beside; parsed only when one of them changed.
+    """A configuration file, its secure file and what drivers read beside; parsed only when one of them changed."""
 
-    :param sleep: see `load_config`.
-    """
-
-    def __init__(self, path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> None:
+    def __init__(self, path: str, secure_path: str | None = None) -> None:
         self._paths = [name for name in (path, secure_path) if name is not None]
         self._path = path
         self._secure_path = secure_path
-        self._sleep = sleep
         #: Files that drivers read, see `Config.watched_files`.
         self._watched: list[str] = []
         self._loaded: tuple[int | None, ...] | None = None
         self._unreadable = False
-        self._checked: CheckedSections = {}
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -150,7 +131,7 @@ class ConfigSource:
         self._loaded = self._times()
         self._unreadable = False
         try:
-            config = load_config(self._path, self._secure_path, sleep=self._sleep, checked=self._checked)
+            config = load_config(self._path, self._secure_path)
         except UnreadableError:
             self._unreadable = True
             raise

@@ -49,15 +49,16 @@ def test_bad_files(files: Files, content: str, expected: str) -> None:
     assert line.startswith(f"{files.main}{expected}")
 
 
-def test_files_that_cannot_be_opened(files: Files) -> None:
+def test_files_that_cannot_be_opened(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """No such file: 3 tries, 0.5 s apart, because an editor may be replacing it; other errors are not retried."""
     directory, pauses = files.directory, list[float]()
     (directory / "plain").touch()
+    monkeypatch.setattr(marks, "sleep", pauses.append)
 
     def told(path: str, *more: str) -> list[str]:
         pauses.clear()
         with pytest.raises(UnreadableError) as caught:
-            load_config(path, *more, sleep=pauses.append)
+            load_config(path, *more)
         return files.short(str(caught.value)).splitlines()
 
     assert told(f"{directory}/none") == ["none: no such file"]
@@ -71,7 +72,8 @@ def test_files_that_cannot_be_opened(files: Files) -> None:
     def write(_: float) -> None:
         files.write("")
 
-    assert load_config(str(files.main), sleep=write).labels == {}
+    monkeypatch.setattr(marks, "sleep", write)
+    assert load_config(str(files.main)).labels == {}
     with files.main.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(ConfigError, match="larger than 64 MiB"):
@@ -79,9 +81,10 @@ def test_files_that_cannot_be_opened(files: Files) -> None:
 
 
 @pytest.fixture
-def source(files: Files) -> ConfigSource:
+def source(files: Files, monkeypatch: pytest.MonkeyPatch) -> ConfigSource:
     files.write("", "")
-    return ConfigSource(str(files.main), str(files.secure), sleep=lambda _: None)
+    monkeypatch.setattr(marks, "sleep", lambda _: None)
+    return ConfigSource(str(files.main), str(files.secure))
 
 
 def loaded(source: ConfigSource) -> None:
