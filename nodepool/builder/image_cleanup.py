@@ -65,10 +65,7 @@ class ImageCleanupWorker(Worker):
     error_text = "Error in the clean-up of images, going on"
 
     def __init__(
-        self,
-        shared: Shared,
-        uploading: Callable[[], Iterable[UploadJob]],
-        publish: Callable[[], None] = lambda: None,
+        self, shared: Shared, uploading: Callable[[], Iterable[UploadJob]], publish: Callable[[], None] = lambda: None
     ) -> None:
         log = logging.getLogger(log_names.image_cleanup_worker(0))
         super().__init__("CleanupWorker-0", shared.client, log, IDLE_SECONDS)

@@ -437,11 +437,7 @@ class StatsReporter:
         :param dt: milliseconds that it took.
         """
         reports.report_launch(
-            subkey,
-            dt,
-            provider=self.provider_config.name,
-            az=self.node.az,
-            requestor=self.handler.request.requestor,
+            subkey, dt, provider=self.provider_config.name, az=self.node.az, requestor=self.handler.request.requestor
         )
 
     def updateNodeStats(self, arg: Any) -> None:

@@ -381,11 +381,7 @@ class StatsWorker(PassThread):
     error_text = "Metrics could not be sent"
 
     def __init__(
-        self,
-        statsd: StatsdClient,
-        registry: Registry,
-        launcher: Launcher,
-        clock: Callable[[], float] = monotonic,
+        self, statsd: StatsdClient, registry: Registry, launcher: Launcher, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd
