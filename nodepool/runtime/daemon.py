@@ -72,10 +72,8 @@ class Tracing:
         from nodepool.tracing.sending import OtlpTarget
 
         name = settings.endpoint or "the collector on this host"
-        exporter = Exporter(OtlpTarget(settings), name)
-        exporter.start()
-        spans.use(exporter.record)
-        self._exporter = exporter
+        self._exporter = Exporter(OtlpTarget(settings), name)
+        spans.use(self._exporter.record)
         self.log.info("Traces go to %s by %s", name, settings.protocol)
 
     def stop(self) -> None:

@@ -42,7 +42,7 @@ TELL_SECONDS: Final = 60.0
 
 
 class Exporter:
-    """A sink of the recorder.
+    """A sink of the recorder, which sends from the beginning.
 
     :param name: of the target, for the log.
     """
@@ -57,9 +57,6 @@ class Exporter:
         self._told_at = -math.inf
         self._lost = 0
         self._thread = threading.Thread(target=self._run, name="SpanExporter", daemon=True)
-
-    def start(self) -> None:
-        """Begin to send."""
         self._thread.start()
 
     def record(self, span: Span) -> None:

@@ -77,7 +77,7 @@ class PoolView:
         self.turns = Turns(pool.launcher.free_counts)
         #: Does the provider make machines?
         self.launches = True
-        self._me: PoolInfo | None = None
+        self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
         self._verdicts: dict[RequestKind, Verdict] = {}
@@ -107,8 +107,6 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            if self._me is None:
-                raise RuntimeError("no pass has begun")
             found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
         return found
 
@@ -293,8 +291,9 @@ class Pool:
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{provider_name}/{pool_name}"
-        self._provider: Provider | None = None
-        self._config: ProviderConfig | None = None
+        #: There from the first pass on.
+        self.provider: Provider
+        self.config: ProviderConfig
         #: Labels of the pool: the same object as long as the configuration is the same.
         self.labels: frozenset[str] = frozenset()
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
@@ -314,11 +313,11 @@ class Pool:
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
-        if self._config is not config:
+        if getattr(self, "config", None) is not config:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
-            self._config = config
-        self._provider = provider
+            self.config = config
+        self.provider = provider
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
@@ -334,19 +333,7 @@ class Pool:
     @property
     def has_provider(self) -> bool:
         """Was there a pass already? Any thread."""
-        return self._provider is not None
-
-    @property
-    def provider(self) -> Provider:
-        if self._provider is None:
-            raise RuntimeError(f"provider {self.provider_name} is not there")
-        return self._provider
-
-    @property
-    def config(self) -> ProviderConfig:
-        if self._config is None:
-            raise RuntimeError(f"provider {self.provider_name} is not configured")
-        return self._config
+        return hasattr(self, "provider")
 
     @property
     def pool_config(self) -> ConfigPool:
@@ -356,13 +343,13 @@ class Pool:
     @property
     def max_concurrency(self) -> float:
         """0 = nothing is ever launched; below 0 = no limit. Before the first pass there is none."""
-        return -1 if self._config is None else self._config.max_concurrency
+        return self.config.max_concurrency if self.has_provider else -1
 
     # -- as it is now --
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
-        return self.launcher.providers.get(self.provider_name) is not self._provider
+        return self.launcher.providers.get(self.provider_name) is not self.provider
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.launcher.config().tenant_resource_limits
