@@ -32,7 +32,7 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-from nodepool.tracing.sending import GRPC, HTTP, OtlpSettings, missing_module
+from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
 
 # Settings of traces (reference/configuration 2): the keys of ``[tracing]`` in ``zuul.conf``.

@@ -28,13 +28,12 @@ from nodepool.model.event import counted, named
 from nodepool.plan.config_diff import config_changes
 from nodepool.plan.retries import Backoff
 from nodepool.tracing import spans
-from nodepool.tracing.sending import Exporter
+from nodepool.tracing.spans import Exporter, OtlpSettings, OtlpTarget
 from nodepool.version import release_string
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.transactions import ensure_path
 
 if TYPE_CHECKING:
-    from nodepool.tracing.sending import OtlpSettings
     from nodepool.zk.client import ZooKeeperClient
 
 # `Tracing`: spans of this daemon go where its configuration says.
@@ -68,9 +67,6 @@ class Tracing:
                 self.log.error("No traces are recorded: %s", error)
 
     def _start(self, settings: OtlpSettings) -> None:
-        # The libraries take 0.3 s to be imported.
-        from nodepool.tracing.sending import OtlpTarget
-
         name = settings.endpoint or "the collector on this host"
         self._exporter = Exporter(OtlpTarget(settings), name)
         spans.use(self._exporter.record)

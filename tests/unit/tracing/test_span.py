@@ -14,8 +14,22 @@ import pytest
 from nodepool.metrics.catalog import SPANS
 from nodepool.model.request import NodeRequest
 from nodepool.tracing import spans
-from nodepool.tracing.sending import GRPC, HTTP, MAX_WAITING, Exporter, OtlpSettings, OtlpTarget, missing_module
-from nodepool.tracing.spans import SPAN_ID_BITS, TRACE_ID_BITS, Span, Trace, derived_id, record, trace_of
+from nodepool.tracing.spans import (
+    GRPC,
+    HTTP,
+    MAX_WAITING,
+    SPAN_ID_BITS,
+    TRACE_ID_BITS,
+    Exporter,
+    OtlpSettings,
+    OtlpTarget,
+    Span,
+    Trace,
+    derived_id,
+    missing_module,
+    record,
+    trace_of,
+)
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.counted import Counted
 from tests.support.otlp_receiver import Received, grpc_receiver, http_receiver
