@@ -11,7 +11,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from nodepool.config.marks import Document, UnreadableError, parse, read
+from nodepool.config.marks import Document, parse, read
 from nodepool.config.problems import Problems, show
 from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
@@ -71,16 +71,14 @@ def read_documents(path: str, secure_path: str | None, problems: Problems) -> tu
     :raises ConfigError: a file cannot be read, is not YAML, or is something else than a mapping.
     """
     reasons: list[str] = []
-    unreadable = False
     documents: list[Document | None] = []
     for name, may_be_empty in ((path, False), (secure_path, True)):
         try:
             documents.append(None if name is None else _document(name, problems, may_be_empty))
         except ConfigError as error:
-            unreadable = unreadable or isinstance(error, UnreadableError)
             reasons.append(str(error))
     if reasons:
-        raise (UnreadableError if unreadable else ConfigError)("\n".join(reasons))
+        raise ConfigError("\n".join(reasons))
     main, secure = documents
     assert main is not None
     return main, secure
@@ -108,8 +106,7 @@ class ConfigSource:
         self._secure_path = secure_path
         #: Files that drivers read, see `Config.watched_files`.
         self._watched: list[str] = []
-        self._loaded: tuple[int | None, ...] | None = None
-        self._unreadable = False
+        self._loaded: tuple[_Times | None, ...] | None = None
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -118,44 +115,33 @@ class ConfigSource:
     def changed(self) -> bool:
         """Is it time for another `load`? Does not parse.
 
-        True when the modification time of a file is not what it was at the last load (whether that went well or
-        not), or when a file that could not be opened then can be opened now.
+        True when a time of a file is not what it was at the last load, whether that went well or not.
         """
-        if self._times() != self._loaded:
-            return True
-        return self._unreadable and all(_can_be_opened(path) for path in self._paths)
+        return self._times() != self._loaded
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
-        self._unreadable = False
-        try:
-            config = load_config(self._path, self._secure_path)
-        except UnreadableError:
-            self._unreadable = True
-            raise
+        config = load_config(self._path, self._secure_path)
         watched = sorted(config.watched_files)
         if watched != self._watched:
             self._watched = watched
-            self._loaded = (*self._loaded[: len(self._paths)], *map(_modified, watched))
+            self._loaded = (*self._loaded[: len(self._paths)], *map(_times_of, watched))
         return config
 
-    def _times(self) -> tuple[int | None, ...]:
-        return tuple(map(_modified, self.files()))
+    def _times(self) -> tuple[_Times | None, ...]:
+        return tuple(map(_times_of, self.files()))
 
 
-def _modified(path: str) -> int | None:
-    """Modification time in nanoseconds; None = no such file."""
+#: When the content of a file changed, and when anything of it, such as who may read it, in nanoseconds.
+_Times = tuple[int, int]
+
+
+def _times_of(path: str) -> _Times | None:
+    """None = no such file."""
     try:
-        return os.stat(path).st_mtime_ns
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-
-
-def _can_be_opened(path: str) -> bool:
-    try:
-        with open(path, "rb"):
-            return True
-    except (OSError, ValueError):
-        return False
+    return status.st_mtime_ns, status.st_ctime_ns

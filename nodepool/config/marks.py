@@ -329,10 +329,6 @@ DIGEST_LENGTH: Final = 12
 PLACEHOLDER: Final = re.compile(r"%\((NODEPOOL_[^)\n]*)\)")
 
 
-class UnreadableError(ConfigError):
-    """The file is not there, or may not be read. The same call may work later, although no file changes."""
-
-
 @dataclass(frozen=True)
 class SourceText:
     """A file's text after substitution.
@@ -356,7 +352,7 @@ class SourceText:
 def read(path: str) -> SourceText:
     """Read a file and put in environment variables. Blocks about a second when there is no such file.
 
-    :raises ConfigError: one line that says what is wrong; `UnreadableError` if the file cannot be opened.
+    :raises ConfigError: one line that says what is wrong.
     """
     data = _read_bytes(path)
     if len(data) > MAX_BYTES:
@@ -390,7 +386,7 @@ def _read_bytes(path: str) -> bytes:
         except (OSError, ValueError) as error:
             if not isinstance(error, FileNotFoundError) or tries == READ_TRIES:
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                raise UnreadableError(f"{path}: {_REASONS.get(type(error), reason)}") from error
+                raise ConfigError(f"{path}: {_REASONS.get(type(error), reason)}") from error
         sleep(READ_PAUSE_SECONDS)
 
 
