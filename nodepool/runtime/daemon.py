@@ -205,7 +205,7 @@ class ConnectedDaemon(abc.ABC):
         """Serve until `stop`; blocks. ``start`` must have been called."""
         self._running = True
         try:
-            self._tracing.follow(self._config())
+            self._tracing.follow(self.config())
             if not self.stopping.is_set() and self._connect():
                 self.begin()
                 self._tell_served()
@@ -296,12 +296,13 @@ class ConnectedDaemon(abc.ABC):
         """Log what is served, unless it is what was logged last."""
         # Configurations of drivers are asked: whatever they raise, the daemon serves.
         with Guard(self.log, "What is served cannot be logged"):
-            text = self.describe(self._config())
+            text = self.describe(self.config())
             if text != self._served:
                 self._served = text
                 self.log.info("%s", text)
 
-    def _config(self) -> Config:
+    def config(self) -> Config:
+        """What is in effect. Any thread."""
         return self.configuration.current
 
 

@@ -162,7 +162,7 @@ class WebDaemon(ConnectedDaemon):
         self.client = client
         self.cache = NodepoolCache(client)
         self.zk = ZooKeeper(client, self.cache)
-        self.parts = Parts([self._web_part(self._config())], self.log)
+        self.parts = Parts([self._web_part(self.config())], self.log)
 
     def _web_part(self, config: Config) -> Part[WebServer]:
         snapshots = _make_snapshots(self.client, self.cache)
