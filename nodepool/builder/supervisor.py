@@ -96,7 +96,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the builder. Nothing of it runs yet."""
-        config = self._config()
+        config = self.config()
         self.client = client
         self.files = ImageFiles(str(config.images_dir))
         self.builder_id = self.files.builder_id()
@@ -108,7 +108,7 @@ class ImageBuilder(ConnectedDaemon):
             client,
             ImageStore(client),
             lambda: self.cache.snapshot() if self.cache.ready.is_set() else None,
-            self._config,
+            self.config,
             self.providers,
             self.files,
             self.builder_id,
@@ -141,7 +141,7 @@ class ImageBuilder(ConnectedDaemon):
         self.cleanup = Part("CleanupWorker-0", cleanup)
         watch = Part("CallWatch", CallWatch)
         table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
-        more = (make(self, self._config()) for make in self._more_parts)
+        more = (make(self, self.config()) for make in self._more_parts)
         self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
 
     def begin(self) -> None:
@@ -150,7 +150,7 @@ class ImageBuilder(ConnectedDaemon):
             self.log.error("An interrupted build left files or mounts behind: %s", problem)
         self._prepare_zookeeper(paths.IMAGES)
         self.cache.wait_ready(30)
-        self.apply(self._config())
+        self.apply(self.config())
         self.look_again()
         self.parts.start()
 
@@ -212,7 +212,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def _publish(self) -> None:
         """The status record: a build or an upload has begun, ended, or got on. Any thread; does not block."""
-        config = self._config()
+        config = self.config()
         self.status.set(
             BUILDER,
             f"{socket.gethostname()}-{os.getpid()}",

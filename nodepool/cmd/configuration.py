@@ -90,7 +90,7 @@ def do_config_diff(options: argparse.Namespace) -> int:
 
     :raises CommandError: a file is refused as a whole.
     """
-    from nodepool.runtime.reload import keep_usable
+    from nodepool.runtime.daemon import keep_usable
 
     files = [path for path in (options.first, options.second) if path is not None]
     old_path, new_path = [options.config, *files][-2:]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -109,7 +109,7 @@ class _Builder:
     def __init__(self, source: SourceText, problems: Problems) -> None:
         self._source = source
         self._problems = problems
-        self._document = Document(source.path, problems)
+        self._document = Document(source.path, problems, digest=source.digest)
         self._events: Iterator[Any] = yaml.parse(source.text, Loader=_LOADER)
         #: Keys and positions that lead to where the parser is, and in how many lists and mappings that is.
         self._path: list[Any] = []
@@ -328,12 +328,6 @@ DIGEST_LENGTH: Final = 12
 
 PLACEHOLDER: Final = re.compile(r"%\((NODEPOOL_[^)\n]*)\)")
 
-Sleep = Callable[[float], None]
-
-
-class UnreadableError(ConfigError):
-    """The file is not there, or may not be read. The same call may work later, although no file changes."""
-
 
 @dataclass(frozen=True)
 class SourceText:
@@ -355,13 +349,12 @@ class SourceText:
         return self.lines[min(number, len(self.lines) - 1)] + 1
 
 
-def read(path: str, *, sleep: Sleep = sleep) -> SourceText:
+def read(path: str) -> SourceText:
     """Read a file and put in environment variables. Blocks about a second when there is no such file.
 
-    :param sleep: waits that many seconds.
-    :raises ConfigError: one line that says what is wrong; `UnreadableError` if the file cannot be opened.
+    :raises ConfigError: one line that says what is wrong.
     """
-    data = _read_bytes(path, sleep)
+    data = _read_bytes(path)
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MiB, this is no configuration")
     try:
@@ -383,7 +376,7 @@ _REASONS: Final[Mapping[type[Exception], str]] = {
 }
 
 
-def _read_bytes(path: str, sleep: Sleep) -> bytes:
+def _read_bytes(path: str) -> bytes:
     tries = 0
     while True:
         tries += 1
@@ -393,7 +386,7 @@ def _read_bytes(path: str, sleep: Sleep) -> bytes:
         except (OSError, ValueError) as error:
             if not isinstance(error, FileNotFoundError) or tries == READ_TRIES:
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                raise UnreadableError(f"{path}: {_REASONS.get(type(error), reason)}") from error
+                raise ConfigError(f"{path}: {_REASONS.get(type(error), reason)}") from error
         sleep(READ_PAUSE_SECONDS)
 
 

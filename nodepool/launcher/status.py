@@ -45,8 +45,9 @@ from nodepool.zk.transactions import Election
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
-    from nodepool.launcher.pool.view import Launcher, Pool
+    from nodepool.launcher.pool.view import Pool
     from nodepool.launcher.shared import EventRing
+    from nodepool.launcher.supervisor import NodePool
     from nodepool.metrics.registry import Registry, StatsdClient
     from nodepool.model.status import Maintenance
     from nodepool.zk.status import StatusWriter
@@ -381,11 +382,7 @@ class StatsWorker(PassThread):
     error_text = "Metrics could not be sent"
 
     def __init__(
-        self,
-        statsd: StatsdClient,
-        registry: Registry,
-        launcher: Launcher,
-        clock: Callable[[], float] = monotonic,
+        self, statsd: StatsdClient, registry: Registry, launcher: NodePool, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
     from nodepool.zk.cache import RecordCache
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
 
 log = logging.getLogger("nodepool.web")
 

@@ -55,7 +55,7 @@ from nodepool.plan.static import decide
 from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue, screen
 from nodepool.zk.caches import ImageTree, Kind, build, kind, parts, upload
 from nodepool.zk.components import entry_id
-from nodepool.zk.image_backup import Unusable, check, problem_of, sort_out
+from nodepool.zk.images import Unusable, check, problem_of, sort_out
 from nodepool.zk.paths import (
     MAX_DEPTH,
     EmptyRecord,
