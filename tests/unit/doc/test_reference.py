@@ -143,7 +143,7 @@ def test_columns() -> None:
     # Other names, and commands that print the table of ``list``.
     assert listings - shown == {"nodes", "requests", "labels", "builds", "delete", "hold"}
     page = listing_columns.expand((SOURCE / "reference" / "commands.rst").read_text(encoding="utf-8"))
-    assert "   * - ``label-list``\n     - Label (``label``)\n     - the same\n" in page
+    assert "   * - ``info``, second table\n     - ID (``id``), Server ID (``server_id``)\n     - the same\n" in page
 
 
 def test_markup_in_a_help_text(monkeypatch: pytest.MonkeyPatch) -> None:
