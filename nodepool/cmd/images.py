@@ -144,7 +144,8 @@ def do_alien_image_list(options: argparse.Namespace) -> int:
             # Read after the list was made: an upload has a record before it is in the cloud.
             found = aliens(in_cloud, read_images(zk.client), name, others)
             rows += [(name, image.name, image.shown_id) for image in found]
-    session.show(tables.alien_image_table(rows), options, "There is no image in a cloud that ZooKeeper does not know.")
+    empty = "" if failed else "There is no image in a cloud that ZooKeeper does not know."
+    session.show(tables.alien_image_table(rows), options, empty)
     return 1 if failed else 0
 
 

@@ -164,7 +164,7 @@ def test_status(nodepool: CommandLine, znodes: PoolZnodes) -> None:
         if not seen and "no cloud" in shown:
             tell(znodes, "pool", id="l1-lab", provider="lab", pool="rack", state="paused")
             seen.append(shown)
-        return bool(seen) and "paused" in shown
+        return bool(seen) and "full" in shown
 
     assert nodepool.on_terminal("status", "-w", "--fail-on-problems", until=look).status == 3
 

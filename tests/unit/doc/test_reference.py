@@ -141,9 +141,9 @@ def test_columns() -> None:
     listings = {name for name, command in commands if "--columns" in command.format_usage()}
     shown = {re.split("[ ,]", name)[0] for name in listing_columns.tables()}
     # Other names, and commands that print the table of ``list``.
-    assert listings - shown == {"nodes", "requests", "delete", "hold"}
+    assert listings - shown == {"nodes", "requests", "labels", "builds", "delete", "hold"}
     page = listing_columns.expand((SOURCE / "reference" / "commands.rst").read_text(encoding="utf-8"))
-    assert "   * - ``label-list``\n     - Label (``label``)\n     - the same\n" in page
+    assert "   * - ``info``, second table\n     - ID (``id``), Server ID (``server_id``)\n     - the same\n" in page
 
 
 def test_markup_in_a_help_text(monkeypatch: pytest.MonkeyPatch) -> None:
