@@ -262,6 +262,8 @@ examples:
   nodepool explain 0000000042        for whom a node is, and what is done with it
   nodepool explain debian-large      who serves a label
   nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
+  nodepool explain 192.0.2.17        whose node that is; also a host, an image, a launcher, a tenant
+  nodepool explain image debian-12   what it is may stand before the name
 """
 
 #: Which daemon is asked for its health.
@@ -280,8 +282,8 @@ LOOK: Final = (
     ),
     command(
         "overview.explain",
-        "explain why a request waits, a node is held, a label is not served or a provider does not work",
-        argument("name", "id or name of what to explain", metavar="REQUEST|NODE|LABEL|PROVIDER"),
+        "explain anything: why a request waits, whose an address is, why an image is not built",
+        argument("name", "id, name or address; before it may stand what it is", metavar="NAME", nargs="+"),
         form("table", "json"),
         epilog=_EXPLAIN,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -140,14 +140,22 @@ def do_explain(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
     from nodepool.listing.overview import explanation_text
     from nodepool.plan import explain
+    from nodepool.plan.observed import KINDS, UnclearName, meant
 
-    name = options.name
+    *kinds, name = options.name
+    kinds = [{"pool": "provider", "build": "image"}.get(kind, kind) for kind in kinds]
+    if len(kinds) > 1 or not set(kinds) <= {*KINDS}:
+        raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(KINDS)}, pool, build")
     with open_zookeeper(options) as zk:
         seen = observe(zk, name)
-    kind = explain.kind_of(name, seen)
-    if kind is None:
-        near = explain.similar(name, seen) or "; nodepool request-list, list and label-list show what there is"
-        raise CommandError(f"there is no request, node, label or provider {name!r}{near}")
+    try:
+        found = meant(name, seen, kinds or KINDS)
+    except UnclearName as unclear:
+        raise CommandError(str(unclear)) from None
+    if found is None:
+        what = kinds[0] if kinds else f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        raise CommandError(f"there is no {what} {name!r}{explain.similar(name, seen)}")
+    kind, name = found
     answer = explain.explain(name, kind, seen)
     print(json.dumps(answer.to_dict()) if options.format == "json" else explanation_text(answer, seen.now))
     return 0
@@ -221,10 +229,10 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
 
     registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
-    node = zk.getNode(name) if name is not None and name.isdecimal() else None
+    node = zk.getNode(name.zfill(10)) if name is not None and name.isdecimal() else None
     nodes = {found.key: found for found in (zk.nodeIterator() if node is None else [node])}
     launchers = read_launchers(zk.client)
-    images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
+    images = NO_IMAGES if name in requests or node is not None else read_images(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
@@ -237,5 +245,6 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         images=images,
         builders=frozenset(components.read_hosts(zk.client, "builder")),
         builder_providers=builder_status(zk.client).providers,
-        locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
+        locked=frozenset(zk.nodes.locked_ids([*nodes]) if node is not None else ()),
+        issued={} if name is None or node is not None else {"node": zk.nodes.issued(), "request": zk.requests.issued()},
     )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Last what nobody looks after: records without an owner
-(`Ownerless`).
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+(`Ownerless`). Last what a name stands for (`meant`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -21,6 +22,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.status import (
     POOL_MARK,
     AbsentProvider,
+    HostStatus,
     LauncherStatus,
     LaunchStatus,
     Maintenance,
@@ -105,6 +107,7 @@ class Observed:
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
+    :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
 
     now: float
@@ -119,6 +122,7 @@ class Observed:
     images: ImagesView = NO_IMAGES
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, PoolFacts]:
@@ -218,6 +222,11 @@ class Observed:
         later = replace(self, now=now)
         vars(later).update(found)
         return later
+
+    def was_issued(self, kind: str, number: int) -> bool:
+        """Has there been a node or request with this number?"""
+        ids = self.nodes if kind == "node" else self.requests
+        return number < max([self.issued.get(kind, 0), *(int(key[-10:]) + 1 for key in ids if key[-10:].isdecimal())])
 
     def maintenance_of(self, subjects: Iterable[tuple[str, str]]) -> list[Maintenance]:
         """The records that hold now.
@@ -444,3 +453,122 @@ def end_of_other(provider: str, installation: str) -> str:
 def host_name(name: str) -> str:
     """``host`` of ``user@host:port``."""
     return name.rpartition(":")[0].rpartition("@")[2]
+
+
+# What a name stands for, of whatever kind it is.
+
+#: Kinds of subjects, in the order in which a name is looked for.
+KINDS: Final = ("request", "node", "provider", "label", "host", "launcher", "image", "tenant", "address")
+#: An id of a node or a request, which may lack its leading zeros; that of a request may lack its priority, too.
+_ID: Final = re.compile(r"(?:(\d{3})-)?(\d{1,10})")
+_UPLOAD_PATH: Final = re.compile(r"/nodepool/images/([^/]+)/builds/([^/]+)/")
+
+
+class UnclearName(LookupError):
+    """A name may stand for several things. The text says for which."""
+
+
+def meant(name: str, seen: Observed, kinds: Sequence[str] = KINDS) -> tuple[str, str] | None:
+    """Kind and full name of what a name stands for; None = nothing. A pool is ``<provider>/<pool>``.
+
+    An id may be one of what does not exist any more. An address that one node has stands for the node.
+
+    :param kinds: that come into question.
+    :raises UnclearName: an id without zeros or priority, or an address, is that of several.
+    """
+    for kind in kinds:
+        found = sorted(_FIND[kind](name, seen))
+        if kind == "address" and len(found) > 1:
+            nodes = ", ".join(f"{key} ({seen.nodes[key].state})" for key in found)
+            raise UnclearName(f"{name} is the address of nodes {nodes}: ask for one of them")
+        if kind == "address" and found:
+            return "node", found[0]
+        if found:
+            return kind, found[0] if kind == "launcher" else name
+    return _by_number(name, seen, kinds)
+
+
+def looks_like_id(name: str) -> bool:
+    """May it be an id of a node or a request?"""
+    return _ID.fullmatch(name) is not None
+
+
+def _by_number(name: str, seen: Observed, kinds: Sequence[str]) -> tuple[str, str] | None:
+    """What exists comes first, then what is known to have existed, then what must have existed."""
+    if (match := _ID.fullmatch(name)) is None:
+        return None
+    priority, number = match[1], f"{int(match[2]):010}"
+    known = [event.subject.partition(" ")[2] for event in seen.events if event.subject.startswith("request ")]
+    full = [f"{priority}-{number}"] if priority and seen.was_issued("request", int(number)) else []
+    nodes: Iterable[str]
+    requests: Iterable[str]
+    for nodes, requests in (
+        (seen.nodes, seen.requests),
+        ([number] if seen.was_issued("node", int(number)) else [], [*known, *seen.node_index.allocated]),
+        ([], full),
+    ):
+        found = {("node", key) for key in nodes if key == number and priority is None}
+        if name != number:
+            ends = (f"{priority}-{number}",) if priority else (f"-{number}",)
+            found |= {("request", key) for key in requests if key.endswith(ends)}
+        found = {one for one in found if one[0] in kinds}
+        if len(found) > 1:
+            ids = " or ".join(f"{kind} {key}" for kind, key in sorted(found))
+            raise UnclearName(f"{name} may be {ids}: write it in full")
+        if found:
+            return found.pop()
+    return None
+
+
+def hosts_of(name: str, seen: Observed) -> dict[str, list[tuple[PoolStatus, HostStatus]]]:
+    """Static hosts with a name, with user and port or without: what pools report of each."""
+    found = ((status, host) for status in seen.statuses for host in status.hosts)
+    return grouped([one for one in found if name in (one[1].name, host_name(one[1].name))], lambda one: one[1].name)
+
+
+def addresses_of(node: Node) -> set[str]:
+    """All names and addresses of a node."""
+    known = (node.interface_ip, node.public_ipv4, node.private_ipv4, node.public_ipv6, node.private_ipv6, node.hostname)
+    return {address for address in known if address}
+
+
+def image_of(node: Node) -> tuple[str, str | None]:
+    """Image and build of a node; an image of the cloud has no build."""
+    found = _UPLOAD_PATH.match(node.image_id or "")
+    return (found[1], found[2]) if found else (node.image_id or "", None)
+
+
+def _providers(name: str, seen: Observed) -> set[str]:
+    known = {*seen.providers, *seen.absent_providers, *seen.pool_names}
+    return {name} if name in known or of_provider(name, seen) is not None else set()
+
+
+def _launchers(name: str, seen: Observed) -> set[str]:
+    hosts = {*(one.host for one in seen.launchers), *(pool.host for pool in seen.pools.values())}
+    return {host for host in hosts if name in (host, host.partition(".")[0])}
+
+
+def _images(name: str, seen: Observed) -> set[str]:
+    """The image, or ``<image>-<build>``."""
+    images = seen.images.images
+    builds = {f"{image}-{build}" for image, view in images.items() for build in view.builds if build in name}
+    return {name} & ({*images, *builds} | {image_of(node)[0] for node in seen.nodes.values()})
+
+
+def _tenants(name: str, seen: Observed) -> set[str]:
+    limits = {tenant for launcher in seen.launchers for tenant in launcher.tenant_limits}
+    users: list[Node | NodeRequest] = [*seen.nodes.values(), *seen.requests.values()]
+    return {name} & (limits | {one.tenant_name for one in users if one.tenant_name})
+
+
+_FIND: Final[Mapping[str, Callable[[str, Observed], Iterable[str]]]] = {
+    "request": lambda name, seen: {name} & seen.requests.keys(),
+    "node": lambda name, seen: {name} & seen.nodes.keys(),
+    "provider": _providers,
+    "label": lambda name, seen: {name} & {*seen.labels, *(n for r in seen.requests.values() for n in r.node_types)},
+    "host": hosts_of,
+    "launcher": _launchers,
+    "image": _images,
+    "tenant": _tenants,
+    "address": lambda name, seen: {key for key, node in seen.nodes.items() if name in addresses_of(node)},
+}
