@@ -534,7 +534,11 @@ CONFIGURATION: Final = (
         'in ~/.zshrc, after compinit: eval "$(nodepool completion zsh)"',
         "nodepool completion fish > ~/.config/fish/completions/nodepool.fish",
         argument("shell", "the shell", choices=("bash", "zsh", "fish")),
-        description="Prints a script for a shell, which completes commands, options and their values after it.",
+        # What the script calls: it prints names of a kind. The last word is what is typed of the name.
+        argument("--names", argparse.SUPPRESS, metavar="KIND"),
+        argument("words", argparse.SUPPRESS, nargs="*"),
+        description="Prints a script for a shell. It completes commands, options, their values, and names of what "
+        "there is, which come from ZooKeeper, and are kept for some seconds.",
     ),
 )
 
@@ -679,15 +683,54 @@ def program() -> int:
     return status
 
 
+#: What an argument names -> kind of names, as `nodepool.cmd.overview.NAMES` has them. Those of one command come first.
+_NAMED: Final = {
+    "explain.name": "any",
+    "events.subject": "any",
+    "image-log.name": "build",
+    "dib-image-delete.id": "build",
+    "quarantine.subject": "host",
+    "release.subject": "host",
+    "subject": "served",
+    "ids": "node",
+    "labels": "label",
+    "providers": "provider",
+    **{name: name for name in ("provider", "image", "label", "pool", "tenant")},
+}
+#: How a script calls for names; a shell has its own words for the line.
+_CALLS: Final = {
+    "bash": '{name}() {{ command "${{COMP_WORDS[0]}}" completion --names {kind} bash '
+    '-- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null </dev/null; }}',
+    "zsh": '{name}() {{ compadd -- ${{(f)"$(command $service completion --names {kind} zsh '
+    '-- "${{(@Q)${{(z)LBUFFER}}}}" "$PREFIX" 2>/dev/null </dev/null)"}} }}',
+    "fish": "(command nodepool completion --names {kind} fish -- (commandline -opc) (commandline -ct) 2>/dev/null)",
+}
+
+
 def do_completion(options: argparse.Namespace) -> int:
     """``nodepool completion``"""
+    if options.names:
+        from nodepool.cmd.overview import print_names
+
+        print_names(options.names, options.words)
+        return 0
     import shtab
 
     parser = make_parser(flat=True)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    for action in (action for one in (parser, *commands.choices.values()) for action in one._actions):
-        if action.type is app.absolute_path:
-            action.complete = shtab.FILE
+    for command_name, one in (("", parser), *commands.choices.items()):
+        for action in one._actions:
+            kind = _NAMED.get(f"{command_name}.{action.dest}") or _NAMED.get(action.dest)
+            if action.type is app.absolute_path:
+                action.complete = shtab.FILE
+            elif action.dest == "state":
+                action.choices = list(
+                    states.REQUEST_STATES if command_name.startswith("request") else states.NODE_STATES
+                )
+            elif kind and action.nargs != 0 and not action.choices:
+                name = f"_nodepool_names_{kind}"
+                calls = {shell: call.format(name=name, kind=kind) for shell, call in _CALLS.items()}
+                action.complete = {"bash": name, "zsh": name, "fish": calls.pop("fish"), "preamble": calls}
     print(shtab.complete(parser, options.shell))
     return 0
 

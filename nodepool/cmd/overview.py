@@ -2,22 +2,28 @@
 """Commands that show how a system is (reference/commands 2).
 
 First ``nodepool status``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``, then ``events``.
-Last what ``status`` and ``explain`` read.
+Then what ``status`` and ``explain`` read, and last the names that shells complete.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
+import os
+import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import PROBLEMS, CommandError
+from nodepool.cmd.app import DEFAULT_CONFIG, PROBLEMS, CommandError, absolute_path, write_file
 from nodepool.cmd.session import open_zookeeper, show, show_listing, watch
 from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
@@ -25,6 +31,7 @@ from nodepool.listing.records import event_line, event_table, is_about, launcher
 from nodepool.listing.table import Table
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
+from nodepool.plan.observed import host_name
 from nodepool.zk import components
 from nodepool.zk.images import read_images
 from nodepool.zk.status import builder_status, read_launchers, read_pools
@@ -248,3 +255,83 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         locked=frozenset(zk.nodes.locked_ids([*nodes]) if node is not None else ()),
         issued={} if name is None or node is not None else {"node": zk.nodes.issued(), "request": zk.requests.issued()},
     )
+
+
+# Names of what there is, for shells that complete a command line. No error reaches the terminal.
+
+#: So long names are used again, and so long old ones are better than none, in seconds.
+NAMES_SECONDS: Final = 5.0
+_OLD_SECONDS: Final = 3600.0
+#: A shell waits at most so long, in seconds, with the start of the program on top.
+_PATIENCE_SECONDS: Final = 0.7
+_MOST_NAMES: Final = 1000
+#: Shells take no others as they stand.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./+-]+")
+#: Kinds of which a name may be.
+_SEVERAL: Final = {
+    "served": ("provider", "pool", "label", "launcher"),
+    "any": ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "tenant"),
+}
+
+
+class _TooLate(BaseException):
+    """The shell has waited long enough."""
+
+
+def print_names(kind: str, words: Sequence[str]) -> None:
+    """Print the names of a kind that begin like the last word, one a line. After some time those of the last time.
+
+    :param words: of the command line, of which -c and -s name the configuration. Of names divided by commas the last
+        one is completed.
+    """
+    given = dict(pairwise(words))
+    config = absolute_path(given.get("-c", DEFAULT_CONFIG))
+    known = _known_names(config, None if "-s" not in given else absolute_path(given["-s"]))
+    before, comma, begin = (words[-1] if words else "").rpartition(",")
+    found = {name for one in _SEVERAL.get(kind, (kind,)) for name in known.get(one, ()) if name.startswith(begin)}
+    for name in sorted(filter(_PLAIN.fullmatch, found))[:_MOST_NAMES]:
+        print(f"{before}{comma}{name}")
+
+
+def _known_names(config: str, secure: str | None) -> dict[str, list[str]]:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = Path(cache, "nodepool", f"names-{hashlib.sha256(config.encode()).hexdigest()[:16]}.json")
+    known: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError, ValueError):
+        age = wall_time() - path.stat().st_mtime
+        known = json.loads(path.read_bytes()) if age < _OLD_SECONDS else {}
+        if age < NAMES_SECONDS:
+            return known
+
+    def late(*_: object) -> None:
+        raise _TooLate
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+    # Without a configuration that can be read, or a ZooKeeper that answers, there are no names. That is no error here.
+    with contextlib.suppress(_TooLate, Exception):
+        with open_zookeeper(argparse.Namespace(config=config, secure=secure)) as zk:
+            known = _read_names(zk)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        write_file(path, json.dumps(known).encode(), 0o600)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    return known
+
+
+def _read_names(zk: ZooKeeper) -> dict[str, list[str]]:
+    """Names by kind. Blocks for some round trips."""
+    pools, images = zk.getRegisteredPools(), read_images(zk.client).images
+    return {
+        "request": zk.requests.ids(),
+        "node": zk.nodes.ids(),
+        "provider": [pool.provider_name for pool in pools],
+        "pool": [f"{pool.provider_name}/{pool.name}" for pool in pools],
+        "label": [label for pool in pools for label in pool.supported_labels],
+        "host": [host_name(host.name) for status in read_pools(zk.client) for host in status.hosts],
+        "launcher": [one.hostname for one in components.read_launchers(zk.client)],
+        "image": list(images),
+        "build": [f"{name}-{build}" for name, image in images.items() for build in image.builds],
+        "tenant": [tenant for one in read_launchers(zk.client) for tenant in one.tenant_limits],
+    }

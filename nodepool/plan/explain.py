@@ -611,8 +611,9 @@ def explain_host(name: str, seen: Observed) -> ExplainedThing:
     worst = min(
         (host for _, host in found), key=lambda host: (host.quarantine is None, host.up is not False, host.name)
     )
-    state = "quarantined" if worst.quarantine is not None else {True: "up", False: "down"}.get(worst.up, "not checked")
-    why = worst.text if worst.quarantine is None else worst.quarantine
+    state, why = {True: "up", False: "down", None: "not checked"}[worst.up], worst.text
+    if worst.quarantine is not None:
+        state, why = "quarantined", worst.quarantine
     uses = _uses((node for node in seen.nodes.values() if str(slot_of(node).host) in names), seen)
     if worst.quarantine is not None:
         uses["remedies"].insert(0, f"nodepool release {name} ends the quarantine")
