@@ -683,19 +683,13 @@ def program() -> int:
     return status
 
 
-#: What an argument names -> kind of names, as `nodepool.cmd.overview.NAMES` has them. Those of one command come first.
+#: What an argument names -> kind of names, as `nodepool.cmd.overview.print_names` has it. One command's come first.
 _NAMED: Final = {
-    "explain.name": "any",
-    "events.subject": "any",
-    "image-log.name": "build",
-    "dib-image-delete.id": "build",
-    "quarantine.subject": "host",
-    "release.subject": "host",
-    "subject": "served",
-    "ids": "node",
-    "labels": "label",
-    "providers": "provider",
+    **dict.fromkeys(("explain.name", "events.subject"), "any"),
+    **dict.fromkeys(("image-log.name", "dib-image-delete.id"), "build"),
+    **dict.fromkeys(("quarantine.subject", "release.subject"), "host"),
     **{name: name for name in ("provider", "image", "label", "pool", "tenant")},
+    **{f"{name}s": name for name in ("provider", "label")} | {"subject": "served", "ids": "node"},
 }
 #: How a script calls for names; a shell has its own words for the line.
 _CALLS: Final = {
@@ -724,9 +718,7 @@ def do_completion(options: argparse.Namespace) -> int:
             if action.type is app.absolute_path:
                 action.complete = shtab.FILE
             elif action.dest == "state":
-                action.choices = list(
-                    states.REQUEST_STATES if command_name.startswith("request") else states.NODE_STATES
-                )
+                action.choices = states.REQUEST_STATES if "request" in command_name else states.NODE_STATES
             elif kind and action.nargs != 0 and not action.choices:
                 name = f"_nodepool_names_{kind}"
                 calls = {shell: call.format(name=name, kind=kind) for shell, call in _CALLS.items()}

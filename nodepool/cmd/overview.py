@@ -31,7 +31,6 @@ from nodepool.listing.records import event_line, event_table, is_about, launcher
 from nodepool.listing.table import Table
 from nodepool.model.event import Event
 from nodepool.model.image import NO_IMAGES
-from nodepool.plan.observed import host_name
 from nodepool.zk import components
 from nodepool.zk.images import read_images
 from nodepool.zk.status import builder_status, read_launchers, read_pools
@@ -147,12 +146,11 @@ def do_explain(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
     from nodepool.listing.overview import explanation_text
     from nodepool.plan import explain
-    from nodepool.plan.observed import KINDS, UnclearName, meant
+    from nodepool.plan.observed import KINDS, UnclearName, meant, similar
 
     *kinds, name = options.name
-    kinds = [{"pool": "provider", "build": "image"}.get(kind, kind) for kind in kinds]
     if len(kinds) > 1 or not set(kinds) <= {*KINDS}:
-        raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(KINDS)}, pool, build")
+        raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(KINDS)}")
     with open_zookeeper(options) as zk:
         seen = observe(zk, name)
     try:
@@ -160,8 +158,8 @@ def do_explain(options: argparse.Namespace) -> int:
     except UnclearName as unclear:
         raise CommandError(str(unclear)) from None
     if found is None:
-        what = kinds[0] if kinds else f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
-        raise CommandError(f"there is no {what} {name!r}{explain.similar(name, seen)}")
+        what = kinds[0] if kinds else f"{', '.join(KINDS)} or address"
+        raise CommandError(f"there is no {what} {name!r}{similar(name, seen)}")
     kind, name = found
     answer = explain.explain(name, kind, seen)
     print(json.dumps(answer.to_dict()) if options.format == "json" else explanation_text(answer, seen.now))
@@ -259,23 +257,18 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
 
 # Names of what there is, for shells that complete a command line. No error reaches the terminal.
 
-#: So long names are used again, and so long old ones are better than none, in seconds.
+#: So long names are used again, in seconds. Older ones are used if there is no answer.
 NAMES_SECONDS: Final = 5.0
-_OLD_SECONDS: Final = 3600.0
 #: A shell waits at most so long, in seconds, with the start of the program on top.
-_PATIENCE_SECONDS: Final = 0.7
+_PATIENCE_SECONDS: Final = 0.6
 _MOST_NAMES: Final = 1000
 #: Shells take no others as they stand.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+-]+")
 #: Kinds of which a name may be.
 _SEVERAL: Final = {
     "served": ("provider", "pool", "label", "launcher"),
-    "any": ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "tenant"),
+    "any": ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant"),
 }
-
-
-class _TooLate(BaseException):
-    """The shell has waited long enough."""
 
 
 def print_names(kind: str, words: Sequence[str]) -> None:
@@ -298,40 +291,34 @@ def _known_names(config: str, secure: str | None) -> dict[str, list[str]]:
     path = Path(cache, "nodepool", f"names-{hashlib.sha256(config.encode()).hexdigest()[:16]}.json")
     known: dict[str, list[str]] = {}
     with contextlib.suppress(OSError, ValueError):
-        age = wall_time() - path.stat().st_mtime
-        known = json.loads(path.read_bytes()) if age < _OLD_SECONDS else {}
-        if age < NAMES_SECONDS:
+        known = json.loads(path.read_bytes())
+        if wall_time() - path.stat().st_mtime < NAMES_SECONDS:
             return known
 
-    def late(*_: object) -> None:
-        raise _TooLate
-
-    before = signal.signal(signal.SIGALRM, late)
+    # As Ctrl-C: it also ends a wait for ZooKeeper.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
     # Without a configuration that can be read, or a ZooKeeper that answers, there are no names. That is no error here.
-    with contextlib.suppress(_TooLate, Exception):
+    with contextlib.suppress(KeyboardInterrupt, Exception):
         with open_zookeeper(argparse.Namespace(config=config, secure=secure)) as zk:
             known = _read_names(zk)
             signal.setitimer(signal.ITIMER_REAL, 0)
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         write_file(path, json.dumps(known).encode(), 0o600)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
     return known
 
 
 def _read_names(zk: ZooKeeper) -> dict[str, list[str]]:
     """Names by kind. Blocks for some round trips."""
-    pools, images = zk.getRegisteredPools(), read_images(zk.client).images
-    return {
-        "request": zk.requests.ids(),
-        "node": zk.nodes.ids(),
-        "provider": [pool.provider_name for pool in pools],
-        "pool": [f"{pool.provider_name}/{pool.name}" for pool in pools],
-        "label": [label for pool in pools for label in pool.supported_labels],
-        "host": [host_name(host.name) for status in read_pools(zk.client) for host in status.hosts],
-        "launcher": [one.hostname for one in components.read_launchers(zk.client)],
-        "image": list(images),
-        "build": [f"{name}-{build}" for name, image in images.items() for build in image.builds],
-        "tenant": [tenant for one in read_launchers(zk.client) for tenant in one.tenant_limits],
-    }
+    from nodepool.plan.observed import Observed, names
+
+    seen = Observed(
+        wall_time(),
+        registered=zk.getRegisteredPools(),
+        statuses=read_pools(zk.client),
+        launchers=read_launchers(zk.client),
+        images=read_images(zk.client),
+    )
+    found = {kind: sorted(known) for kind, known in names(seen).items()}
+    return {**found, "request": zk.requests.ids(), "node": zk.nodes.ids()}

@@ -189,9 +189,9 @@ def explanation_text(answer: explained.Explained, now: float) -> str:
         lines += _section("Launchers that tell no status", answer.silent)
         lines += _section("Waiting", _waiting(answer.waiting, now))
     elif isinstance(answer, explained.ExplainedThing):
-        places = [(one.provider, one.state, _since(one.since, now), one.text) for one in answer.places]
-        lines += _section("Providers", _aligned(places))
-        lines += _section("Nodes", _aligned([(one.id, _since(one.since, now), one.text) for one in answer.nodes]))
+        for title, rows in (("Providers", answer.places), ("Nodes", answer.nodes)):
+            found = [(one.get("provider") or one["id"], _since(one["since"], now), one["text"]) for one in rows]
+            lines += _section(title, _aligned(found))
         lines += _section("Waiting", _waiting(answer.waiting, now))
     lines += _section("History", _moments(getattr(answer, "history", ())))
     lines += _section("To do", getattr(answer, "remedies", ()))
@@ -222,18 +222,11 @@ def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]
         facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds), "Reason": answer.code}
         facts |= {"Only in": answer.provider, "Tenant": answer.tenant, "Job": answer.job, "Pipeline": answer.pipeline}
         facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": answer.nodes}
-    elif isinstance(answer, explained.ExplainedNode):
+    elif isinstance(answer, explained.ExplainedNode) and answer.provider:
         facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds)}
-        facts |= {
-            "In this state": _age(answer.state_seconds),
-            "Pool": answer.provider and f"{answer.provider}/{answer.pool or '-'}",
-        }
+        facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
-        facts |= {
-            "Event": answer.event_id,
-            "Launcher": answer.launcher,
-            "Locked": answer.provider and ("yes" if answer.locked else "no"),
-        }
+        facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
         until = None if answer.held_until is None else table.date_and_time(answer.held_until)
         facts |= {"Held by": answer.held_by, "Held until": until}
     elif isinstance(answer, explained.ExplainedLabel):

@@ -24,16 +24,7 @@ from nodepool.model.status import AbsentProvider, LauncherStatus, Maintenance, P
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
 from nodepool.plan.explained import ExplainedThing, LabelInPool, Moment, PoolVerdict, WaitingGroup, explain_image
-from nodepool.plan.observed import (
-    Observed,
-    PoolFacts,
-    host_name,
-    hosts_of,
-    looks_like_id,
-    of_node,
-    of_provider,
-    of_uploads,
-)
+from nodepool.plan.observed import Observed, PoolFacts, host_name, of_node, of_provider, of_uploads
 from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, newest_limits, summarize
 from nodepool.plan.static import is_parked, slot_of
 
@@ -54,23 +45,9 @@ def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
     if kind == "node":
         node = seen.nodes.get(name)
         return _deleted_node(name, seen) if node is None else explain_node(node, seen)
-    return {
-        "provider": explain_provider,
-        "label": explain_label,
-        "host": explain_host,
-        "launcher": explain_launcher,
-        "image": explain_image,
-        "tenant": explain_tenant,
-    }[kind](name, seen)
-
-
-def similar(name: str, seen: Observed) -> str:
-    """What may be meant by a name that stands for nothing; empty = nothing is near."""
-    if looks_like_id(name):
-        return "; no such id has been given yet"
-    configured = {*seen.labels, *seen.providers, *seen.absent_providers, *seen.pool_names, *seen.images.images}
-    hosts = {host_name(host.name) for status in seen.statuses for host in status.hosts}
-    return did_you_mean(name, configured | hosts)
+    found: dict[str, Callable[[str, Observed], explained.Explained]] = dict.fromkeys(["image", "build"], explain_image)
+    found |= {"label": explain_label, "host": explain_host, "launcher": explain_launcher, "tenant": explain_tenant}
+    return found.get(kind, explain_provider)(name, seen)
 
 
 def explain_request(request: NodeRequest, seen: Observed) -> explained.ExplainedRequest:
@@ -150,8 +127,7 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    silent = [pool for pool in seen.pools.values() if pool.status is None]
-    if request.state == states.PENDING and seen.pools and not silent:
+    if request.state == states.PENDING and seen.pools and all(pool.status for pool in seen.pools.values()):
         return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
         return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
@@ -393,8 +369,8 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
         origin["tenant"] = node.tenant_name
     gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
     who = "".join(f", {name} {value}" for name, value in origin.items())
-    if (node.requestor or "").startswith(REQUEST_COMMAND):
-        who += f", requested by {(node.requestor or '')[len(REQUEST_COMMAND) + 1 :]}"
+    if node.requestor and node.requestor.startswith(REQUEST_COMMAND):
+        who += f", requested by {node.requestor[len(REQUEST_COMMAND) + 1 :]}"
     return f" for request {node.allocated_to}{gone}{who}"
 
 
@@ -571,9 +547,8 @@ def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequ
     last = f"; the last that is known: {history[-1].text}" if history else ""
     text = f"does not exist any more: Zuul has removed it{has}{last}"
     remedies = [f"nodepool explain {key} shows what its node is used for" for key in nodes]
-    return explained.ExplainedRequest(
-        request_id, "removed", text, nodes=list(nodes), history=history, remedies=remedies
-    )
+    done: dict[str, Any] = {"nodes": list(nodes), "history": history, "remedies": remedies}
+    return explained.ExplainedRequest(request_id, "removed", text, **done)
 
 
 def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
@@ -591,14 +566,13 @@ _FIRST_STATES: Final = (states.IN_USE, states.HOLD, states.READY)
 
 def _uses(nodes: Iterable[Node], seen: Observed) -> dict[str, Any]:
     """``nodes`` and ``remedies`` of an answer."""
-    ordered = sorted(nodes, key=lambda node: (node.state not in _FIRST_STATES, node.state, node.key))[:MAX_NODES]
-    requests = {node.key: seen.requests.get(node.allocated_to or "") for node in ordered}
-    texts = [(node, _node_text(node, requests[node.key], seen)) for node in ordered]
-    remedies = (text for node in ordered for text in _node_remedies(node, requests[node.key], seen))
-    return {
-        "nodes": [explained.NodeUse(node.key, node.state, node.state_time, text) for node, text in texts],
-        "remedies": list(dict.fromkeys(remedies)),
-    }
+    found, remedies = [], dict[str, None]()
+    for one in sorted(nodes, key=lambda node: (node.state not in _FIRST_STATES, node.state, node.key))[:MAX_NODES]:
+        request = seen.requests.get(one.allocated_to or "")
+        text = _node_text(one, request, seen)
+        found.append({"id": one.key, "state": one.state, "since": one.state_time, "text": text})
+        remedies |= dict.fromkeys(_node_remedies(one, request, seen))
+    return {"nodes": found, "remedies": list(remedies)}
 
 
 def explain_host(name: str, seen: Observed) -> ExplainedThing:
@@ -606,20 +580,18 @@ def explain_host(name: str, seen: Observed) -> ExplainedThing:
 
     :param name: with user and port or without.
     """
-    found = [one for same in hosts_of(name, seen).values() for one in same]
-    names = {name, *(host.name for _, host in found)}
-    worst = min(
-        (host for _, host in found), key=lambda host: (host.quarantine is None, host.up is not False, host.name)
-    )
+    pairs = [(status, host) for status in seen.statuses for host in status.hosts]
+    found = [one for one in pairs if name in (one[1].name, host_name(one[1].name))]
+    known = {name, *(host.name for _, host in found)}
+    _, worst = min(found, key=lambda one: (one[1].quarantine is None, one[1].up is not False, one[1].name))
+    uses = _uses((node for node in seen.nodes.values() if str(slot_of(node).host) in known), seen)
     state, why = {True: "up", False: "down", None: "not checked"}[worst.up], worst.text
     if worst.quarantine is not None:
         state, why = "quarantined", worst.quarantine
-    uses = _uses((node for node in seen.nodes.values() if str(slot_of(node).host) in names), seen)
-    if worst.quarantine is not None:
         uses["remedies"].insert(0, f"nodepool release {name} ends the quarantine")
     if worst.next is not None:
         uses["remedies"].insert(0, f"it is tried again in {short(worst.next - seen.now)}")
-    whose = "".join(f"; node {use.id} {use.text}" for use in uses["nodes"][:1])
+    whose = "".join(f"; node {use['id']} {use['text']}" for use in uses["nodes"][:1])
     return ExplainedThing(
         *(name, state, f"is {state}{f': {why}' if why else ''}{whose}", "host"),
         since=worst.since or None,
@@ -628,7 +600,7 @@ def explain_host(name: str, seen: Observed) -> ExplainedThing:
             "labels": sorted({label for _, host in found for label in host.labels}),
             "slots": max(host.slots for _, host in found),
         },
-        history=_in_order(_history(seen, lambda subject: subject.removeprefix("host ") in names)),
+        history=_in_order(_history(seen, lambda subject: subject.removeprefix("host ") in known)),
         **uses,
     )
 

@@ -218,45 +218,20 @@ class ExplainedPool(ExplainedProvider):
 
 
 @dataclass(frozen=True)
-class NodeUse:
-    """A node that has to do with a subject.
-
-    :param since: when it got its state. ``text``: what it does, and for whom.
-    """
-
-    id: str
-    state: str
-    since: float | None
-    text: str
-
-
-@dataclass(frozen=True)
-class ImagePlace:
-    """An image in one provider.
-
-    :param state: of the newest upload, and ``since``: when it got it. ``text``: of what nodes are made.
-    """
-
-    provider: str
-    state: str
-    since: float | None
-    text: str
-
-
-@dataclass(frozen=True)
 class ExplainedThing(Explained):
     """Of a host, an image, a launcher or a tenant.
 
     :param what: which of them it is.
     :param facts: what more is known, by name. ``since``: when its state began.
-    :param places: of an image. ``nodes``: the first ones.
+    :param nodes: the first ones: id, state, since, and what is done with each. ``places``: the same of an image, by
+        provider.
     """
 
     what: str = ""
     since: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    places: Sequence[ImagePlace] = ()
-    nodes: Sequence[NodeUse] = ()
+    places: Sequence[Mapping[str, Any]] = ()
+    nodes: Sequence[Mapping[str, Any]] = ()
     waiting: Sequence[WaitingGroup] = ()
     history: Sequence[Moment] = ()
     remedies: Sequence[str] = ()
@@ -596,18 +571,16 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     :param name: of an image, one of the cloud too, or ``<image>-<build>``.
     """
     known = seen.images.images
-    image = name if name in known else next((one for one in known if name.startswith(f"{one}-")), name)
+    pairs = ((image, f"{image}-{build}") for image, view in known.items() for build in view.builds)
+    image = name if name in known else next((image for image, build in pairs if build == name), name)
     view, wanted = seen.images.image(image), name[len(image) + 1 :]
-    builds = sorted(view.builds.values(), key=lambda build: (build.time, build.id), reverse=True)
-    builds = [build for build in builds if wanted in ("", build.id)]
+    found = (build for build in view.builds.values() if wanted in ("", build.id))
+    builds = sorted(found, key=lambda build: (build.time, build.id), reverse=True)
     used = (node for node in seen.nodes.values() if image_of(node) == (image, wanted or image_of(node)[1]))
     users = Counter(f"{node.state} in {node.provider}" for node in used)
     places = [_image_place(provider, view, builds) for provider in sorted({p for one in builds for p in one.uploads})]
-    remedies = [
-        f"the log of nodepool-builder says why the upload to {one.provider} failed"
-        for one in places
-        if one.state == states.FAILED
-    ]
+    failed = [one["provider"] for one in places if one["state"] == states.FAILED]
+    remedies = [f"the log of nodepool-builder says why the upload to {provider} failed" for provider in failed]
     state, since, text = "not built", None, "is not built yet" if image in known else "is an image of the cloud"
     if builds:
         newest = builds[0]
@@ -623,23 +596,20 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         remedies.append("no builder is registered: start nodepool-builder")
     elif view.build_requested is not None and not view.build_locked:
         asked = short(seen.now - view.build_requested)
-        remedies.append(
-            f"a build was asked for {asked} ago, and no builder has begun it: is it in a builder's configuration?"
-        )
+        remedies.append(f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?")
     facts = {"nodes": [f"{count} {what}" for what, count in sorted(users.items())]}
     return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
 
 
-def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) -> ImagePlace:
+def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) -> dict[str, Any]:
     """What a provider has of an image."""
     uploads = [(one.id, upload.record) for one in builds for upload in one.uploads.get(provider, ()) if upload.record]
     current = view.current_upload(provider)
     text = "there is no ready upload" if current is None else f"its nodes are made of build {current.build_id}"
     if current is not None and current.build_id == builds[0].id:
         text = "its nodes are made of the newest build"
-    if not uploads:
-        return ImagePlace(provider, "nothing", None, text)
-    build_id, last = uploads[0]
-    if last.state != states.READY:
+    build_id, last = uploads[0] if uploads else ("", None)
+    if last is not None and last.state != states.READY:
         text += f"; upload {last.id} of build {build_id} is {last.state}"
-    return ImagePlace(provider, last.state, last.state_time, text)
+    state, since = ("nothing", None) if last is None else (last.state, last.state_time)
+    return {"provider": provider, "state": state, "since": since, "text": text}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.node import Node
@@ -22,7 +23,6 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.status import (
     POOL_MARK,
     AbsentProvider,
-    HostStatus,
     LauncherStatus,
     LaunchStatus,
     Maintenance,
@@ -457,10 +457,12 @@ def host_name(name: str) -> str:
 
 # What a name stands for, of whatever kind it is.
 
-#: Kinds of subjects, in the order in which a name is looked for.
-KINDS: Final = ("request", "node", "provider", "label", "host", "launcher", "image", "tenant", "address")
+#: Kinds of subjects, in the order in which a name is looked for; last ``address``, of a node.
+KINDS: Final = ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant")
 #: An id of a node or a request, which may lack its leading zeros; that of a request may lack its priority, too.
 _ID: Final = re.compile(r"(?:(\d{3})-)?(\d{1,10})")
+#: Fields of a node with its names and addresses.
+_ADDRESSES: Final = ("interface_ip", "public_ipv4", "private_ipv4", "public_ipv6", "private_ipv6", "hostname")
 _UPLOAD_PATH: Final = re.compile(r"/nodepool/images/([^/]+)/builds/([^/]+)/")
 
 
@@ -468,107 +470,80 @@ class UnclearName(LookupError):
     """A name may stand for several things. The text says for which."""
 
 
+def names(seen: Observed) -> dict[str, set[str]]:
+    """Names of all that there is, by kind; a host and a launcher have two."""
+    hosts = {host.name for status in seen.statuses for host in status.hosts}
+    launchers = {*(one.host for one in seen.launchers), *(pool.host for pool in seen.pools.values())}
+    images = seen.images.images
+    users: list[Node | NodeRequest] = [*seen.nodes.values(), *seen.requests.values()]
+    wanted = (label for request in seen.requests.values() for label in request.node_types)
+    limited = (tenant for launcher in seen.launchers for tenant in launcher.tenant_limits)
+    left = (one.name for one in ownerless(seen) if one.kind == "provider")
+    return {
+        "request": {*seen.requests},
+        "node": {*seen.nodes},
+        "provider": {*seen.providers, *seen.absent_providers, *left},
+        "pool": {*seen.pool_names},
+        "label": {*seen.labels, *wanted},
+        "host": {*hosts, *map(host_name, hosts)},
+        "launcher": {*launchers, *(host.partition(".")[0] for host in launchers)},
+        "image": {*images, *(image_of(node)[0] for node in seen.nodes.values())},
+        "build": {f"{image}-{build}" for image, view in images.items() for build in view.builds},
+        "tenant": {*limited, *(one.tenant_name for one in users if one.tenant_name)},
+    }
+
+
 def meant(name: str, seen: Observed, kinds: Sequence[str] = KINDS) -> tuple[str, str] | None:
     """Kind and full name of what a name stands for; None = nothing. A pool is ``<provider>/<pool>``.
 
-    An id may be one of what does not exist any more. An address that one node has stands for the node.
+    An id may be one of what does not exist any more. An address stands for the node that has it.
 
     :param kinds: that come into question.
     :raises UnclearName: an id without zeros or priority, or an address, is that of several.
     """
+    known = names(seen)
     for kind in kinds:
-        found = sorted(_FIND[kind](name, seen))
-        if kind == "address" and len(found) > 1:
-            nodes = ", ".join(f"{key} ({seen.nodes[key].state})" for key in found)
-            raise UnclearName(f"{name} is the address of nodes {nodes}: ask for one of them")
-        if kind == "address" and found:
-            return "node", found[0]
-        if found:
-            return kind, found[0] if kind == "launcher" else name
+        if name in known[kind]:
+            full = [pool.host for pool in seen.pools.values() if pool.host.partition(".")[0] == name]
+            return kind, full[0] if full and kind == "launcher" else name
+    having = [key for key, node in seen.nodes.items() if name in (getattr(node, one) for one in _ADDRESSES)]
+    if having and "node" in kinds:
+        return _only(name, [f"node {key} ({seen.nodes[key].state})" for key in having])
     return _by_number(name, seen, kinds)
 
 
-def looks_like_id(name: str) -> bool:
-    """May it be an id of a node or a request?"""
-    return _ID.fullmatch(name) is not None
+def _only(name: str, found: Sequence[str]) -> tuple[str, str] | None:
+    if len(found) > 1:
+        raise UnclearName(f"{name} may be {' or '.join(sorted(found))}: say which")
+    kind, key = found[0].split()[:2]
+    return kind, key
+
+
+def similar(name: str, seen: Observed) -> str:
+    """What may be meant by a name that stands for nothing; empty = nothing is near. No id is near to another one."""
+    if _ID.fullmatch(name):
+        return "; no such id has been given yet"
+    return did_you_mean(name, {near for kind, known in names(seen).items() if kind not in KINDS[:2] for near in known})
 
 
 def _by_number(name: str, seen: Observed, kinds: Sequence[str]) -> tuple[str, str] | None:
-    """What exists comes first, then what is known to have existed, then what must have existed."""
+    """What exists comes first, then what must have existed."""
     if (match := _ID.fullmatch(name)) is None:
         return None
-    priority, number = match[1], f"{int(match[2]):010}"
-    known = [event.subject.partition(" ")[2] for event in seen.events if event.subject.startswith("request ")]
-    full = [f"{priority}-{number}"] if priority and seen.was_issued("request", int(number)) else []
-    nodes: Iterable[str]
-    requests: Iterable[str]
-    for nodes, requests in (
-        (seen.nodes, seen.requests),
-        ([number] if seen.was_issued("node", int(number)) else [], [*known, *seen.node_index.allocated]),
-        ([], full),
-    ):
-        found = {("node", key) for key in nodes if key == number and priority is None}
-        if name != number:
-            ends = (f"{priority}-{number}",) if priority else (f"-{number}",)
-            found |= {("request", key) for key in requests if key.endswith(ends)}
-        found = {one for one in found if one[0] in kinds}
-        if len(found) > 1:
-            ids = " or ".join(f"{kind} {key}" for kind, key in sorted(found))
-            raise UnclearName(f"{name} may be {ids}: write it in full")
+    number, end = f"{int(match[2]):010}", f"{match[1] or ''}-{int(match[2]):010}"
+    past = {event.subject.removeprefix("request ") for event in seen.events} | seen.node_index.allocated.keys()
+    past |= {number} if seen.was_issued("node", int(number)) else set()
+    past |= {end} if match[1] and seen.was_issued("request", int(number)) else set()
+    for known in ({*seen.nodes, *seen.requests}, past):
+        found = [f"node {number}"] if number in known and match[1] is None and "node" in kinds else []
+        if name != number and "request" in kinds:
+            found += [f"request {key}" for key in known if key.endswith(end)]
         if found:
-            return found.pop()
+            return _only(name, found)
     return None
-
-
-def hosts_of(name: str, seen: Observed) -> dict[str, list[tuple[PoolStatus, HostStatus]]]:
-    """Static hosts with a name, with user and port or without: what pools report of each."""
-    found = ((status, host) for status in seen.statuses for host in status.hosts)
-    return grouped([one for one in found if name in (one[1].name, host_name(one[1].name))], lambda one: one[1].name)
-
-
-def addresses_of(node: Node) -> set[str]:
-    """All names and addresses of a node."""
-    known = (node.interface_ip, node.public_ipv4, node.private_ipv4, node.public_ipv6, node.private_ipv6, node.hostname)
-    return {address for address in known if address}
 
 
 def image_of(node: Node) -> tuple[str, str | None]:
     """Image and build of a node; an image of the cloud has no build."""
     found = _UPLOAD_PATH.match(node.image_id or "")
     return (found[1], found[2]) if found else (node.image_id or "", None)
-
-
-def _providers(name: str, seen: Observed) -> set[str]:
-    known = {*seen.providers, *seen.absent_providers, *seen.pool_names}
-    return {name} if name in known or of_provider(name, seen) is not None else set()
-
-
-def _launchers(name: str, seen: Observed) -> set[str]:
-    hosts = {*(one.host for one in seen.launchers), *(pool.host for pool in seen.pools.values())}
-    return {host for host in hosts if name in (host, host.partition(".")[0])}
-
-
-def _images(name: str, seen: Observed) -> set[str]:
-    """The image, or ``<image>-<build>``."""
-    images = seen.images.images
-    builds = {f"{image}-{build}" for image, view in images.items() for build in view.builds if build in name}
-    return {name} & ({*images, *builds} | {image_of(node)[0] for node in seen.nodes.values()})
-
-
-def _tenants(name: str, seen: Observed) -> set[str]:
-    limits = {tenant for launcher in seen.launchers for tenant in launcher.tenant_limits}
-    users: list[Node | NodeRequest] = [*seen.nodes.values(), *seen.requests.values()]
-    return {name} & (limits | {one.tenant_name for one in users if one.tenant_name})
-
-
-_FIND: Final[Mapping[str, Callable[[str, Observed], Iterable[str]]]] = {
-    "request": lambda name, seen: {name} & seen.requests.keys(),
-    "node": lambda name, seen: {name} & seen.nodes.keys(),
-    "provider": _providers,
-    "label": lambda name, seen: {name} & {*seen.labels, *(n for r in seen.requests.values() for n in r.node_types)},
-    "host": hosts_of,
-    "launcher": _launchers,
-    "image": _images,
-    "tenant": _tenants,
-    "address": lambda name, seen: {key for key, node in seen.nodes.items() if name in addresses_of(node)},
-}
