@@ -489,9 +489,7 @@ def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
         # What was typed while the nodes were waited for.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     while (left := 1.0 if end is None else min(1.0, end - monotonic())) > 0:
-        # A command in the background would be stopped by a look at what is typed for another one.
-        mine = listen and (not terminal or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp())
-        if select.select([sys.stdin] if mine else [], [], [], left)[0]:
+        if select.select([sys.stdin] if listen and not _in_background() else [], [], [], left)[0]:
             typed = os.read(sys.stdin.fileno(), 4096)
             if b"\n" in typed or (terminal and not typed):
                 return
@@ -501,6 +499,14 @@ def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
                 zk.surelyLocked(node)
         except ZKConflict:
             raise CommandError("the session with ZooKeeper has ended: the launchers delete its nodes") from None
+
+
+def _in_background() -> bool:
+    """Would a look at what is typed, for another command, stop this one?"""
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    # It is no terminal, or not the one of a shell.
+    return False
 
 
 def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:

@@ -369,6 +369,14 @@ def test_nodes_for_a_program(start: Callable[..., Waiting], cloud: LocalLauncher
         wait_for("it is deleted", lambda: not znodes.nodes())
 
 
+def test_nodes_at_a_terminal(cloud: LocalLauncher) -> None:
+    """Ctrl-C is the usual end."""
+    told = CommandLine(cloud.path).on_terminal("request", "small", until=lambda text: "Yours" in text)
+    *_, yours, last = told.out.splitlines()
+    assert (told.status, yours) == (0, "Yours until Enter or Ctrl-C.")
+    assert last.endswith(" is given back: it was used, and is deleted.")
+
+
 def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
     """It says why it waits; nothing of it is left after a time-out, Ctrl-C, or the death of the command."""
     nodepool, doomed = CommandLine(cloud.path), CommandLine(cloud.path.with_name("doomed.yaml"))
