@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
+from tests.support.terminal import shell_on_terminal
 from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -362,6 +369,14 @@ def test_nodes_for_a_program(start: Callable[..., Waiting], cloud: LocalLauncher
         wait_for("it is deleted", lambda: not znodes.nodes())
 
 
+def test_nodes_at_a_terminal(cloud: LocalLauncher) -> None:
+    """Ctrl-C is the usual end."""
+    told = CommandLine(cloud.path).on_terminal("request", "small", until=lambda text: "Yours" in text)
+    *_, yours, last = told.out.splitlines()
+    assert (told.status, yours) == (0, "Yours until Enter or Ctrl-C.")
+    assert last.endswith(" is given back: it was used, and is deleted.")
+
+
 def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
     """It says why it waits; nothing of it is left after a time-out, Ctrl-C, or the death of the command."""
     nodepool, doomed = CommandLine(cloud.path), CommandLine(cloud.path.with_name("doomed.yaml"))
@@ -390,3 +405,87 @@ def test_request_that_fails(cloud: LocalLauncher) -> None:
     assert (told.status, told.out) == (1, "")
     text = "request 200-0000000000 failed; no registered pool has the label smal, did you mean 'small'?"
     assert told.err.splitlines()[-1] == text
+
+
+# -- names that shells complete
+
+
+@pytest.fixture
+def shell_place(nodepool: CommandLine, znodes: PoolZnodes, add_node: Callable[..., str]) -> Path:
+    """A directory with a program ``nodepool`` that has a site with something of each kind."""
+    component = {"kind": "pool", "id": "p1", "hostname": "l1", "provider_name": "lab", "name": "main"}
+    for path, value in {
+        "components/pool/l1": {**component, "supported_labels": ["small", "$(touch bad)"]},
+        "status/pool/p1": {"id": "p1", "provider": "lab", "pool": "main", "hosts": [{"name": "zuul@rack1-a:22"}]},
+        "images/debian": {},
+    }.items():
+        znodes.kazoo.create(f"/nodepool/{path}", json.dumps(value).encode(), ephemeral=True, makepath=True)
+    add_node()
+    znodes.submit(["small"])
+    place = nodepool.config.parent / "place"
+    place.mkdir()
+    program = place / "nodepool"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.cli "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_of_what_there_is(shell: str, shell_place: Path, nodepool: CommandLine) -> None:
+    """The tab key knows what ZooKeeper has, for the configuration that was typed; else nothing."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    environment = {"PATH": f"{shell_place}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(shell_place / "cache")}
+    environment["PYTHONPATH"] = nodepool.environment["PYTHONPATH"]
+    script = shell_place / f"completion.{shell}"
+    text = nodepool("completion", shell).out
+    if shell == "zsh":
+        text = f"autoload -Uz compinit && compinit -u -d '{shell_place}/dump'\neval {shlex.quote(text)}\n"
+    script.write_text(text, encoding="utf-8")
+    typed = {
+        "explain 200-": "200-0000000000",
+        "hold 0": "0000000000",
+        "request sm": "small",
+        "list --provider l": "lab",
+        "list --state buil": "building",
+        "list --pool lab/": "lab/main",
+        "quarantine ra": "rack1-a",
+        "image-pause de": "debian",
+    }
+    found = {}
+    if shell == "fish":
+        for words in typed:
+            line = f"source {script}; complete -C 'nodepool -c {nodepool.config} {words}'"
+            command = ["fish", "--no-config", "-c", line]
+            told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+            assert told.stderr == ""
+            found[words] = told.stdout.partition("\t")[0]
+    else:
+        with shell_on_terminal(shell, script, "nodepool", environment) as terminal:
+            for words in typed:
+                found[words] = terminal.arguments(f"nodepool -c {nodepool.config} {words}\t")[-1]
+            assert terminal.arguments("nodepool -c /no/file hold 0\t")[-1] == "0"
+    assert found == typed
+    (cache,) = (shell_place / "cache" / "nodepool").iterdir()
+    assert (cache.stat().st_mode & 0o777, (shell_place / "bad").exists()) == (0o600, False)
+
+
+def test_names_without_an_answer(nodepool: CommandLine, tmp_path: Path) -> None:
+    """A server that does not answer costs a second, and is no error; the names of the last time are used."""
+    text = nodepool.config.read_text(encoding="utf-8")
+    settings = yaml.safe_load(text)
+    nodepool.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    arguments = ["completion", "--names", "provider", "bash", "--", "-c", str(nodepool.config), "providers", ""]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings["zookeeper-servers"] = [{"host": "127.0.0.1", "port": silent.getsockname()[1]}]
+        nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        began = time.monotonic()
+        told = nodepool(*arguments)
+        assert (told.status, told.out, told.err) == (0, "", "")
+        assert time.monotonic() - began < 9, "a command waits for 10 s"
+    (tmp_path / "cache" / "nodepool").mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(nodepool.config).encode()).hexdigest()[:16]
+    cache = tmp_path / "cache" / "nodepool" / f"names-{name}.json"
+    cache.write_text('{"provider": ["old", "b$d"]}', encoding="utf-8")
+    os.utime(cache, (time.time() - 600, time.time() - 600))
+    assert nodepool(*arguments).out == "old\n"
