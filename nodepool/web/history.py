@@ -369,7 +369,7 @@ class History:
         """End the lives that ended while no process followed them."""
         there = {"node": seen.nodes, "request": seen.requests}
         unsure, self._unsure = self._unsure, set()
-        for kind, record_id in unsure:
+        for kind, record_id in sorted(unsure):
             if record_id not in there[kind]:
                 self._end(self._open[kind][record_id], seen.now, "nodepool-web did not run when it ended")
 
