@@ -41,7 +41,16 @@ from nodepool.plan.explain import causes, explain_label, explain_node, explain_p
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
-from nodepool.web.answers import StaticFiles, WebProblem, quoted, zuul_links
+from nodepool.web.answers import (
+    StaticFiles,
+    WebProblem,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    quoted,
+    zuul_links,
+)
 from nodepool.web.frame import (
     CSS_CLASSES,
     LABEL,
@@ -61,10 +70,6 @@ from nodepool.web.frame import (
     RecordList,
     TableView,
     address,
-    all_hosts,
-    all_launchers,
-    all_providers,
-    all_tenants,
     first_rows,
     first_texts,
     list_of_records,

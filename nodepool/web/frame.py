@@ -3,7 +3,7 @@
 
 First the answer (`Frame`), then tables, texts and links in HTML, then pages with one list: filters and order in the
 address, as many rows as a page has. Last what the address of a list, of a page or of the API, asks for (`Query`; WP-21
-to WP-23, WP-45), and tables that both have.
+to WP-23, WP-45).
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
-from nodepool.listing.nodes import ALLOCATED, Filter, host_table, names_in, states_in
-from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
-from nodepool.listing.records import launcher_table
+from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
 from nodepool.listing.table import (
     Column,
     Place,
@@ -47,9 +45,7 @@ from nodepool.listing.table import (
 )
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import host_name
-from nodepool.plan.pool_summary import summarize
 from nodepool.web.answers import API, KeptAnswers, WebProblem, http_error, own_address, place_of, quoted, root_of
 from nodepool.web.logins import path_of, user_of
 
@@ -899,28 +895,3 @@ def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | 
 
 def wrong(name: str, why: object) -> WebProblem:
     return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
-
-
-# Tables that a page and the API share.
-
-
-def all_providers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool providers``."""
-    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
-
-
-def all_hosts(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool hosts``."""
-    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
-
-
-def all_launchers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool launchers``."""
-    seen = snapshot.observed
-    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
-
-
-def all_tenants(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool tenants``."""
-    seen = snapshot.observed
-    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())
