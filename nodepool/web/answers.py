@@ -2,6 +2,7 @@
 """What answers of pages and API are made of.
 
 First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then answers that are kept.
+Last tables that a page and the API share.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from nodepool import fast_json
+from nodepool.listing.nodes import host_table
+from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
+from nodepool.listing.records import launcher_table
+from nodepool.listing.table import Table
 from nodepool.model.request import origin_of
+from nodepool.plan.attention import registered_launchers
+from nodepool.plan.pool_summary import summarize
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
+    from nodepool.web.snapshot import WebSnapshot
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: Below this path errors have this form.
@@ -242,3 +250,28 @@ class KeptAnswers:
     def _is_new(self, answer: KeptAnswer) -> bool:
         # A clock of the epoch may go back.
         return 0 <= self._clock() - answer.made_at < KEPT_SECONDS
+
+
+# Tables that a page and the API share.
+
+
+def all_providers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool providers``."""
+    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
+
+
+def all_hosts(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool hosts``."""
+    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
+
+
+def all_launchers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool launchers``."""
+    seen = snapshot.observed
+    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
+
+
+def all_tenants(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool tenants``."""
+    seen = snapshot.observed
+    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())

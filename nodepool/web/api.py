@@ -40,7 +40,15 @@ from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
-from nodepool.web.answers import WebProblem, to_json, zuul_links
+from nodepool.web.answers import (
+    WebProblem,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    to_json,
+    zuul_links,
+)
 from nodepool.web.frame import (
     FIELDS,
     LABEL,
@@ -55,10 +63,6 @@ from nodepool.web.frame import (
     TENANT,
     Parameter,
     Query,
-    all_hosts,
-    all_launchers,
-    all_providers,
-    all_tenants,
     parse,
     state,
     wrong,

@@ -30,7 +30,12 @@ from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
+<<<<<<< HEAD
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
+=======
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of, with_zone
+from nodepool.model import states
+>>>>>>> pages
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
@@ -39,7 +44,16 @@ from nodepool.plan.explain import causes, explain_label, explain_node, explain_p
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
-from nodepool.web.answers import StaticFiles, WebProblem, quoted, zuul_links
+from nodepool.web.answers import (
+    StaticFiles,
+    WebProblem,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    quoted,
+    zuul_links,
+)
 from nodepool.web.frame import (
     CSS_CLASSES,
     LABEL,
@@ -59,15 +73,12 @@ from nodepool.web.frame import (
     RecordList,
     TableView,
     address,
-    all_hosts,
-    all_launchers,
-    all_providers,
-    all_tenants,
     first_rows,
     first_texts,
     list_of_records,
     list_of_table,
     query_of,
+    state_class,
     table_view,
 )
 from nodepool.web.history import History
@@ -468,7 +479,8 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
     if image is None:
         raise WebProblem(404, f"There is no image {name}.", (RecordKind.IMAGES,))
     links, only = Links(snapshot), ImagesView({name: image})
-    builds = build_table(only, now, snapshot.builders, nodes_by_build(snapshot.observed.nodes.values()))
+    nodes = nodes_by_build(snapshot.observed.nodes.values())
+    builds = build_table(only, now, snapshot.builders, nodes, moments=True)
     keys = [column.key for column in builds.columns]
     hosts = {row[keys.index("id")]: row[keys.index("builder")] for row in builds.rows}
 
@@ -483,17 +495,33 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             fact("Build request", build_request_state(image)),
         ],
         "tables": [
-            _view("Builds", builds, links, log),
-            _view("Uploads", upload_table(only, now, snapshot.builders), links),
+            _view("Builds", builds, now, links, log),
+            _view("Uploads", upload_table(only, now, snapshot.builders, moments=True), now, links),
         ],
     }
     return Page(f"Image {name}", values, (RecordKind.IMAGES,), changes.of_image(name, paused=image.paused))
 
 
-def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
-    """The newest first; states have their colours."""
+#: Keys of columns of builds and uploads that few of them have.
+_RARE: Final = frozenset(
+    ["formats", "format", "step", "duration", "estimate", "size", "nodes", "use", "progress", "speed"]
+)
+
+
+def _view(caption: str, table: Table, now: float, links: Links, log: Link | None = None) -> TableView:
+    """The newest first; states have their colours. Ages are moments in the table."""
     kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
+<<<<<<< HEAD
     columns = [table.columns[number] for number in kept]
+=======
+    columns = []
+    for column in (table.columns[number] for number in kept):
+        if column.key == "state":
+            column = replace(column, style=listing_table.state)
+        elif column.key == "age":
+            column = replace(column, show=since(now))
+        columns.append(replace(column, priority=1) if column.key in _RARE else column)
+>>>>>>> pages
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
     return table_view(caption, Table(columns, rows), links, id=log)
 
@@ -529,7 +557,7 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
 
 def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
     """The nodes in the slots of a host; ``free`` for the others."""
-    nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
+    nodes = [CellText(name, links.node(name)) for name in host.nodes[:MOST_SLOTS]]
     free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
     css = CSS_CLASSES.get(listing_table.state(host_state(host)), "")
     return {"name": host.name, "css": css, "slots": [*nodes, *free]}
@@ -656,8 +684,8 @@ def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
     """
     if value is None or value == "":
         return ShownFact(name, [])
-    colour = CSS_CLASSES.get(listing_table.state(value), "") if css == "state" else ""
-    return ShownFact(name, [CellText(str(value))], f"{css} {colour}".strip())
+    css = f"state {state_class(value)}" if css == "state" else css
+    return ShownFact(name, [CellText(str(value))], css.strip())
 
 
 #: Name of a fact -> key of a column whose values lead to the same.
@@ -689,12 +717,12 @@ def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
     """What happened; ``after``: how long after the one before it, empty = it is the first one."""
     return [
         {
-            "at": date_and_time(one.at),
+            "at": with_zone(one.at),
             "after": "" if before is None else f"{short(one.at - before.at)} later",
             "what": one.what,
             "code": one.code or "",
             "text": one.text,
-            "css": CSS_CLASSES.get(listing_table.state(one.what), ""),
+            "css": state_class(one.what),
         }
         for before, one in zip([None, *history], history, strict=False)
     ]

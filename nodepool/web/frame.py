@@ -3,7 +3,7 @@
 
 First the answer (`Frame`), then tables, texts and links in HTML, then pages with one list: filters and order in the
 address, as many rows as a page has. Last what the address of a list, of a page or of the API, asks for (`Query`; WP-21
-to WP-23, WP-45), and tables that both have.
+to WP-23, WP-45).
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
-from nodepool.listing.nodes import ALLOCATED, Filter, host_table, names_in, states_in
-from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
-from nodepool.listing.records import launcher_table
+from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
 from nodepool.listing.table import (
     Column,
     Place,
     Table,
     cell,
-    date_and_time,
     duration,
     in_order,
     printable_lines,
     shown,
+    since,
+    with_zone,
     without_empty,
 )
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.plan.attention import registered_launchers
-from nodepool.plan.pool_summary import summarize
+from nodepool.plan.observed import host_name
 from nodepool.web.answers import API, KeptAnswers, WebProblem, http_error, own_address, place_of, quoted, root_of
 from nodepool.web.logins import path_of, user_of
 
@@ -141,7 +139,7 @@ class Frame:
             finalize=_shown,
         )
         self._templates.globals.update(static=files.address, version=version, navigation=NAVIGATION, logins=logins)
-        self._templates.filters.update(row_html=row_html, parts_html=parts_html)
+        self._templates.filters.update(row_html=row_html, parts_html=parts_html, text_html=text_html)
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -203,7 +201,8 @@ class Frame:
             "kinds": " ".join(page.kinds),
             "snapshot_number": snapshot.number,
             "complete": snapshot.complete,
-            "shown_at": date_and_time(snapshot.observed.now),
+            "shown_at": with_zone(snapshot.observed.now),
+            "links": Links(snapshot),
             "user": user_of(request),
             "actions": page.actions,
             "back": place_of(request),
@@ -247,8 +246,17 @@ def _shown(value: Any) -> Any:
 
 #: Longest text in a cell; the page of the row has all of it.
 MAX_CELL: Final = 300
-#: Names of a list in a cell.
+#: Names of a list in a cell, and those that are looked at.
 CELL_NAMES: Final = 20
+MOST_COUNTED: Final = 1000
+#: Keys of columns -> class of their cells: what people want to know first, where a row is a card.
+_ROLES: Final = {
+    **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "at"), "age"),
+    **dict.fromkeys(("reason", "text", "error"), "why"),
+}
+#: Keys of columns with states: each state has its colour.
+_STATES: Final = ("state", "status", "what")
+_STATE: Final = re.compile(r"[a-z][a-z-]{0,20}")
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
@@ -260,17 +268,22 @@ class CellText(NamedTuple):
     """A text in a cell.
 
     :param href: where it leads to: from the root of the site, or a whole address of another one; None = nowhere.
+    :param title: what more is known of it, for who points at it. ``command``: it is one, for a shell.
     """
 
     text: str
     href: str | None = None
+    title: str = ""
+    command: bool = False
 
 
 class Cell(NamedTuple):
-    """:param css: its classes."""
+    """:param css: its classes. ``label``: its head, where a row is a card. ``between``: stands between the parts."""
 
     parts: Sequence[CellText]
     css: str = ""
+    label: str = ""
+    between: str = ", "
 
 
 class Head(NamedTuple):
@@ -310,12 +323,18 @@ def table_view(
     """
     table = without_empty(shown(table, Place.TERMINAL))
     columns = []
-    for column in table.columns:
+    for number, column in enumerate(table.columns):
         # Columns that people can do without are hidden where there is no room.
-        css = f"p{min(column.priority, 8)}" if column.priority else ""
+        css = [f"p{min(column.priority, 8)}"] if column.priority else []
+        role = "name" if not number else _ROLES.get(column.key, "")
+        if all(type(row[number]) in (int, float, type(None)) for row in table.rows):
+            css += [] if isinstance(column.show, since) or column.key == "at" else ["number"]
+        css += [role] if role else []
         found = None if links is None else links.of_column(column.key)
-        columns.append((column, css, more.get(column.key, found)))
-    heads = [Head(column.header, css, *head(column)) for column, css, _ in columns]
+        link = more.get(column.key, found)
+        texts = links.of_text if links is not None and role == "why" and link is None else None
+        columns.append((column, " ".join(css), "" if role else column.header, link, texts))
+    heads = [Head(column.header, css, *head(column)) for column, css, *_ in columns]
     rows = [[_cell(*column, value) for column, value in zip(columns, row, strict=True)] for row in table.rows]
     return TableView(caption, heads, rows)
 
@@ -325,19 +344,43 @@ def first_rows(table: Table, most: int) -> Table:
     return Table(table.columns, table.rows[:most])
 
 
-def _cell(column: Column, css: str, link: Link | None, value: Any) -> Cell:
+def _cell(
+    column: Column,
+    css: str,
+    label: str,
+    link: Link | None,
+    texts: Callable[[str], Sequence[CellText]] | None,
+    value: Any,
+) -> Cell:
+    """:param texts: finds links in a text that has no link of its own."""
+    if value is None or value == "" or value == []:
+        return Cell([], css)
     if isinstance(value, CellText):
-        return Cell([value], css)
+        return Cell([value], css, label)
     colour = CSS_CLASSES.get(column.style(value), "")
-    if colour:
-        css = f"{css} state {colour}".strip()
-    if isinstance(value, list) and link is not None:
-        parts = [CellText(_cut(str(one)), link(one)) for one in value[:CELL_NAMES]]
-        if len(value) > CELL_NAMES:
-            parts.append(CellText(f"{len(value) - CELL_NAMES} more"))
-        return Cell(parts, css)
-    text = _cut(cell(column, value))
-    return Cell([CellText(text, None if link is None or value is None else link(value))] if text else [], css)
+    if colour or column.key in _STATES:
+        css = f"{css} state {colour} {state_class(value)}".strip()
+    if isinstance(value, list):
+        counts = {name: value.count(name) for name in dict.fromkeys(value[:MOST_COUNTED])}
+        names = [(name, f"{count} x {name}" if count > 1 else str(name)) for name, count in counts.items()]
+        parts = [CellText(_cut(text), None if link is None else link(name)) for name, text in names[:CELL_NAMES]]
+        if len(names) > CELL_NAMES:
+            parts.append(CellText(f"{len(names) - CELL_NAMES} more"))
+        return Cell(parts, css, label)
+    text, href = _cut(cell(column, value)), None if link is None else link(value)
+    if isinstance(column.show, since):
+        return Cell([CellText(column.show.ago(value), href, with_zone(value))] if text else [], css, label)
+    if column.key == "at":
+        return Cell([CellText(with_zone(value), href)], css, label)
+    if texts is not None:
+        return Cell(texts(text), css, label, "")
+    return Cell([CellText(text, href)] if text else [], css, label)
+
+
+def state_class(state: Any) -> str:
+    """The class with the colour of a state, e.g. ``s-in-use``; empty = the text is no word for a state."""
+    name = state.partition(" (")[0].replace(" ", "-") if isinstance(state, str) else ""
+    return f"s-{name}" if _STATE.fullmatch(name) else ""
 
 
 def _cut(text: str) -> str:
@@ -352,24 +395,42 @@ def row_html(row: Sequence[Cell], root: str) -> Markup:
 
     :param root: the way from the page to the root of the site.
     """
-    cells = ((f' class="{escape(css)}"' if css else "", parts_html(parts, root)) for parts, css in row)
-    return Markup("\n".join([f"<td{css}>{html}</td>" for css, html in cells]))
+    return Markup("\n".join([_cell_html(one, root) for one in row]))
 
 
-def parts_html(parts: Iterable[CellText], root: str) -> Markup:
-    """Texts, each with its link, with commas between them.
+def _cell_html(one: Cell, root: str) -> str:
+    css = f' class="{one.css}"' if one.css else ""
+    label = f' data-label="{escape(one.label)}"' if one.label and one.parts else ""
+    return f"<td{css}{label}>{parts_html(one.parts, root, one.between)}</td>"
+
+
+def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Markup:
+    """Texts, each with its link.
+
+    :param root: see `row_html`. ``between``: stands between them.
+    """
+    return Markup(between.join([_part(part, root) for part in parts]))
+
+
+def _part(part: CellText, root: str) -> str:
+    html: str = escape(shown_text(part.text))
+    if part.title:
+        html = f'<time title="{escape(part.title)}">{html}</time>'
+    if part.command:
+        copy = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
+        html = f"<code>{html}</code>{copy}"
+    if part.href is None:
+        return html
+    is_elsewhere = part.href.startswith(("http://", "https://"))
+    return f'<a href="{escape(shown_text(part.href if is_elsewhere else root + part.href))}">{html}</a>'
+
+
+def text_html(text: str, links: Links, root: str) -> Markup:
+    """A text in which ids, names and commands are links; see `Links.of_text`.
 
     :param root: see `row_html`.
     """
-    return Markup(", ".join([_part(text, href, root) for text, href in parts]))
-
-
-def _part(text: str, href: str | None, root: str) -> str:
-    html = escape(shown_text(text))
-    if href is None:
-        return html
-    is_elsewhere = href.startswith(("http://", "https://"))
-    return f'<a href="{escape(shown_text(href if is_elsewhere else root + href))}">{html}</a>'
+    return parts_html(links.of_text(text), root, "")
 
 
 # `Links`: where values in tables lead to. Of what is not there any more there is no page, and no link.
@@ -443,17 +504,59 @@ class Links:
             return pages[kind](name)
         return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
 
-    def nodes_text(self, ids: Iterable[str]) -> list[CellText]:
-        """Nodes, each with its link."""
-        return [CellText(node_id, self.node(node_id)) for node_id in ids]
+    def host(self, value: Any) -> str | None:
+        """The row of a static host, by its whole name or the one without user and port."""
+        return address("hosts", q=str(value)) if str(value) in self._hosts else None
+
+    @cached_property
+    def _hosts(self) -> frozenset[str]:
+        hosts = (host.name for status in self._seen.statuses for host in status.hosts)
+        return frozenset(name for host in hosts for name in (host, host_name(host)))
+
+    def of_text(self, text: str) -> list[CellText]:
+        """A sentence: what it names and is there is a link, a command too, if it shows what a page shows."""
+        parts, end = [], 0
+        for found in _NAMED.finditer(text):
+            begin, name, command = found.start(), found["name"], found["command"]
+            if command:
+                kind, name = "", command.partition("nodepool explain ")[2]
+            elif name:
+                kind, begin = found["kind"], found.start("name")
+            else:
+                kind, name = "", found[0]
+            kinds = [_OF_KINDS[kind]] if kind else _OF_KINDS.values()
+            href = next((href for of in kinds if name and (href := of(self, name)) is not None), None)
+            if href is not None or command:
+                parts += [CellText(text[end:begin])] if begin > end else []
+                parts.append(CellText(text[begin : found.end()], href, command=bool(command) and href is None))
+                end = found.end()
+        return [*parts, CellText(text[end:])] if text[end:] else parts
 
 
+#: Word before a name in a sentence -> what the name is of.
+_OF_KINDS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
+    "request": Links.request,
+    "node": Links.node,
+    "provider": Links.provider,
+    "pool": Links.pool,
+    "label": Links.label,
+    "host": Links.host,
+    "image": Links.image,
+}
+#: A command, a name after its kind, an id, or a pool.
+_NAMED: Final = re.compile(
+    r"(?P<command>nodepool (?:explain|release|check|erase|image-[a-z]+) [^\s,;]*[^\s,;:.]"
+    r"|nodepool (?:resume|installation) \S+ [^\s,;]*[^\s,;:.]|nodepool delete \d+(?: \d+)*|nodepool status)"
+    rf"|\b(?P<kind>{'|'.join(_OF_KINDS)}) (?P<name>[^\s,;]*[^\s,;:.])"
+    r"|\b(?:\d{3}-)?\d{10}\b|[\w.-]+/[\w.-]*\w"
+)
 #: Key of a column -> what its values are.
 _COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
     **dict.fromkeys(("pool", "pools"), Links.pool),
     "provider": Links.provider,
     **dict.fromkeys(("label", "labels", "node_types"), Links.label),
     "nodes": Links.node,
+    "host": Links.host,
     "allocated_to": Links.request,
     "image": Links.image,
     "tenant": Links.tenant,
@@ -624,8 +727,9 @@ def _list(
 
     values = {
         "fields": fields,
-        "hidden": {name: query.text(name) for name in ("sort", "limit") if query.text(name)},
-        "chosen": any(field.value for field in fields),
+        "hidden": {"limit": query.text("limit")} if query.text("limit") else {},
+        "sorts": list(dict.fromkeys([query.text("sort"), *sorts])),
+        "chosen": sum(bool(field.value) for field in fields),
         "all": link(**dict.fromkeys((field.name for field in fields), None)),
         "first": first,
         "end": end,
@@ -791,28 +895,3 @@ def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | 
 
 def wrong(name: str, why: object) -> WebProblem:
     return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
-
-
-# Tables that a page and the API share.
-
-
-def all_providers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool providers``."""
-    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
-
-
-def all_hosts(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool hosts``."""
-    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
-
-
-def all_launchers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool launchers``."""
-    seen = snapshot.observed
-    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
-
-
-def all_tenants(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool tenants``."""
-    seen = snapshot.observed
-    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())

@@ -6,9 +6,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import pty
 import re
-import select
 import shlex
 import shutil
 import subprocess

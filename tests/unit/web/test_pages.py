@@ -195,10 +195,34 @@ def test_answers_of_commands() -> None:
     status = overview(SEEN, registered_launchers(SEEN.registered))
     answer, text = explain_request(SEEN.requests[REQUEST], SEEN), page(f"/requests/{REQUEST}")
     assert f'aria-live="polite">{html.escape(status.sentence)}<' in page("/")
-    assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in text
+    plain = html.unescape(re.sub(r"</?(?:a|code|button)\b[^>]*>", "", text))
+    assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in plain
     for one in (*answer.remedies, *(part for pool in answer.pools for part in (pool.pool, pool.verdict, pool.text))):
-        assert f">{one}<" in text
+        assert f">{one}<" in plain
     assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
+
+
+def test_links_in_sentences() -> None:
+    """WP-105: what a sentence names leads to its page if there is one; a command is a link, or can be copied."""
+    text = page(f"/requests/{REQUEST}")
+    assert f'node <a href="../nodes/{NODE}">{NODE}</a> is in use' in text
+    assert f'<a href="../nodes/{NODE}">nodepool explain {NODE}</a> shows by whom' in text
+    assert '<code>nodepool delete 0000000002</code><button type="button" class="copy" data-copy="nodepool' in text
+    assert 'label <a href="../labels/broken">broken</a> of <a href="../providers/cloud-1">cloud-1/main' in page(
+        "/providers/cloud-1"
+    )
+
+
+def test_cells() -> None:
+    """WP-105: a state has its colour, a number stands right, an age has the moment with its zone, equal names once."""
+    request = observed.request(1, "virtual", "virtual", "gpu")
+    text = page("/requests", replace(full(), observed=replace(SEEN, requests={request.key: request})))
+    assert '<td class="state waiting s-requested" data-label="State">requested</td>' in text
+    assert '>2 x virtual</a>, <a href="./labels/gpu">gpu</a></td>' in text
+    assert re.search(r'<td class="[^"]*number"[^>]*>1</td>', page("/providers"))
+    assert re.search(r'<time title="20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \w+">15 min</time>', page("/providers"))
+    assert re.search(r'<td class="[^"]*age"[^>]*><time title="[^"]+ \w+">1 h 23 min</time>', page("/images/debian"))
+    assert re.search(r'<td class="name">20[-\d]+ [:\d]+ \w+</td>', page("/events"))
 
 
 @rows(__file__, "test_lists")
@@ -216,7 +240,7 @@ def test_events(query: str, found: list[str]) -> None:
     """WP-45: the newest one comes first."""
     events = [Event(NOW - ago, "l1", name, "held") for ago, name in ((20, "node 1"), (10, "request 1"), (5, "node 2"))]
     text = page(f"/events?{query}", replace(full(), observed=replace(SEEN, events=events)))
-    assert re.findall(r"<td>((?:node|request) \d)</td>", text) == found
+    assert re.findall(r">((?:node|request) \d)</td>", text) == found
 
 
 @rows(__file__, "test_order_and_parts")
