@@ -16,6 +16,7 @@ extensions = [
     "listing_columns",
     "log_messages",
     "metrics",
+    "page_pictures",
     "reason_codes",
     "release_notes",
     "rules",

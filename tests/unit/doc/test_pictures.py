@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures that pages show are there, light and dark, and no others. ``tox -e pictures`` makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from doc.source.extensions import page_pictures
+
+SOURCE: Final = Path(__file__).parents[3] / "doc" / "source"
+#: Of all pictures together: the repository keeps each version of them.
+MOST_BYTES: Final = 900_000
+
+
+def test_pictures() -> None:
+    shown = {name for page in SOURCE.rglob("*.rst") for name in page_pictures.names(page.read_text(encoding="utf-8"))}
+    there = {path.name: path.stat().st_size for path in (SOURCE / "pictures").iterdir()}
+    assert shown == set(there)
+    assert sum(there.values()) <= MOST_BYTES
+
+
+def test_side_by_side() -> None:
+    lines = page_pictures.expand(".. page-picture:: a b\n   :alt: two\n").splitlines()
+    assert lines[:4] == [".. image:: /pictures/a-light.png", "   :class: only-light", "   :alt: two", "   :width: 45%"]
+    assert [line for line in lines if "image::" in line][-1] == ".. image:: /pictures/b-dark.png"
