@@ -103,7 +103,10 @@ def take(browser: Browser, site: str, into: Path) -> None:
                 ) as context:
                     page = context.new_page()
                     page.goto(where, wait_until="load")
-                    write(page.screenshot(animations="disabled"), into / f"{name}{window}-{scheme}.png")
+                    # A short page has nothing below its end.
+                    end = page.evaluate("() => Math.ceil(document.body.getBoundingClientRect().bottom)")
+                    clip = {"x": 0, "y": 0, "width": width, "height": min(height, end)}
+                    write(page.screenshot(animations="disabled", clip=clip), into / f"{name}{window}-{scheme}.png")
 
 
 def write(picture: bytes, path: Path) -> None:

@@ -17,7 +17,9 @@ SCHEMES: Final = ("light", "dark")
 
 def names(text: str) -> list[str]:
     """The names of the files that a page shows."""
-    return [f"{name}-{scheme}.png" for found in DIRECTIVE.findall(text) for name in found[0].split() for scheme in SCHEMES]
+    return [
+        f"{name}-{scheme}.png" for found in DIRECTIVE.findall(text) for name in found[0].split() for scheme in SCHEMES
+    ]
 
 
 def expand(text: str) -> str:
@@ -25,11 +27,16 @@ def expand(text: str) -> str:
     return DIRECTIVE.sub(lambda match: "\n".join(_images(match[1].split(), match[2])) + "\n", text)
 
 
-def _images(pictures: list[str], alt: str) -> Iterator[str]:
-    for name in pictures:
-        for scheme in SCHEMES:
-            yield from (f".. image:: /pictures/{name}-{scheme}.png", f"   :class: only-{scheme}", f"   :alt: {alt}")
-            yield from ("", "") if len(pictures) == 1 else ("   :width: 45%", "")
+def _images(pictures: list[str], text: str) -> Iterator[str]:
+    """One is a figure with the text below it; several stand side by side."""
+    for scheme in SCHEMES:
+        if len(pictures) == 1:
+            path = f"/pictures/{pictures[0]}-{scheme}.png"
+            yield from (f".. figure:: {path}", f"   :figclass: only-{scheme}", f"   :alt: {text}", "", f"   {text}", "")
+        else:
+            yield from (f".. container:: side-by-side only-{scheme}", "")
+            for name in pictures:
+                yield from (f"   .. image:: /pictures/{name}-{scheme}.png", f"      :alt: {text}", "")
 
 
 def setup(app: Any) -> dict[str, Any]:
