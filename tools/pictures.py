@@ -53,7 +53,7 @@ PATIENCE_SECONDS: Final = 180.0
 @contextmanager
 def demonstration(programs: Path) -> Iterator[str]:
     """The address of its pages, while it runs."""
-    command = [sys.executable, "-m", "demo_lib", "--programs", str(programs)]
+    command = [sys.executable, "-m", "demo_lib", "--build", "--programs", str(programs)]
     environment = {**os.environ, "PYTHONPATH": f"{TOP / 'tools'}:{TOP}", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 WIDTHS: Final = {"overview-light.png": 1200, "request-dark.png": 1200, "overview-phone-dark.png": 390}
 
 
