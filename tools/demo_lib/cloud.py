@@ -106,9 +106,7 @@ class CloudStory:
         begin = time.monotonic()
         cloud.change(errors=[])
         served = self._served(zuul, request_id)
-        self._screen.note(
-            f"The request was served {time.monotonic() - begin:.0f} s later. No operator had to do anything."
-        )
+        self._screen.note(f"The request was served {time.monotonic() - begin:.0f} s later, by itself.")
         self._tables.show("list --provider cloud", "events")
         return [*in_use[1:], served]
 
