@@ -17,20 +17,11 @@ WIDTHS: Final = {"overview-light.png": 1200, "request-dark.png": 1200, "overview
 
 
 @pytest.mark.timeout(500)
-def test_pictures(tmp_path: Path) -> None:
+def test_pictures(programs: Path, tmp_path: Path) -> None:
     """All that the pages show, of the right widths."""
-    for name, module in (
-        ("nodepool", "cli"),
-        ("nodepool-launcher", "launcher"),
-        ("nodepool-builder", "builder"),
-        ("nodepool-web", "web"),
-    ):
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.{module} "$@"\n')
-        program.chmod(0o755)
     into = tmp_path / "pictures"
     into.mkdir()
-    command = [sys.executable, "tools/pictures.py", "--minutes", "0", "--into", str(into), "--programs", str(tmp_path)]
+    command = [sys.executable, "tools/pictures.py", "--minutes", "0", "--into", str(into), "--programs", str(programs)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
