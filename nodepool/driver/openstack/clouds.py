@@ -233,8 +233,9 @@ def problem_of(region: CloudRegion) -> str:
 
 
 def _search_path(loader: OpenStackConfig) -> list[str]:
-    files: list[str] = [str(name) for name in getattr(loader, "_config_files", ()) if str(name).endswith(".yaml")]
-    return files or ["clouds.yaml"]
+    files = (str(name) for name in getattr(loader, "_config_files", ()) if str(name).endswith(".yaml"))
+    # The user's and the site's directory may be the same one.
+    return list(dict.fromkeys(files)) or ["clouds.yaml"]
 
 
 def _why_no_file(cloud: str, files: list[str]) -> str:
