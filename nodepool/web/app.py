@@ -30,12 +30,7 @@ from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-<<<<<<< HEAD
-from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
-=======
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of, with_zone
-from nodepool.model import states
->>>>>>> pages
 from nodepool.model.event import short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
@@ -511,9 +506,6 @@ _RARE: Final = frozenset(
 def _view(caption: str, table: Table, now: float, links: Links, log: Link | None = None) -> TableView:
     """The newest first; states have their colours. Ages are moments in the table."""
     kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
-<<<<<<< HEAD
-    columns = [table.columns[number] for number in kept]
-=======
     columns = []
     for column in (table.columns[number] for number in kept):
         if column.key == "state":
@@ -521,7 +513,6 @@ def _view(caption: str, table: Table, now: float, links: Links, log: Link | None
         elif column.key == "age":
             column = replace(column, show=since(now))
         columns.append(replace(column, priority=1) if column.key in _RARE else column)
->>>>>>> pages
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
     return table_view(caption, Table(columns, rows), links, id=log)
 
