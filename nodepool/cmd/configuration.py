@@ -485,7 +485,10 @@ def _without_null(kind: keys.ValueType) -> Schema:
             return {"type": "string"} | ({} if kind.empty else {"minLength": 1})
         case keys.Whole() | keys.Number():
             low = "exclusiveMinimum" if isinstance(kind, keys.Number) and kind.more else "minimum"
-            schema = {"type": ["integer" if isinstance(kind, keys.Whole) else "number", "string"], **_FROM_ENVIRONMENT}
+            schema: Schema = {
+                "type": ["integer" if isinstance(kind, keys.Whole) else "number", "string"],
+                **_FROM_ENVIRONMENT,
+            }
             if kind.minimum > -keys.MAX_INT:
                 schema[low] = kind.minimum
             if isinstance(kind, keys.Whole) and kind.maximum < keys.MAX_INT:

@@ -543,7 +543,7 @@ def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
             listen = bool(typed)
         try:
             for node in nodes:
-                zk.surelyLocked(node)
+                zk.nodes.surely_locked(node)
         except ZKConflict:
             raise CommandError("the session with ZooKeeper has ended: the launchers delete its nodes") from None
 
@@ -562,7 +562,7 @@ def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:
     One whose lock was lost belongs to the launchers already.
     """
     with contextlib.suppress(ZKConflict):
-        zk.surelyLocked(node)
+        zk.nodes.surely_locked(node)
         in_use = node.state == states.IN_USE
         if in_use:
             node.state = states.USED
