@@ -240,7 +240,7 @@ class StateMachineProvider(CloudProvider):
             task = self._cleanups.pop(str(node_id), None)
         if task is None:
             return
-        while task.is_alive() and (left := task.left + WAIT_LONGER_SECONDS) > 0:
+        while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
             task.join(left)
         if task.is_alive():
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
@@ -420,18 +420,14 @@ class Deletion(Done, abc.ABC):
         self._external_id = external_id
         self.log = log
         self.held = HeldTime(clock)
-        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-
-    @property
-    def left(self) -> float:
-        """Seconds until it is given up."""
-        return self._limit.left
+        #: Until it is given up.
+        self.limit = TimeLimit(DELETE_SECONDS, self.held, clock)
 
     def step(self) -> float | None:
         """See `nodepool.driver.framework.rate.Task`."""
         try:
             wait = next(self._steps, None)
-            if wait is not None and self.left > 0:
+            if wait is not None and self.limit.left > 0:
                 return wait
             if wait is not None:
                 raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
@@ -525,7 +521,7 @@ class InstanceDeletion(Deletion):
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)
-        return self._persistent and self.left > 0
+        return self._persistent and self.limit.left > 0
 
     def _failed(self, error: Exception) -> None:
         """Those who wait for it raise the error."""
