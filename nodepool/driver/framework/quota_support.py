@@ -569,20 +569,22 @@ class ZonePlaces(Generic[Z]):
 
         :param request: of the node that was to be made there.
         """
-        place = places[0]
+        self.no_room_for(places[0], request)
+        if len(places) == 1:
+            return False
+        log.info("No capacity for %s, trying %s: %s", places[0], places[1], error)
+        del places[0]
+        return True
+
+    def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
+        """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
         with self._lock:
             self._rest_until[place] = self._clock() + REST_SECONDS
         if self.concerns(request):
-            # Its zone is left, unless a node is there already.
             zone = self.zone_of(place)
             with self._lock:
                 if self._zone_of.get(request.key) == zone and request.key not in self._made:
                     del self._zone_of[request.key]
-        if len(places) == 1:
-            return False
-        log.info("No capacity for %s, trying %s: %s", place, places[1], error)
-        del places[0]
-        return True
 
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).
