@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
-from nodepool import log_names
+from nodepool import exceptions, log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.config import ProviderConfig
@@ -31,13 +31,6 @@ from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
-from nodepool.exceptions import (
-    LaunchError,
-    NotFound,
-    RuntimeConfigurationException,
-    ServerDeleteTimeoutException,
-    ZKException,
-)
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
@@ -243,7 +236,7 @@ class StateMachineProvider(CloudProvider):
         while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
             task.join(left)
         if task.is_alive():
-            raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
+            raise exceptions.ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
 
@@ -278,7 +271,7 @@ class StateMachineProvider(CloudProvider):
 
         :param id: what the upload gave, or what `listImages` shows.
         """
-        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(exceptions.NotFound):
             if isinstance(id, Resource):
                 gateway.delete_resource(self.name, self.adapter, id)
             else:
@@ -430,7 +423,7 @@ class Deletion(Done, abc.ABC):
             if wait is not None and self.limit.left > 0:
                 return wait
             if wait is not None:
-                raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+                raise exceptions.ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
         except Exception as error:  # noqa: BLE001 - logged in there
             self.error = error
             self._failed(error)
@@ -495,7 +488,10 @@ class NodeDeletion(Deletion):
 
     def _failed(self, error: Exception) -> None:
         self._provider.calls.judge(error)
-        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
+        if (
+            isinstance(error, (exceptions.LaunchError, OSError, exceptions.ZKException))
+            or self._provider.calls.circuit_open
+        ):
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
         else:
             self.log.error("Deletion failed, it will be tried again", exc_info=error)
@@ -503,7 +499,7 @@ class NodeDeletion(Deletion):
             return
         try:
             cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
-        except ZKException as problem:
+        except exceptions.ZKException as problem:
             self.log.error("Unlocking failed: %s", problem)
 
 
@@ -537,7 +533,7 @@ def _instance_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
     alive = lost.alive()
     try:
         listed = provider.calls.list_instances()
-    except (LaunchError, RuntimeConfigurationException) as error:
+    except (exceptions.LaunchError, exceptions.RuntimeConfigurationException) as error:
         yield failure(OTHERS, error)
         return
     for other, count in sorted(instance.others((one.metadata for one in listed), name).items()):
