@@ -21,7 +21,20 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import kazoo.exceptions as kazoo_errors
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    LockTimeout,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
 from kazoo.retry import RetryFailedError
 
 from nodepool import log_names
@@ -45,17 +58,17 @@ LASTING = ("created_time", "provider", "pool", "event_id")
 
 #: Errors that say nothing about whether something was written. `RetryFailedError`: the client was stopped.
 UNKNOWN_OUTCOME = (
-    kazoo_errors.AuthFailedError,
-    kazoo_errors.ConnectionClosedError,
-    kazoo_errors.ConnectionLoss,
-    kazoo_errors.OperationTimeoutError,
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
     RetryFailedError,
-    kazoo_errors.SessionExpiredError,
+    SessionExpiredError,
     TimeoutError,
 )
 
 
-class SessionLost(ZKConnectionError, kazoo_errors.SessionExpiredError):  # type: ignore[misc]
+class SessionLost(ZKConnectionError, SessionExpiredError):  # type: ignore[misc]
     """The session is over. Also Kazoo's error: drivers written for 11.0.0 catch that one."""
 
 
@@ -74,18 +87,18 @@ class TransactionFailed(ZKConflict):
     @property
     def lock_dir_mismatch(self) -> bool:
         """A lock directory is there, or is not there, other than the caller assumed; nobody need hold it."""
-        return isinstance(self.error, (kazoo_errors.NodeExistsError, kazoo_errors.NoNodeError))
+        return isinstance(self.error, (NodeExistsError, NoNodeError))
 
 
 def translate(error: BaseException) -> ZKException:
     """Kazoo's error as one of ours."""
     if isinstance(error, ZKException):
         return error
-    if isinstance(error, kazoo_errors.SessionExpiredError):
+    if isinstance(error, SessionExpiredError):
         return SessionLost("ZooKeeper: the session was lost")
     if isinstance(error, UNKNOWN_OUTCOME):
         return ZKConnectionError(f"ZooKeeper: {type(error).__name__}")
-    if isinstance(error, kazoo_errors.KazooException):
+    if isinstance(error, KazooException):
         return ZKConflict(f"ZooKeeper: {type(error).__name__} {error}".rstrip())
     return ZKException(repr(error))
 
@@ -95,7 +108,7 @@ def translated() -> Iterator[None]:
     """What Kazoo's own methods raise inside is raised as ZKException."""
     try:
         yield
-    except kazoo_errors.KazooException as error:
+    except KazooException as error:
         raise translate(error) from None
 
 
@@ -103,7 +116,7 @@ def result(reply: Reply) -> Any:
     """Wait for a reply; errors come as `ZKConflict` (nothing written) or `ZKConnectionError` (unknown)."""
     try:
         return reply.get()
-    except (ZKException, kazoo_errors.KazooException, TimeoutError) as error:
+    except (ZKException, KazooException, TimeoutError) as error:
         raise translate(error) from None
 
 
@@ -116,9 +129,7 @@ class _TransactionReply(Reply):
 
     def set(self, value: Any = None) -> None:
         for path, outcome in zip(self._paths, value, strict=False):
-            if isinstance(outcome, Exception) and not isinstance(
-                outcome, (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-            ):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
                 self.set_exception(TransactionFailed(path, outcome))
                 return
         super().set(value)
@@ -372,10 +383,7 @@ def replace(client: ZooKeeperClient, path: str, make: Callable[[bytes | None], b
     :raises ZKConflict: others write it in each of `ATTEMPTS`.
     """
     for _ in range(ATTEMPTS):
-        with (
-            translated(),
-            contextlib.suppress(kazoo_errors.BadVersionError, kazoo_errors.NodeExistsError, kazoo_errors.NoNodeError),
-        ):
+        with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
             found = read_one(client, path)
             data = make(None if found is None else found[0])
             if found is None:
@@ -404,7 +412,7 @@ def sync(client: ZooKeeperClient, path: str) -> None:
 
 def read_one(client: ZooKeeperClient, path: str) -> tuple[bytes, Any] | None:
     """Data and stat of a znode; None = it is not there. Blocks until there is a connection. Raises ZKException."""
-    with translated(), contextlib.suppress(kazoo_errors.NoNodeError):
+    with translated(), contextlib.suppress(NoNodeError):
         found: tuple[bytes, Any] = client.kazoo.retry(client.kazoo.get, path)
         return found
     return None
@@ -418,7 +426,7 @@ def stat_of(client: ZooKeeperClient, path: str) -> Any:
 
 def remove(client: ZooKeeperClient, path: str, *, recursive: bool = False) -> None:
     """Delete a znode; one that is gone is fine. Blocks until there is a connection. Raises ZKException."""
-    with translated(), contextlib.suppress(kazoo_errors.NoNodeError):
+    with translated(), contextlib.suppress(NoNodeError):
         client.kazoo.retry(client.kazoo.delete, path, recursive=recursive)
 
 
@@ -477,7 +485,7 @@ def read_for_callback(
 
 def children(client: ZooKeeperClient, path: str) -> list[str]:
     """Names below one path; empty when it is not there. Blocks for a round trip, or until there is a connection."""
-    with translated(), contextlib.suppress(kazoo_errors.NoNodeError):
+    with translated(), contextlib.suppress(NoNodeError):
         names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
         return names
     return []
@@ -532,9 +540,9 @@ def _read(client: ZooKeeperClient, paths: Iterable[str], operation: Callable[[An
         if not under_way:
             return
         for found in result(under_way.popleft()):
-            if not isinstance(found, kazoo_errors.KazooException):
+            if not isinstance(found, KazooException):
                 yield found
-            elif isinstance(found, kazoo_errors.NoNodeError):
+            elif isinstance(found, NoNodeError):
                 yield None
             else:
                 raise translate(found)
@@ -572,9 +580,9 @@ def acquire(
     try:
         # Kazoo waits without end when a deadline meets a lost connection, so non-blocking gets none.
         taken = lock.acquire(blocking=blocking, timeout=timeout if blocking else None, ephemeral=ephemeral)
-    except kazoo_errors.LockTimeout:
+    except LockTimeout:
         raise ZKLockTimeout(f"{lock_dir} is locked by another process (waited {timeout:g} s)") from None
-    except kazoo_errors.KazooException as error:
+    except KazooException as error:
         raise translate(error) from None
     finally:
         if not taken:
