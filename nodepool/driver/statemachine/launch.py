@@ -163,7 +163,7 @@ class StateMachineHandler(NodeRequestHandler):
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
         launch = self._launches.get(node.key)
         if launch is None or (launch.outcome is not None and not launch.outcome.made):
-            self.zk.nodes.remove(node)
+            self.zk.deleteNode(node)
         else:
             super().let_go_of_aborted(node)
         # Last: what raised is called again, and must know then what was made.
