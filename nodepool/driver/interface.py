@@ -77,7 +77,6 @@ class ProviderNotifications:
 
     def nodeDeletedNotification(self, node: Node) -> None:
         """The znode of ``node`` is gone. Must not block for long."""
-        return
 
 
 class _NameOfSection:
@@ -117,7 +116,6 @@ class Provider(ProviderNotifications, abc.ABC):
 
     def idle(self) -> None:
         """Stop what could disturb a successor. Called before `stop` on a reload. Returns soon."""
-        return
 
     @abc.abstractmethod
     def join(self) -> None:
@@ -236,7 +234,6 @@ class Provider(ProviderNotifications, abc.ABC):
         They end with `nodepool.exceptions.LaunchHeldException`. What was begun goes on. Called again and again as long
         as nothing new is to be begun. Must not do I/O.
         """
-        return
 
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason | None:
         """What a request for these labels waits for; None = for a ready node. Only asked if ``LAUNCHES`` is False.

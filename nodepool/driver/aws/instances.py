@@ -20,13 +20,7 @@ from nodepool.driver import statemachine
 from nodepool.driver.aws import launches, types
 from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
 from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
-from nodepool.driver.framework.cloud_errors import (
-    CloudNoCapacityLater,
-    CloudQuota,
-    CloudRefused,
-    nothing_sent,
-    one_line,
-)
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.fact import Fact, Repeats, ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.framework.rate import RateLimiter
@@ -215,16 +209,18 @@ _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInit
 
 def reason_of(record: types.AwsRecord) -> str:
     """In the words of AWS."""
-    return f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+    return (
+        f"{record.reason_code}: {cloud_errors.one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+    )
 
 
 def ended(where: str, record: types.AwsRecord) -> Exception:
     """The error of a launch whose instance ended, in the words of AWS."""
     text = f"{where}: instance {record.id} is {record.status}: {reason_of(record)}"
     if record.reason_code in _QUOTA_REASONS:
-        return CloudQuota(text, code=record.reason_code)
+        return cloud_errors.CloudQuota(text, code=record.reason_code)
     if record.reason_code in _CAPACITY_REASONS:
-        return CloudNoCapacityLater(text)
+        return cloud_errors.CloudNoCapacityLater(text)
     return LaunchStatusException(text)
 
 
@@ -332,7 +328,7 @@ class FleetCreation(AwsCreation):
         arguments = launches.fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
             return self.cloud.client.create_fleet(arguments, self.permit)
-        except CloudRefused as error:
+        except cloud_errors.CloudRefused as error:
             if error.code == _NO_TEMPLATE:
                 # Somebody removed it: the next attempt makes it.
                 self.cloud.templates.forget()
@@ -371,7 +367,7 @@ class HostCreation(AwsCreation):
         self.external_id = external_id if self._host_id else None
 
     def create(self, key: statemachine.CreationKey) -> str:
-        with nothing_sent():
+        with cloud_errors.nothing_sent():
             if self._host_id is None:
                 place = self.place()
                 kind, zone, token = place.instance_type, place.zone, launches.token_of([key], place)
@@ -477,7 +473,7 @@ class AwsFacts:
         """
         try:
             return self._types.setdefault(name, Fact(lambda: self._client.instance_type(name))).get(FOR_EVER)
-        except CloudRefused as error:
+        except cloud_errors.CloudRefused as error:
             if error.code not in _UNKNOWN_TYPE:
                 raise
             region = self._client.transport.region

@@ -578,17 +578,13 @@ class ZonePlaces(Generic[Z]):
 
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
-        self.no_room(place)
+        with self._lock:
+            self._rest_until[place] = self._clock() + REST_SECONDS
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:
                 if self._zone_of.get(request.key) == zone and request.key not in self._made:
                     del self._zone_of[request.key]
-
-    def no_room(self, place: Z) -> None:
-        """The cloud said that it has no capacity there."""
-        with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
 
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).

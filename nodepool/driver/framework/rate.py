@@ -712,7 +712,6 @@ class Task(Protocol):
 
         :return: seconds until the next step is due; None = the task is over.
         """
-        ...
 
 
 class Flow:

@@ -97,7 +97,6 @@ class ImageUploader:
 
     def startUpload(self) -> None:
         """Begin; may block. Default: nothing."""
-        return
 
     def uploadSegment(self, segment: Segment) -> None:
         """Upload one segment; may block. Called in several threads, in no order; again after some errors."""
@@ -113,11 +112,9 @@ class ImageUploader:
 
         `error` is why.
         """
-        return
 
     def segmentRead(self, segment: Segment) -> None:
         """A segment was read; called in the order of the file, one at a time. Default: nothing."""
-        return
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         """May the call that raised this succeed later?"""

@@ -202,7 +202,6 @@ class Adapter:
 
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
         """The connection check of an instance failed. Must not block for long."""
-        return
 
     def preflight(self) -> Iterable[CheckResult]:
         """Look whether the cloud has what the configuration names, see `Provider.preflight`; may block.
@@ -214,7 +213,6 @@ class Adapter:
 
     def stop(self) -> None:
         """Release what is held; nothing is called afterwards."""
-        return
 
 
 # `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).

@@ -79,7 +79,6 @@ class Instance:
 
     def load(self, *data: Any, **named: Any) -> None:
         """Parse what the cloud says; may be overridden."""
-        return
 
     def getQuotaInformation(self) -> QuotaInformation:
         """What this instance uses of the quota."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
-from nodepool import log_names
+from nodepool import exceptions, log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.config import ProviderConfig
@@ -31,13 +31,6 @@ from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
-from nodepool.exceptions import (
-    LaunchError,
-    NotFound,
-    RuntimeConfigurationException,
-    ServerDeleteTimeoutException,
-    ZKException,
-)
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
@@ -240,10 +233,10 @@ class StateMachineProvider(CloudProvider):
             task = self._cleanups.pop(str(node_id), None)
         if task is None:
             return
-        while task.is_alive() and (left := task.left + WAIT_LONGER_SECONDS) > 0:
+        while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
             task.join(left)
         if task.is_alive():
-            raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
+            raise exceptions.ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
 
@@ -278,7 +271,7 @@ class StateMachineProvider(CloudProvider):
 
         :param id: what the upload gave, or what `listImages` shows.
         """
-        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(exceptions.NotFound):
             if isinstance(id, Resource):
                 gateway.delete_resource(self.name, self.adapter, id)
             else:
@@ -420,21 +413,17 @@ class Deletion(Done, abc.ABC):
         self._external_id = external_id
         self.log = log
         self.held = HeldTime(clock)
-        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-
-    @property
-    def left(self) -> float:
-        """Seconds until it is given up."""
-        return self._limit.left
+        #: Until it is given up.
+        self.limit = TimeLimit(DELETE_SECONDS, self.held, clock)
 
     def step(self) -> float | None:
         """See `nodepool.driver.framework.rate.Task`."""
         try:
             wait = next(self._steps, None)
-            if wait is not None and self.left > 0:
+            if wait is not None and self.limit.left > 0:
                 return wait
             if wait is not None:
-                raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+                raise exceptions.ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
         except Exception as error:  # noqa: BLE001 - logged in there
             self.error = error
             self._failed(error)
@@ -499,7 +488,10 @@ class NodeDeletion(Deletion):
 
     def _failed(self, error: Exception) -> None:
         self._provider.calls.judge(error)
-        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
+        if (
+            isinstance(error, (exceptions.LaunchError, OSError, exceptions.ZKException))
+            or self._provider.calls.circuit_open
+        ):
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
         else:
             self.log.error("Deletion failed, it will be tried again", exc_info=error)
@@ -507,7 +499,7 @@ class NodeDeletion(Deletion):
             return
         try:
             cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
-        except ZKException as problem:
+        except exceptions.ZKException as problem:
             self.log.error("Unlocking failed: %s", problem)
 
 
@@ -525,7 +517,7 @@ class InstanceDeletion(Deletion):
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)
-        return self._persistent and self.left > 0
+        return self._persistent and self.limit.left > 0
 
     def _failed(self, error: Exception) -> None:
         """Those who wait for it raise the error."""
@@ -541,7 +533,7 @@ def _instance_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
     alive = lost.alive()
     try:
         listed = provider.calls.list_instances()
-    except (LaunchError, RuntimeConfigurationException) as error:
+    except (exceptions.LaunchError, exceptions.RuntimeConfigurationException) as error:
         yield failure(OTHERS, error)
         return
     for other, count in sorted(instance.others((one.metadata for one in listed), name).items()):
