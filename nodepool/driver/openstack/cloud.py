@@ -331,9 +331,8 @@ MAX_MADE: Final = 10_000
 
 
 class FloatingIps:
-    """Floating IPs of one provider. Thread-safe.
-
-    ``_lock`` guards what was made and what cannot be routed; it is not held while the cloud is asked.
+    """Floating IPs of one provider. Thread-safe: what changes a table is one operation. What changes `_made` has
+    ``_lock``, which is not held while the cloud is asked.
     """
 
     def __init__(self, provider: str, api: Api, facts: Facts, cloud: CloudNetworks) -> None:
@@ -411,9 +410,8 @@ class FloatingIps:
 
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)
-        with self._lock:
-            if monotonic() < self._unroutable.get(route, 0.0):
-                return None
+        if monotonic() < self._unroutable.get(route, 0.0):
+            return None
         try:
             return self._api.create_floating_ip(source.id, port, fixed, note)
         except CloudNotFound as error:
@@ -422,8 +420,7 @@ class FloatingIps:
                 raise
             # "External network is not reachable from subnet", or no floating IPs at all.
             log.info("Provider %s: no floating IP from network %s: %s", self.provider, source.name, error)
-            with self._lock:
-                self._unroutable[route] = monotonic() + 300.0
+            self._unroutable[route] = monotonic() + 300.0
             return None
 
     def _sources(self) -> list[Network]:
@@ -436,10 +433,7 @@ class FloatingIps:
 
     def may_have(self, server_id: str, server: Server | None) -> bool:
         """Could there be one at a server? Does not ask the cloud."""
-        with self._lock:
-            if server_id in self._made:
-                return True
-        if _shows_one(server):
+        if server_id in self._made or _shows_one(server):
             return True
         if not self._cloud.floating:
             return False
