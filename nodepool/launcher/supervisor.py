@@ -52,7 +52,6 @@ from nodepool.version import release_string
 from nodepool.zk import locks, paths
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.components import Registration
-from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -115,7 +114,6 @@ class NodePool(ConnectedDaemon):
         self.pools = PoolRegistry(self.cache.pools)
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
-        self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers.
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
@@ -136,10 +134,7 @@ class NodePool(ConnectedDaemon):
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
-        self.status = Part(
-            "StatusWorker",
-            lambda: StatusWorker(self.all_pools, lambda: self._status(start), self._status_writer, self.events),
-        )
+        self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
@@ -208,7 +203,6 @@ class NodePool(ConnectedDaemon):
         deadline = monotonic() + STOP_SECONDS
         stop_all([*self.parts.threads(), *self.pool_threads.all()], THREADS_STOP_SECONDS, self.log)
         self.providers.stop(max(1.0, deadline - monotonic()))
-        self._status_writer.close()
         self._unregister(self._registration)
         self.client.disconnect()
         self.log.info("Stopped")
