@@ -138,7 +138,7 @@ class ImageBuilder(ConnectedDaemon):
         self.build_workers = [build_worker(number) for number in range(options.build_workers)]
         self.upload_workers = [upload_worker(number) for number in range(options.upload_workers)]
         self.cleanup = Part("CleanupWorker-0", cleanup)
-        self.status = Part("StatusWorker", lambda: StatusWorker(self))
+        self.status = Part("StatusWorker", lambda: StatusWorker(shared, self.log))
         watch = Part("CallWatch", CallWatch)
         table: list[Part[Any]] = [watch, self.status, self.cleanup, *self.upload_workers, *self.build_workers]
         more = (make(self, self.config()) for make in self._more_parts)
@@ -215,13 +215,13 @@ class ImageBuilder(ConnectedDaemon):
 class StatusWorker(StatusThread):
     """Woken when a build or an upload has begun, ended, or got on."""
 
-    def __init__(self, builder: ImageBuilder) -> None:
-        super().__init__(builder.client, builder.log)
-        self._builder = builder
+    def __init__(self, shared: Shared, log: logging.Logger) -> None:
+        super().__init__(shared.client, log)
+        self._shared = shared
 
     def run_once(self) -> float | None:
         """Publish what is done now. Blocks for ZooKeeper."""
-        shared, host = self._builder.shared, socket.gethostname()
+        shared, host = self._shared, socket.gethostname()
         status = {
             "builder": shared.host,
             "host": host,

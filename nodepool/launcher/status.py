@@ -46,8 +46,7 @@ from nodepool.zk.status import LAUNCHER, POOL
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
-    from nodepool.launcher.pool.view import Pool
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool.view import Launcher, Pool
     from nodepool.metrics.registry import Registry, StatsdClient
     from nodepool.model.status import Maintenance
 
@@ -58,7 +57,7 @@ class StatusWorker(StatusThread):
     :param status: makes the status of the launcher.
     """
 
-    def __init__(self, launcher: NodePool, status: Callable[[], LauncherStatus]) -> None:
+    def __init__(self, launcher: Launcher, status: Callable[[], LauncherStatus]) -> None:
         super().__init__(launcher.client, launcher.log)
         self._launcher, self._status = launcher, status
         self._changed: set[str] = set()
@@ -352,7 +351,7 @@ class StatsWorker(PassThread):
     error_text = "Metrics could not be sent"
 
     def __init__(
-        self, statsd: StatsdClient, registry: Registry, launcher: NodePool, clock: Callable[[], float] = monotonic
+        self, statsd: StatsdClient, registry: Registry, launcher: Launcher, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd

@@ -24,6 +24,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
+from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
@@ -72,7 +73,7 @@ STOP_SECONDS: Final = 20.0
 THREADS_STOP_SECONDS: Final = 10.0
 
 
-class NodePool(ConnectedDaemon):
+class NodePool(ConnectedDaemon, Launcher):
     """One launcher. See the base class for who owns what, and for its first parameters.
 
     :param more_parts: make further threads, from the launcher that is being built and its configuration.
@@ -591,7 +592,7 @@ class MinReadyWorker(Worker):
     (M-6).
     """
 
-    def __init__(self, launcher: NodePool) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.MIN_READY_WORKER)
         super().__init__("MinReadyWorker", launcher.zk.client, log, COUNT_SECONDS)
         self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers

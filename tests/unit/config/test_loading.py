@@ -172,9 +172,7 @@ scalars = st.one_of(
     *(st.text(st.characters(codec="utf-8"), max_size=5), st.binary(max_size=3)),
 )
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3), max_leaves=8
 )
 fuzz = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -14,15 +14,7 @@ from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
 from nodepool.plan.explain import explain, explain_request, kind_of, similar
-from nodepool.plan.triage import (
-    MIN_READY_REQUESTOR,
-    MOVES,
-    ImpossibleMove,
-    Progress,
-    ReadyNodes,
-    RequestKind,
-    Stage,
-)
+from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, ImpossibleMove, Progress, ReadyNodes, RequestKind, Stage
 from tests.support.observed import FULL, like, node, request, timed, world
 from tests.support.tables import rows
 
