@@ -17,9 +17,8 @@ from typing import Any, Final, TypeVar
 import voluptuous as v
 
 from nodepool.config.loader import read_documents
-from nodepool.config.marks import Document
 from nodepool.config.objects import Config
-from nodepool.config.problems import Problem, Problems, Severity, did_you_mean, listing, show
+from nodepool.config.problems import Document, Problem, Problems, Severity, did_you_mean, listing, show
 from nodepool.config.schema import Checker, Tolerance
 from nodepool.config.sections import entries, merge_secure, read_diskimages, read_sections, repeated, report_repeated
 from nodepool.config.zookeeper import add_tls_problems, read_zookeeper

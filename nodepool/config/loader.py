@@ -11,8 +11,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from nodepool.config.marks import Document, parse, read
-from nodepool.config.problems import Problems, Severity, show
+from nodepool.config.problems import Document, Problems, Severity, parse, read, show
 from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, ClassVar, Final
 
-from nodepool.config.marks import Document
-from nodepool.config.problems import Severity
+from nodepool.config.problems import Document, Severity
 from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings

@@ -10,8 +10,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from nodepool.config.marks import PLACEHOLDER
-from nodepool.config.problems import Severity
+from nodepool.config.problems import PLACEHOLDER, Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -27,7 +26,7 @@ from nodepool.model.config_keys import (
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.marks import Document
+    from nodepool.config.problems import Document
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"

@@ -37,7 +37,7 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.zk.connection import Reply
@@ -80,7 +80,7 @@ class _Sent(NamedTuple):
 class DeletedNodeWorker(Worker):
     """One thread per launcher. The deletions themselves run in threads of the providers."""
 
-    def __init__(self, launcher: NodePool) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.DELETED_NODE_WORKER)
         super().__init__("DeletedNodeWorker", launcher.zk.client, log, IDLE_SECONDS)
         self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers
@@ -459,7 +459,7 @@ LOCK_DIR_SECONDS: Final = 8 * 3600.0
 class CleanupWorker(Worker):
     """One thread per launcher."""
 
-    def __init__(self, launcher: NodePool) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.CLEANUP_WORKER)
         super().__init__("CleanupWorker", launcher.zk.client, log, SWEEP_SECONDS)
         self._launcher = launcher

@@ -24,6 +24,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
+from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
@@ -52,7 +53,6 @@ from nodepool.version import release_string
 from nodepool.zk import paths, transactions
 from nodepool.zk.components import Registration
 from nodepool.zk.nodes import NodepoolCache
-from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -73,7 +73,7 @@ STOP_SECONDS: Final = 20.0
 THREADS_STOP_SECONDS: Final = 10.0
 
 
-class NodePool(ConnectedDaemon):
+class NodePool(ConnectedDaemon, Launcher):
     """One launcher. See the base class for who owns what, and for its first parameters.
 
     :param more_parts: make further threads, from the launcher that is being built and its configuration.
@@ -115,7 +115,6 @@ class NodePool(ConnectedDaemon):
         self.pools = PoolRegistry(self.cache.pools)
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
-        self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers (Q-15).
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
@@ -136,10 +135,7 @@ class NodePool(ConnectedDaemon):
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
-        self.status = Part(
-            "StatusWorker",
-            lambda: StatusWorker(self.all_pools, lambda: self._status(start), self._status_writer, self.events),
-        )
+        self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
@@ -208,7 +204,6 @@ class NodePool(ConnectedDaemon):
         deadline = monotonic() + STOP_SECONDS
         stop_all([*self.parts.threads(), *self.pool_threads.all()], THREADS_STOP_SECONDS, self.log)
         self.providers.stop(max(1.0, deadline - monotonic()))
-        self._status_writer.close()
         self._unregister(self._registration)
         self.client.disconnect()
         self.log.info("Stopped")
@@ -597,7 +592,7 @@ class MinReadyWorker(Worker):
     (M-6).
     """
 
-    def __init__(self, launcher: NodePool) -> None:
+    def __init__(self, launcher: Launcher) -> None:
         log = logging.getLogger(log_names.MIN_READY_WORKER)
         super().__init__("MinReadyWorker", launcher.zk.client, log, COUNT_SECONDS)
         self._zk, self._cache, self._providers = launcher.zk, launcher.cache, launcher.providers

@@ -27,7 +27,19 @@ FULFILLED: Final = "fulfilled"
 UPLOADING: Final = "uploading"
 
 #: Every node state, in the order in which metrics list them (reference/metrics 1).
-NODE_STATES: Final = (BUILDING, TESTING, READY, IN_USE, USED, HOLD, DELETING, FAILED, INIT, ABORTED, DELETED)
+NODE_STATES: Final = (
+    BUILDING,
+    TESTING,
+    READY,
+    IN_USE,
+    USED,
+    HOLD,
+    DELETING,
+    FAILED,
+    INIT,
+    ABORTED,
+    DELETED,
+)
 REQUEST_STATES: Final = (REQUESTED, PENDING, FULFILLED, FAILED)
 BUILD_STATES: Final = (BUILDING, READY, FAILED, DELETING)
 UPLOAD_STATES: Final = (UPLOADING, READY, FAILED, DELETING)

@@ -38,16 +38,20 @@ from nodepool.plan.triage import (
 from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:
+    import logging
+
     from nodepool.compat.modules import LauncherView
+    from nodepool.config.objects import Config
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.worker import PoolWorker
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import Maintenance
     from nodepool.plan.triage import Verdict
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -252,23 +256,30 @@ IN_ITS_LINE: Final = Reason(ReasonCode.DECLINED_BEFORE, "declined before, its ow
 class Pool:
     """Owned by the pool worker's thread; its other parts share it. To handlers it is `PoolWorkerView`, as ``pw``.
 
-    :param worker: its thread.
+    :param launcher_id: of this pool among all registered pools.
+    :param wake: asks for a pass; any thread.
+    :param changed: called with the id of a request, and with that of a node, that is to be judged again.
     """
 
-    def __init__(self, launcher: NodePool, worker: PoolWorker) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        key: tuple[str, str],
+        launcher_id: str,
+        log: logging.Logger,
+        wake: Callable[[], None],
+        changed: tuple[Callable[[str], None], Callable[[str], None]],
+    ) -> None:
         self.launcher = launcher
         self.zk, self.cache = launcher.zk, launcher.cache
         self.registered_pools, self.absent_pools = launcher.pools.registered, launcher.pools.absent
-        self.provider_name, self.pool_name = worker.provider_name, worker.pool_name
-        #: Of this pool among all registered pools.
-        self.launcher_id: str = worker.launcher_id
-        self.log = worker.log
-        self.wake, self.request_changed = worker.wake, worker.request_changed
+        self.provider_name, self.pool_name = self.pool_key = key
+        self.launcher_id, self.log, self.wake = launcher_id, log, wake
+        self.request_changed, node_changed = changed
         self.queue = RequestQueue()
-        self.desk: Desk = Desk(self.queue)
+        self.desk = Desk(self.queue)
         self.launch_log = LaunchLog()
-        self.pool_key = (self.provider_name, self.pool_name)
-        self.free: FreeNodes = FreeNodes(self, worker.node_changed)
+        self.free = FreeNodes(self, node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
         #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
@@ -461,6 +472,26 @@ class Pool:
 
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
         return has_place(node, self.tenant_limits(), self.cache, reused=reused)
+
+
+class Launcher:
+    """What threads use of their launcher (`nodepool.launcher.supervisor.NodePool`). Any thread."""
+
+    log: logging.Logger
+    client: ZooKeeperClient
+    zk: ZooKeeper
+    cache: NodepoolCache
+    providers: Providers
+    pools: PoolRegistry
+    free_counts: FreeCounts
+    events: EventRing
+    maintenance: MaintenanceState
+    config: Callable[[], Config]
+    siblings: Callable[[], Sequence[Pool]]
+    all_pools: Callable[[], Sequence[Pool]]
+    known_tenant_use: Callable[[str], QuotaInformation]
+    passed: Callable[[str], None]
+    lock_dir_lingers: Callable[[str], None]
 
 
 # `FreeNodes`: which nodes may a pool hand out now? Which one is deleted for a request that waits for room (Q-8, Q-9)?

@@ -33,7 +33,7 @@ from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -48,7 +48,7 @@ RESUME_LOOK_SECONDS: Final = 0.25
 class PoolWorker(Worker):
     """One thread per pool of a provider."""
 
-    def __init__(self, launcher: NodePool, provider_name: str, pool_name: str) -> None:
+    def __init__(self, launcher: Launcher, provider_name: str, pool_name: str) -> None:
         self.provider_name = provider_name
         self.pool_name = pool_name
         log = logging.getLogger(log_names.pool_worker(provider_name, pool_name))
@@ -63,7 +63,8 @@ class PoolWorker(Worker):
         #: What changed, as other threads report it; '' = any may have. Deque operations are atomic.
         self._changed_requests: deque[str] = deque()
         self._changed_nodes: deque[str] = deque()
-        self.context = pool = Pool(launcher, self)
+        changed = self.request_changed, self.node_changed
+        self.context = pool = Pool(launcher, (provider_name, pool_name), self.launcher_id, log, self.wake, changed)
         self.queue, self.desk = pool.queue, pool.desk
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place

@@ -22,11 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodepool.cmd.cli import main
-from nodepool.config import marks
+from nodepool.config import problems
 from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import ConfigSource, load_config, load_zookeeper
-from nodepool.config.marks import MAX_BYTES, Document, SourceText, parse, substitute
-from nodepool.config.problems import Problem, Problems
+from nodepool.config.problems import MAX_BYTES, Document, Problem, Problems, SourceText, parse, substitute
 from nodepool.exceptions import ConfigError
 from tests.support.tables import rows
 from tests.unit.config.conftest import HEAD, Files, OddDriver
@@ -54,7 +53,7 @@ def test_files_that_cannot_be_opened(files: Files, monkeypatch: pytest.MonkeyPat
     """No such file: 3 tries, 0.5 s apart, because an editor may be replacing it; other errors are not retried."""
     directory, pauses = files.directory, list[float]()
     (directory / "plain").touch()
-    monkeypatch.setattr(marks, "sleep", pauses.append)
+    monkeypatch.setattr(problems, "sleep", pauses.append)
 
     def told(path: str, *more: str) -> list[str]:
         pauses.clear()
@@ -73,7 +72,7 @@ def test_files_that_cannot_be_opened(files: Files, monkeypatch: pytest.MonkeyPat
     def write(_: float) -> None:
         files.write("")
 
-    monkeypatch.setattr(marks, "sleep", write)
+    monkeypatch.setattr(problems, "sleep", write)
     assert load_config(str(files.main)).labels == {}
     with files.main.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
@@ -84,7 +83,7 @@ def test_files_that_cannot_be_opened(files: Files, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def source(files: Files, monkeypatch: pytest.MonkeyPatch) -> ConfigSource:
     files.write("", "")
-    monkeypatch.setattr(marks, "sleep", lambda _: None)
+    monkeypatch.setattr(problems, "sleep", lambda _: None)
     return ConfigSource(str(files.main), str(files.secure))
 
 
@@ -173,9 +172,7 @@ scalars = st.one_of(
     *(st.text(st.characters(codec="utf-8"), max_size=5), st.binary(max_size=3)),
 )
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3), max_leaves=8
 )
 fuzz = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -316,7 +313,7 @@ def test_checksum(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """libyaml need not be there. The private name is patched, because nothing of the product chooses a parser."""
     if request.param == "Python":
-        monkeypatch.setattr(marks, "_LOADER", yaml.SafeLoader)
+        monkeypatch.setattr(problems, "_LOADER", yaml.SafeLoader)
 
 
 def read(text: str, **variables: str) -> tuple[Document, list[str]]:

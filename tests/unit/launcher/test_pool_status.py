@@ -12,14 +12,7 @@ from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
 from nodepool.launcher.pool.worker import AGAIN_SECONDS, FIRST_SECONDS, PoolWorker, WaitingLines
-from nodepool.launcher.status import (
-    HOST_SECONDS,
-    MAX_BYTES,
-    MAX_ENTRIES,
-    MAX_HOST_SECONDS,
-    PoolStatusMaker,
-    bounded,
-)
+from nodepool.launcher.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, MAX_HOST_SECONDS, PoolStatusMaker, bounded
 from nodepool.model import status
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock

@@ -259,8 +259,7 @@ def test_order(still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnod
     """Labels come in the order of the configuration."""
     names = tuple("abcdefgh")
     launcher = still(
-        [fake_provider("one", names[::-1], cloud=cloud_name)],
-        labels={name: {"min-ready": 1} for name in names},
+        [fake_provider("one", names[::-1], cloud=cloud_name)], labels={name: {"min-ready": 1} for name in names}
     )
     kept = Kept(launcher, znodes, monotonic_clock(monkeypatch, home(MinReadyWorker)))
     assert [request["node_types"] for request in kept.requests()] == [[name] for name in names]

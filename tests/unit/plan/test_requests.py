@@ -16,15 +16,7 @@ from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
 from nodepool.plan.explain import explain, explain_request
 from nodepool.plan.observed import UnclearName, meant, similar
-from nodepool.plan.triage import (
-    MIN_READY_REQUESTOR,
-    MOVES,
-    ImpossibleMove,
-    Progress,
-    ReadyNodes,
-    RequestKind,
-    Stage,
-)
+from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, ImpossibleMove, Progress, ReadyNodes, RequestKind, Stage
 from tests.support.observed import FULL, like, node, request, timed, world
 from tests.support.tables import rows, table
 

@@ -88,10 +88,7 @@ def test_an_upload_belongs_to_its_build(kept: list[Span]) -> None:
     spans.upload_ended("debian", "b1", "cloud", "0000000001", 5.0, "failed", "full")
     spans.build_ended("debian", "b2", 10.0, "no disk")
     build, upload, other = kept
-    assert [(one.name, one.error) for one in kept[1:]] == [
-        ("nodepool.upload", "full"),
-        ("nodepool.build", "no disk"),
-    ]
+    assert [(one.name, one.error) for one in kept[1:]] == [("nodepool.upload", "full"), ("nodepool.build", "no disk")]
     assert (build.parent_id, upload.parent_id, round(build.end - build.begin, 3)) == (0, build.span_id, 10.0)
     assert upload.trace_id == build.trace_id != other.trace_id
     expected = {"nodepool.image": "debian", "nodepool.provider": "cloud", "nodepool.outcome": "failed"}
