@@ -182,9 +182,9 @@ def test_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table, stream = long(tables()[name]), TerminalStream()
     show(table, None, stream)
     assert max(map(len, stream.lines)) <= 80
-    first = next((n for n, column in enumerate(table.columns) if column.least == WHOLE), None)
-    for row in table.rows if first is not None else ():
-        assert any(row[first] in line.split() for line in stream.lines), stream.lines
+    whole = [n for n, column in enumerate(table.columns) if column.least == WHOLE][:1]
+    for value in (row[n] for row in table.rows for n in whole):
+        assert any(value in line.split() for line in stream.lines), stream.lines
     stream = TerminalStream()
     show(table, Display("wide"), stream)
     wide = [column.header.upper() for column in table.columns if Place.WIDE in column.places]
