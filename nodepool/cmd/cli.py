@@ -720,7 +720,8 @@ def do_completion(options: argparse.Namespace) -> int:
     import shtab
 
     parser = make_parser(flat=True)
-    for action in (action for one in (parser, *_commands_of(parser).values()) for action in one._actions):
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for action in (action for one in (parser, *commands.choices.values()) for action in one._actions):
         if action.type is app.absolute_path:
             action.complete = shtab.FILE
         elif not action.option_strings and not action.choices:
