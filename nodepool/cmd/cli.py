@@ -655,16 +655,30 @@ def mistake_in(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str
     if word is not None:
         near = did_you_mean(word, names) or f"; {PROG} --help lists all"
         return "" if word in names else f"there is no command {word!r}{near}"
-    known = [option for action in parser._actions for option in action.option_strings]
+    known = _options_of(parser)
     for number, word in enumerate(arguments):
-        if word in names:
+        if word in names or word in ("-h", "--help", "--version"):
             return ""
-        if word.startswith("-") and word[:2] not in known and not any(option.startswith(word) for option in known):
-            place = next((place for place in range(number, len(arguments)) if arguments[place] in names), None)
-            others = [other for at, other in enumerate(arguments) if at != place]
-            line = shlex.join([PROG, "COMMAND" if place is None else arguments[place], *others])
-            return f"{word} is an option of commands and stands behind them: {line}"
+        if not word.startswith("-") or word[:2] in known or any(option.startswith(word) for option in known):
+            continue
+        options = {option for one in _commands_of(parser).values() for option in _options_of(one)}
+        if word.partition("=")[0] not in options:
+            return f"there is no option {word}{did_you_mean(word, options)}"
+        place = next((place for place in range(number, len(arguments)) if arguments[place] in names), None)
+        others = [other for at, other in enumerate(arguments) if at != place]
+        line = shlex.join([PROG, "COMMAND" if place is None else arguments[place], *others])
+        return f"{word} is an option of commands and stands behind them: {line}"
     return ""
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    found: Mapping[str, argparse.ArgumentParser] = commands.choices
+    return found
+
+
+def _options_of(parser: argparse.ArgumentParser) -> list[str]:
+    return [option for action in parser._actions for option in action.option_strings]
 
 
 def _add_debug_option(parser: argparse.ArgumentParser) -> None:
@@ -696,7 +710,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser(command_in(arguments))
     if mistake := mistake_in(arguments, parser):
         parser.exit(2, f"{PROG}: {mistake}\n")
-    options = parser.parse_args(arguments)
+    options, surplus = parser.parse_known_args(arguments)
+    if surplus and hasattr(options, "command") and surplus[0].startswith("-"):
+        name = options.command.name
+        near = did_you_mean(surplus[0].partition("=")[0], _options_of(_commands_of(parser)[name]))
+        parser.exit(2, f"{PROG}: {name} has no option {surplus[0]}{near or f'; {PROG} {name} --help shows all'}\n")
+    if surplus:
+        parser.error(f"unrecognized arguments: {' '.join(surplus)}")
     if not hasattr(options, "command"):
         parser.print_help()
         return 1

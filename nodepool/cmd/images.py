@@ -80,7 +80,7 @@ def do_dib_image_list(options: argparse.Namespace) -> int:
         nodes = tables.nodes_by_build(zk.nodeIterator(cached=False))
         return tables.build_table(images, wall_time(), builder_status(zk.client), nodes)
 
-    return show_listing(options, look, _NO_IMAGE)
+    return show_listing(options, look, "There is no build: builders make them of the diskimages that they have.")
 
 
 def do_image_status(options: argparse.Namespace) -> int:

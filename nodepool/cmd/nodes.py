@@ -71,7 +71,6 @@ def do_list(options: argparse.Namespace) -> int:
     with_lockers = not options.watch and (
         options.format in ("wide", "json") or {"locked_by"} & {*options.columns, options.sort}
     )
-
     everything: list[Node] = []
 
     def look(zk: ZooKeeper) -> Table:
