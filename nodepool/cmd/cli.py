@@ -704,9 +704,7 @@ _CALLS: Final = {
 def do_completion(options: argparse.Namespace) -> int:
     """``nodepool completion``"""
     if options.names:
-        from nodepool.cmd.overview import print_names
-
-        print_names(options.names, options.words)
+        importlib.import_module("nodepool.cmd.overview").print_names(options.names, options.words)
         return 0
     import shtab
 
