@@ -544,8 +544,10 @@ def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequ
     nodes = seen.node_index.allocated.get(request_id, {})
     history = _in_order(_history(seen, lambda subject: subject == f"request {request_id}"))
     has = f", and has {_named('node', nodes)}" if nodes else ""
-    last = f"; the last that is known: {history[-1].text}" if history else ""
-    text = f"does not exist any more: Zuul has removed it{has}{last}"
+    last = f"; the last that is known: {history[-1].text}" if history and history[-1].text else ""
+    requestors = (node.requestor or "" for node in nodes.values())
+    who = next((one for one in requestors if one.startswith((REQUEST_COMMAND, "NodePool:"))), "Zuul")
+    text = f"does not exist any more: {who} has removed it{has}{last}"
     remedies = [f"nodepool explain {key} shows what its node is used for" for key in nodes]
     done: dict[str, Any] = {"nodes": list(nodes), "history": history, "remedies": remedies}
     return explained.ExplainedRequest(request_id, "removed", text, **done)

@@ -103,9 +103,9 @@ def test_hosts_and_cloud(
         assert command("image-build", "debian-own").status == 0
         wait_for("a second upload", lambda: command("image-list").out.count("| ready") == 2, seconds=60)
         assert command("image-rollback", "cloud-2", "debian-own").status == 0
-        told = command("explain", "debian-own").out
-        assert "which is ready for" in told
-        assert "  cloud-2  " in told
+        told = command("explain", "debian-own")
+        assert "which is ready for" in told.out
+        assert "  cloud-2  " in told.out
     finally:
         simulator.change(errors=[])
         builder.stop()
