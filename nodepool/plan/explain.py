@@ -40,11 +40,9 @@ def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
     :param name: and ``kind``: what `nodepool.plan.observed.meant` has found.
     """
     if kind == "request":
-        request = seen.requests.get(name)
-        return _removed_request(name, seen) if request is None else explain_request(request, seen)
+        return explain_request(seen.requests[name], seen) if name in seen.requests else _removed_request(name, seen)
     if kind == "node":
-        node = seen.nodes.get(name)
-        return _deleted_node(name, seen) if node is None else explain_node(node, seen)
+        return explain_node(seen.nodes[name], seen) if name in seen.nodes else _deleted_node(name, seen)
     found: dict[str, Callable[[str, Observed], explained.Explained]] = dict.fromkeys(["image", "build"], explain_image)
     found |= {"label": explain_label, "host": explain_host, "launcher": explain_launcher, "tenant": explain_tenant}
     return found.get(kind, explain_provider)(name, seen)
