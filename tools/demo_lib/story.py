@@ -74,7 +74,7 @@ class Demo:
         self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
         command = f"{self._programs / 'nodepool'} -c {self._config}"
         build = ("image-list", f"image-build {IMAGE} --wait") if BUILD_PART in self._parts else ()
-        for rest in ("list --detail", "status", "request small", *build, "list --format json", "config-validate"):
+        for rest in ("list --detail", "status", *build, "list --format json", "config-validate"):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
         self._screen.note(f"The web pages, which show all of that: {self._pages}")
