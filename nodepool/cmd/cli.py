@@ -687,6 +687,7 @@ def program() -> int:
 _NAMED: Final = {
     **dict.fromkeys(("explain.name", "events.subject"), "any"),
     **dict.fromkeys(("image-log.name", "dib-image-delete.id"), "build"),
+    **dict.fromkeys(("request-list.ids", "requests.ids"), "request"),
     **dict.fromkeys(("quarantine.subject", "release.subject"), "host"),
     **{name: name for name in ("provider", "image", "label", "pool", "tenant")},
     **{f"{name}s": name for name in ("provider", "label")} | {"subject": "served", "ids": "node"},

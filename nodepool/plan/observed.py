@@ -462,7 +462,7 @@ def host_name(name: str) -> str:
 
 # What a name stands for, of whatever kind it is.
 
-#: Kinds of subjects, in the order in which a name is looked for; last ``address``, of a node.
+#: Kinds of subjects, in the order in which a name is looked for. Then an address of a node is.
 KINDS: Final = ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant")
 #: An id of a node or a request, which may lack its leading zeros; that of a request may lack its priority, too.
 _ID: Final = re.compile(r"(?:(\d{3})-)?(\d{1,10})")
