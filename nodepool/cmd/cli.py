@@ -745,6 +745,7 @@ def program() -> int:
 _NAMED: Final = {
     **dict.fromkeys(("explain.name", "events.subject"), "any"),
     **dict.fromkeys(("image-log.name", "dib-image-delete.id"), "build"),
+    **dict.fromkeys(("request-list.ids", "requests.ids"), "request"),
     **dict.fromkeys(("quarantine.subject", "release.subject"), "host"),
     **{name: name for name in ("provider", "image", "label", "pool", "tenant")},
     **{f"{name}s": name for name in ("provider", "label")} | {"subject": "served", "ids": "node"},
@@ -762,9 +763,7 @@ _CALLS: Final = {
 def do_completion(options: argparse.Namespace) -> int:
     """``nodepool completion``"""
     if options.names:
-        from nodepool.cmd.overview import print_names
-
-        print_names(options.names, options.words)
+        importlib.import_module("nodepool.cmd.overview").print_names(options.names, options.words)
         return 0
     import shtab
 

@@ -56,19 +56,20 @@ def overview(seen: Observed, registered: Sequence[Component]) -> Overview:
     pools = summarize(seen.statuses)
     found = problems(pools, registered, seen)
     waits = long_waits(seen)
-    first = sentence(waits, found, len(seen.waiting))
+    first = sentence(waits, found, len(seen.waiting), seen.spare)
     return Overview(first, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
 
 
-def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int) -> str:
+def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int, spare: int = 0) -> str:
     """The first line: which requests wait too long and for what, or that none does.
 
-    :param waiting: how many wait at all.
+    :param waiting: how many wait at all. ``spare``: how many others are for ``min-ready``.
     """
     minutes = short(LONG_SECONDS)
     total = sum(wait.count for wait in waits)
     if not total:
-        none = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
+        others = f", {spare} more for min-ready" if spare else ""
+        none = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now{others})"
         count = len(found)
         attention = "1 thing needs" if count == 1 else f"{count} things need"
         return f"{none}; {attention} attention." if count else f"All is well. {none}."

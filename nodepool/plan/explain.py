@@ -40,11 +40,9 @@ def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
     :param name: and ``kind``: what `nodepool.plan.observed.meant` has found.
     """
     if kind == "request":
-        request = seen.requests.get(name)
-        return _removed_request(name, seen) if request is None else explain_request(request, seen)
+        return explain_request(seen.requests[name], seen) if name in seen.requests else _removed_request(name, seen)
     if kind == "node":
-        node = seen.nodes.get(name)
-        return _deleted_node(name, seen) if node is None else explain_node(node, seen)
+        return explain_node(seen.nodes[name], seen) if name in seen.nodes else _deleted_node(name, seen)
     found: dict[str, Callable[[str, Observed], explained.Explained]] = dict.fromkeys(["image", "build"], explain_image)
     found |= {"label": explain_label, "host": explain_host, "launcher": explain_launcher, "tenant": explain_tenant}
     return found.get(kind, explain_provider)(name, seen)
@@ -545,8 +543,10 @@ def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequ
     nodes = seen.node_index.allocated.get(request_id, {})
     history = _in_order(_history(seen, lambda subject: subject == f"request {request_id}"))
     has = f", and has {_named('node', nodes)}" if nodes else ""
-    last = f"; the last that is known: {history[-1].text}" if history else ""
-    text = f"does not exist any more: Zuul has removed it{has}{last}"
+    last = f"; the last that is known: {history[-1].text}" if history and history[-1].text else ""
+    requestors = (node.requestor or "" for node in nodes.values())
+    who = next((one for one in requestors if one.startswith((REQUEST_COMMAND, "NodePool:"))), "Zuul")
+    text = f"does not exist any more: {who} has removed it{has}{last}"
     remedies = [f"nodepool explain {key} shows what its node is used for" for key in nodes]
     done: dict[str, Any] = {"nodes": list(nodes), "history": history, "remedies": remedies}
     return explained.ExplainedRequest(request_id, "removed", text, **done)

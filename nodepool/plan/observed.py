@@ -164,13 +164,18 @@ class Observed:
         return node is not None and node.state == states.READY and node.allocated_to == request.key
 
     @cached_property
+    def _open(self) -> Sequence[NodeRequest]:
+        return [one for one in self.requests.values() if one.state in (states.REQUESTED, states.PENDING)]
+
+    @cached_property
     def waiting(self) -> Sequence[NodeRequest]:
         """Open requests, without those that keep ``min-ready`` nodes: no job waits for these."""
-        return [
-            request
-            for request in self.requests.values()
-            if request.state in (states.REQUESTED, states.PENDING) and request.requestor != MIN_READY_REQUESTOR
-        ]
+        return [request for request in self._open if request.requestor != MIN_READY_REQUESTOR]
+
+    @property
+    def spare(self) -> int:
+        """Open requests that keep ``min-ready`` nodes."""
+        return len(self._open) - len(self.waiting)
 
     @cached_property
     def _provider_of(self) -> Mapping[str, str]:
@@ -457,7 +462,7 @@ def host_name(name: str) -> str:
 
 # What a name stands for, of whatever kind it is.
 
-#: Kinds of subjects, in the order in which a name is looked for; last ``address``, of a node.
+#: Kinds of subjects, in the order in which a name is looked for. Then an address of a node is.
 KINDS: Final = ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant")
 #: An id of a node or a request, which may lack its leading zeros; that of a request may lack its priority, too.
 _ID: Final = re.compile(r"(?:(\d{3})-)?(\d{1,10})")

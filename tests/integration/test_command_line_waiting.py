@@ -325,6 +325,14 @@ def cloud(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZ
     assert (znodes.kazoo.get_children("/nodepool/requests"), znodes.nodes("in-use")) == ([], {})
 
 
+def short_session(cloud: LocalLauncher) -> CommandLine:
+    """ZooKeeper keeps what this command had for 6 s after its death."""
+    settings = yaml.safe_load(cloud.path.read_text(encoding="utf-8"))
+    made = CommandLine(cloud.path.with_name("short.yaml"))
+    made.config.write_text(yaml.safe_dump({**settings, "zookeeper-timeout": 6.0}), encoding="utf-8")
+    return made
+
+
 def has(state: str, znodes: PoolZnodes) -> str:
     """Waits for the only node to be in a state, and returns its id."""
     return wait_for(f"a node is {state}", lambda: next(iter(znodes.nodes(state)), ""))
@@ -379,10 +387,7 @@ def test_nodes_at_a_terminal(cloud: LocalLauncher) -> None:
 
 def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
     """It says why it waits; nothing of it is left after a time-out, Ctrl-C, or the death of the command."""
-    nodepool, doomed = CommandLine(cloud.path), CommandLine(cloud.path.with_name("doomed.yaml"))
-    settings = yaml.safe_load(cloud.path.read_text(encoding="utf-8"))
-    # So long ZooKeeper keeps what a dead command had.
-    doomed.config.write_text(yaml.safe_dump({**settings, "zookeeper-timeout": 6.0}), encoding="utf-8")
+    nodepool, doomed = CommandLine(cloud.path), short_session(cloud)
     first = start("request", "small", of=doomed)
     node_id = has("in-use", znodes)
     told = nodepool("request", "small", "--timeout", "3s")
@@ -397,6 +402,19 @@ def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher,
     assert znodes.request("200-0000000002") is None
     first.process.kill()
     wait_for("its session ends, and the node is deleted", lambda: znodes.node(node_id) is None, seconds=90)
+
+
+def test_session_that_ends(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
+    """A machine that slept for a while has lost its nodes, and the command says so."""
+    waiting = start("request", "small", of=short_session(cloud))
+    node_id = has("in-use", znodes)
+    while not waiting.line().startswith("Yours"):
+        assert waiting.process.poll() is None
+    waiting.process.send_signal(signal.SIGSTOP)
+    wait_for("the launcher deletes the node", lambda: znodes.node(node_id) is None, seconds=90)
+    status, out, err = waiting.ends(signal.SIGCONT)
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("the session with ZooKeeper has ended: ")
 
 
 def test_request_that_fails(cloud: LocalLauncher) -> None:
@@ -437,6 +455,10 @@ def test_names_of_what_there_is(shell: str, shell_place: Path, nodepool: Command
         pytest.skip(f"{shell} is not installed")
     environment = {"PATH": f"{shell_place}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(shell_place / "cache")}
     environment["PYTHONPATH"] = nodepool.environment["PYTHONPATH"]
+    nodepool.environment.update(environment)
+    # A busy machine takes longer than a shell waits. Then the names of the last time are used.
+    call = ("completion", "--names", "node", shell, "--", "-c", str(nodepool.config), "")
+    wait_for("the names are known", lambda: nodepool(*call).out)
     script = shell_place / f"completion.{shell}"
     text = nodepool("completion", shell).out
     if shell == "zsh":

@@ -173,7 +173,7 @@ def test_no_room(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypat
     cause = "min-ready: 3 more ready nodes wait in one/main: quota: 2 of 2 instances of pool main in use."
     wait_for("the full pool is the cause", lambda: cause in nodepool("explain", "small").out)
     assert {pool["paused"] for pool in znodes.pools()} == {False}
-    assert "(0 wait now)" in nodepool("status").out, "no job waits"
+    assert "(0 wait now, 3 more for min-ready)" in nodepool("status").out, "no job waits"
     znodes.fulfilled(znodes.submit(["small"]))
     assert [event for event in launcher.nodepool.events.last(100) if event.what == "failed"] == []
     # Those that were served are deleted in their own time.

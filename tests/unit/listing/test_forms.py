@@ -225,6 +225,7 @@ def test_the_sentence(waits: list[LongWait], problems: list[StatusProblem], youn
     """Commands and pages begin with it."""
     found = sentence(waits, problems, young)
     assert found.endswith(text)
+    assert ("(2 wait now, 3 more for min-ready)" in sentence(waits, problems, young, 3)) is (young == 2)
     assert "others" in text or "2 things" in text or found == text
 
 
