@@ -54,7 +54,7 @@ def overview_page(request: Request, snapshot: WebSnapshot) -> Page:
         "well": not (found.problems or found.waits),
         "problems": [_problem(problem, seen.now, links) for problem in found.problems[:MOST_ROWS]],
         "more_problems": max(0, len(found.problems) - MOST_ROWS),
-        "pools": table_view("Pools", first_rows(found.capacity, MOST_ROWS), links),
+        "pools": table_view("Pools of all providers", first_rows(found.capacity, MOST_ROWS), links),
         "more_pools": max(0, len(found.capacity.rows) - MOST_ROWS),
         "waiting": _waiting(seen)[:MOST_ROWS],
         "range": chosen if chosen in RANGES else next(iter(RANGES)),
