@@ -166,7 +166,7 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
         rows[name] = [*(counts[state] for state in NODE_STATES), limit, counts.total()]
     busiest = sorted(rows, key=lambda name: (-(rows[name][-1] or 0), name))[:MOST_PROVIDERS]
     limits = [row[-2] for row in rows.values()]
-    total = [sum(row[place] or 0 for row in rows.values()) for place in range(len(COLUMNS))]
+    total: list[float | None] = [sum(row[place] or 0 for row in rows.values()) for place in range(len(COLUMNS))]
     total[-2] = None if None in limits else total[-2]
     launches = [status.launches for status in seen.statuses]
     waiting = Counter(wait_kind(code) for code in _codes(seen))
@@ -514,7 +514,9 @@ class HistoryFile:
         for (data,) in self._database.execute("SELECT data FROM lives"):
             with Guard(log, "A part of the history cannot be read"):
                 life = Life(**fast_json.loads_any(data))
-                kept.lives[life.kind, life.id] = replace(life, times=tuple(map(tuple, life.times)))
+                kept.lives[life.kind, life.id] = replace(
+                    life, times=tuple((str(state), at) for state, at in life.times)
+                )
         return kept
 
     def write(self, changes: Changes, *, instead: bool = False) -> None:
@@ -593,14 +595,17 @@ class HistoryWorker(PassThread):
         self._history.take_notes()
         due = int(self._clock()) // min(STEPS)
         if due != self._sampled_at:
-            self._sampled_at = due
+            # At the start it is taken as soon as everything is known.
             if self._snapshots.complete:
+                self._sampled_at = due
                 self._history.sample(self._snapshots.latest())
             self._save()
         return NOTES_SECONDS
 
     def _save(self) -> None:
         changes = self._history.take_changes()
+        if self._file is not None and not (changes.lives or changes.samples):
+            return
         if self._file is None and self._ticks() < self._again_at:
             return
         try:
