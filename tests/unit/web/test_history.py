@@ -151,6 +151,10 @@ def test_results(start: Start) -> None:
     found = [(life.result, life.reason) for life in (*one.history.ended("request"), *one.history.ended("node"))]
     expected = [("failed", "every launch failed"), ("fulfilled", "")]
     assert found == [*expected, ("unused", "deleted by alice"), ("failed", "no host")]
+    client = WebSite(one.snapshots.snapshot, history=one.history).client
+    items = client.get("/api/v1/ended/requests?sort=-ended&fields=id,result").json()["items"]
+    assert [(item["id"], item["result"]) for item in items] == [(REQUEST, "fulfilled"), (failed.key, "failed")]
+    assert client.get("/api/v1/ended/nodes?since=1s").json()["total"] == 0
 
 
 def test_what_ended_while_nobody_looked(start: Start) -> None:
