@@ -38,7 +38,7 @@ class Keeper:
         self.now = now
         self.history = History(lambda: self.now)
         self.snapshots = GivenSnapshots(WebSnapshot(0, observed.seen()))
-        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now, lambda: self.now)
+        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now)
 
     def passes(self, seconds: float = 0.0, **fields: Any) -> None:
         """A pass after so many seconds.
