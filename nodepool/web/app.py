@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -52,7 +52,6 @@ from nodepool.web.answers import (
     zuul_links,
 )
 from nodepool.web.frame import (
-    CSS_CLASSES,
     LABEL,
     NODE_STATE,
     POOL,
@@ -71,7 +70,6 @@ from nodepool.web.frame import (
     TableView,
     address,
     first_rows,
-    first_texts,
     list_of_records,
     list_of_table,
     query_of,
@@ -176,7 +174,7 @@ def make_app(
     frame = Frame(snapshots, version, files, logins=access is not None)
     routes = [
         # Before the API, which has the same addresses to look at.
-        *([] if access is None else changes.routes(access.actions)),
+        *([] if access is None else changes.routes(access.actions, frame)),
         *served,
         stream.route(),
         charts_route(history),
@@ -191,7 +189,9 @@ def make_app(
     # The last one is the first that sees a request.
     if access is not None:
         login = access.require_login
-        app.add_middleware(Logins, verify=access.tokens.checked, require_login=login, origins=access.origins)
+        app.add_middleware(
+            Logins, verify=access.tokens.checked, require_login=login, origins=access.origins, refused=frame.error
+        )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)
     return app
@@ -244,7 +244,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Reason", answer.hold_reason),
         ],
         "history": moments(answer.history),
-        "commands": log_commands(f"node: {node_id}"),
+        "commands": [CellText(line, command=True) for line in log_commands(f"node: {node_id}")],
     }
     return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
 
@@ -296,7 +296,7 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
         ],
         "tables": [_pools(answer, seen.now, links)],
         "history": moments(answer.history),
-        "commands": log_commands(f"node_request: {request_id}"),
+        "commands": [CellText(line, command=True) for line in log_commands(f"node_request: {request_id}")],
     }
     return Page(f"Request {request_id}", values, _REQUEST_KINDS)
 
@@ -323,7 +323,7 @@ _LABELS: Final = ListSubject("Labels", _LABEL_KINDS, "No registered pool has a l
 
 def labels_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of labels: who serves them, and who wants them."""
-    return list_of_table(request, _LABELS, label_overview(snapshot.observed), Links(snapshot))
+    return list_of_table(request, _LABELS, partial(label_overview, snapshot.observed), Links(snapshot))
 
 
 def label_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -372,7 +372,7 @@ MOST_FAILURES: Final = 50
 
 def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of providers with their pools."""
-    return list_of_table(request, _PROVIDERS, all_providers(snapshot), Links(snapshot))
+    return list_of_table(request, _PROVIDERS, partial(all_providers, snapshot), Links(snapshot))
 
 
 def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -483,7 +483,7 @@ def images_page(request: Request, snapshot: WebSnapshot) -> Page:
         Column("Build request", "request", priority=1, of=build_request_state),
     )
     images = sorted(snapshot.observed.images.images.values(), key=lambda image: image.name)
-    return list_of_table(request, _IMAGES, table_of(columns, images), Links(snapshot))
+    return list_of_table(request, _IMAGES, partial(table_of, columns, images), Links(snapshot))
 
 
 def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
@@ -559,45 +559,53 @@ _SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "re
 
 
 def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """Static hosts, those that are not up first, and the slots of each."""
+    """The slots of all static hosts; then the hosts, those that are not up first."""
     seen, links = snapshot.observed, Links(snapshot)
-    page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
+    page = list_of_table(request, _HOSTS, partial(all_hosts, snapshot), links, changed=True)
     hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
-    slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
-    actions = changes.of_subjects("host", first_texts(page), seen)
-    return replace(page, values={**page.values, "slots": slots}, actions=actions)
+    slots = [_slots(host, seen, links) for host in hosts]
+    counts = Counter(slot["state"] for host in slots for slot in host["slots"])
+    values = {**page.values, "slots": slots[:MOST_HOSTS], "slot_counts": sorted(counts.items())}
+    return replace(page, values=values, actions=changes.of_row("host", request, seen))
 
 
-def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
-    """The nodes in the slots of a host; ``free`` for the others."""
-    nodes = [CellText(name, links.node(name)) for name in host.nodes[:MOST_SLOTS]]
-    free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
-    css = CSS_CLASSES.get(listing_table.state(host_state(host)), "")
-    return {"name": host.name, "css": css, "slots": [*nodes, *free]}
+def _slots(host: HostStatus, seen: Observed, links: Links) -> dict[str, Any]:
+    """The slots of a host: the state of the node that is there; without a node ``free``, or that of the host."""
+    there = [(name, seen.nodes.get(name)) for name in host.nodes[:MOST_SLOTS]]
+    slots = [(node_status(node) if node else states.IN_USE, f"node {name}", links.node(name)) for name, node in there]
+    state = host_state(host)
+    rest = (state if state in ("down", "quarantined") else "free", "no node", None)
+    slots += [rest] * (min(host.slots, MOST_SLOTS) - len(slots))
+    keys = ("state", "what", "href")
+    return {"name": host.name, "slots": [dict(zip(keys, slot, strict=True)) for slot in slots]}
 
 
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
-    page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
-    return replace(page, actions=changes.of_subjects("launcher", first_texts(page), snapshot.observed))
+    page = list_of_table(request, _LAUNCHERS, partial(all_launchers, snapshot), Links(snapshot), changed=True)
+    return replace(page, actions=changes.of_row("launcher", request, snapshot.observed))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What tenants use of their limits."""
-    return list_of_table(request, _TENANTS, all_tenants(snapshot), Links(snapshot))
+    return list_of_table(request, _TENANTS, partial(all_tenants, snapshot), Links(snapshot))
 
 
 def events_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What happened, the newest first. ``kind`` chooses by the subject, ``since`` by the age."""
     seen, query = snapshot.observed, query_of(request)
     kind, within = query.text("kind"), query.text("since")
-    begin = seen.now - query.duration("since") if within else 0.0
-    found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
     fields = [
         FilterField("kind", "About", kind, options=sorted({*_SUBJECTS, *([kind] if kind else [])})),
         FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
     ]
-    return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)
+
+    def table() -> Table:
+        begin = seen.now - query.duration("since") if within else 0.0
+        found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
+        return event_table(reversed(found), seen.now)
+
+    return list_of_table(request, _EVENTS, table, Links(snapshot), fields)
 
 
 # ``/search``: the records that have a text: as their id or name, or as an address, a host, a job or the like.

@@ -46,7 +46,18 @@ from nodepool.listing.table import (
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.plan.observed import host_name
-from nodepool.web.answers import API, KeptAnswers, WebProblem, http_error, own_address, place_of, quoted, root_of
+from nodepool.web.answers import (
+    API,
+    KeptAnswers,
+    WebProblem,
+    http_error,
+    is_form,
+    own_address,
+    place_of,
+    quoted,
+    root_of,
+    root_of_place,
+)
 from nodepool.web.logins import path_of, user_of
 
 if TYPE_CHECKING:
@@ -89,6 +100,7 @@ class Page:
     :param actions: what operators can do here.
     :param personal: it is not the same for everybody, also in its live part.
     :param to: where a browser goes at once instead, from the root of the site; empty = nowhere.
+    :param status: of HTTP.
     """
 
     title: str
@@ -98,6 +110,7 @@ class Page:
     personal: bool = False
     template: str = "page.html"
     to: str = ""
+    status: int = 200
 
 
 _HTML: Final = "text/html; charset=utf-8"
@@ -106,6 +119,8 @@ HEADERS: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "Vary": "HX-Re
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 #: The port at the end of the header ``Host``.
 _SITE: Final = re.compile(r":\d+$")
+#: The row of a list that is to be changed, in the address of it.
+_ACT: Final = re.compile(r"\?act=[^&]*$|(?<=\?)act=[^&]*&|&act=[^&]*")
 _TITLES: Final = {401: "Log in", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
 #: What a page says where there is none.
 _NO_PAGE: Final = {
@@ -139,7 +154,9 @@ class Frame:
             finalize=_shown,
         )
         self._templates.globals.update(static=files.address, version=version, navigation=NAVIGATION, logins=logins)
-        self._templates.filters.update(row_html=row_html, parts_html=parts_html, text_html=text_html)
+        self._templates.filters.update(
+            state_class=state_class, row_html=row_html, parts_html=parts_html, text_html=text_html
+        )
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -152,10 +169,14 @@ class Frame:
     async def error(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed: a page for a browser that asks for one, else as `http_error`."""
         assert isinstance(error, HTTPException)
-        if "text/html" not in request.headers.get("accept", "") or path_of(request).startswith(API):
+        is_program = path_of(request).startswith(API) and not is_form(request)
+        if is_program or "text/html" not in request.headers.get("accept", ""):
             return await http_error(request, error)
-        known, text = isinstance(error, WebProblem), _NO_PAGE.get(path_of(request), _NO_PAGE[""])
-        detail = error.detail if known or error.status_code != HTTPStatus.NOT_FOUND else text
+        is_unknown = error.status_code == HTTPStatus.NOT_FOUND and not isinstance(error, WebProblem)
+        detail = _NO_PAGE.get(path_of(request), _NO_PAGE[""]) if is_unknown else error.detail
+        if is_form(request) and request.headers.get("hx-request") == "true":
+            headers = {"HX-Reswap": "afterbegin", "Cache-Control": "no-store"}
+            return Response(f'<p class="wrong" role="alert">{escape(detail)}</p>', error.status_code, headers, _HTML)
         return await run_in_threadpool(self.page, request, Page(_title(error), {"error": detail}), error.status_code)
 
     def _made(self, request: Request, make: MakePage) -> Response:
@@ -172,24 +193,51 @@ class Frame:
         if part and (kept := self._kept.get(key)) is not None:
             return Response(kept.body, 200, HEADERS)
         try:
-            page, status = make(request, snapshot), 200
+            page = make(request, snapshot)
         except WebProblem as problem:
-            page, status = Page(_title(problem), {"error": problem.detail}, problem.kinds), problem.status_code
+            page = Page(_title(problem), {"error": problem.detail}, problem.kinds, status=problem.status_code)
         if page.to and not part:
             return RedirectResponse(own_address(request, page.to), HTTPStatus.SEE_OTHER)
         content = self._render(page, request, snapshot, part=part)
-        if part and status == 200 and not page.personal:
+        if part and page.status == 200 and not page.personal:
             self._kept.put(key, content)
-        return Response(content, status, HEADERS)
+        return Response(content, page.status, HEADERS)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody."""
         content = self._render(page, request, self._snapshots.latest(), part=False)
         return Response(content, status, {"Cache-Control": "no-store"}, _HTML)
 
+    def form(
+        self,
+        request: Request,
+        button: Callable[[Observed], PageAction | None],
+        given: Mapping[str, Any],
+        wrong: WebProblem,
+    ) -> Response:
+        """The answer to a form that is refused: the form again, with what was typed and what is wrong.
+
+        With JavaScript it takes the place of the one on the page, else it is a page. Blocks as `_render`.
+
+        :param button: finds the one of the form; None = there is none any more.
+        :param given: the fields.
+        """
+        action = button(self._snapshots.latest().observed)
+        values = {"error": wrong.detail, "given": given, "wrong": wrong.field}
+        if action is None or request.headers.get("hx-request") != "true":
+            title = _title(wrong) if action is None else f"{action.name}: {action.subject}"
+            page = Page(title, values, actions=[] if action is None else [action])
+            return self.page(request, page, wrong.status_code)
+        back = str(given.get("back", ""))
+        form = self._templates.get_template("page.html").module.form_of  # type: ignore[attr-defined]
+        content = form(action, root_of_place(back), back, given, wrong.field, wrong.detail)
+        return Response(content, wrong.status_code, {"Cache-Control": "no-store"}, _HTML)
+
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
         """HTML. Blocks for the file system at the first use of a template."""
         values = {
+            "given": {},
+            "wrong": "",
             **page.values,
             "part": part,
             "title": page.title,
@@ -205,7 +253,7 @@ class Frame:
             "links": Links(snapshot),
             "user": user_of(request),
             "actions": page.actions,
-            "back": place_of(request),
+            "back": page.values.get("given", {}).get("back") or _ACT.sub("", place_of(request)),
         }
         return self._templates.get_template(page.template).render(values).encode("utf-8", "replace")
 
@@ -253,6 +301,7 @@ MOST_COUNTED: Final = 1000
 _ROLES: Final = {
     **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "at"), "age"),
     **dict.fromkeys(("reason", "text", "error"), "why"),
+    "change": "change",
 }
 #: Keys of columns with states: each state has its colour.
 _STATES: Final = ("state", "status", "what")
@@ -598,6 +647,7 @@ class FilterField:
     :param value: what is chosen. ``hint``: stands in an empty field.
     :param options: the only values; empty = any text.
     :param proposals: values that there are, of a field for any text.
+    :param wrong: it cannot be understood.
     """
 
     name: str
@@ -606,6 +656,7 @@ class FilterField:
     hint: str = ""
     options: Sequence[str] = ()
     proposals: Sequence[str] = ()
+    wrong: bool = False
 
 
 def query_of(request: Request) -> Query:
@@ -614,28 +665,56 @@ def query_of(request: Request) -> Query:
 
 
 def list_of_table(
-    request: Request, subject: ListSubject, table: Table, links: Links, more: Sequence[FilterField] = ()
+    request: Request,
+    subject: ListSubject,
+    make_table: Callable[[], Table],
+    links: Links,
+    more: Sequence[FilterField] = (),
+    *,
+    changed: bool = False,
 ) -> Page:
     """The page of a table that is small enough to be made as a whole. ``q`` chooses the rows that have a text.
 
+    :param make_table: may raise WebProblem.
     :param more: fields beside ``q``, which have chosen the rows already.
+    :param changed: each row has a link for operators, to the forms that change what is in its first column.
     """
     query = query_of(request)
-    wanted = query.text("q").casefold()
-    if wanted:
-        people = shown(table, Place.TERMINAL)
-        texts = (" ".join(map(cell, people.columns, row)).casefold() for row in people.rows)
-        table = replace(table, rows=[row for row, text in zip(table.rows, texts, strict=True) if wanted in text])
-    keys = [column.key for column in table.columns]
-    if query.text("sort"):
-        query.order(keys, "")
-        table = in_order(table, query.text("sort"))
     fields = [*more, FilterField("q", "Text", query.text("q"), "in any column")]
 
-    def part(first: int, end: int) -> Table:
-        return replace(table, rows=table.rows[first:end])
+    def act(name: str) -> CellText:
+        return CellText("Change", address(subject.title.lower(), **{**query.given, "act": name}))
 
-    return _list(query, subject, len(table.rows), part, fields, keys, "", links)
+    def make() -> Page:
+        table = make_table()
+        wanted = query.text("q").casefold()
+        if wanted:
+            people = shown(table, Place.TERMINAL)
+            texts = (" ".join(map(cell, people.columns, row)).casefold() for row in people.rows)
+            table = replace(table, rows=[row for row, text in zip(table.rows, texts, strict=True) if wanted in text])
+        keys = [column.key for column in table.columns]
+        found = in_order(table, query.text("sort")) if query.order([*keys, ""], "")[0] else table
+
+        def part(first: int, end: int) -> Table:
+            rows = found.rows[first:end]
+            if not changed:
+                return replace(found, rows=rows)
+            return Table([*found.columns, Column("Change", "change")], [[*row, act(row[0])] for row in rows])
+
+        return _list(query, subject, len(found.rows), part, fields, keys, "", links)
+
+    return _kept_fields(query, subject, fields, make)
+
+
+def _kept_fields(query: Query, subject: ListSubject, fields: Sequence[FilterField], make: Callable[[], Page]) -> Page:
+    """The page of a list. If its address cannot be understood, the fields keep what they have; the page says why."""
+    try:
+        return make()
+    except WebProblem as problem:
+        marked = [replace(field, wrong=field.name == problem.field) for field in fields]
+        chosen = sum(bool(field.value) for field in fields)
+        values = {"fields": marked, "hidden": {}, "sorts": [], "chosen": chosen, "all": "?", "total": 0}
+        return Page(subject.title, {"list": values, "error": problem.detail}, subject.kinds, status=problem.status_code)
 
 
 @dataclass(frozen=True)
@@ -662,17 +741,6 @@ class RecordList:
 def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -> Page:
     """The page of a list of which only the rows that are shown are made."""
     seen, query, links = snapshot.observed, query_of(request), Links(snapshot)
-    wanted = query.filter(kind.state)
-    key, descending = query.order(kind.orders, "id")
-    found = list(kind.records(seen))
-    if not wanted.everything:
-        found = [record for record in found if kind.wanted(wanted, record, seen.now)]
-    if key != "id":
-        pairs = [(kind.orders[key](record), record) for record in found]
-        there = sorted((pair for pair in pairs if pair[0] is not None), key=itemgetter(0), reverse=descending)
-        found = [record for _, record in (*there, *(pair for pair in pairs if pair[0] is None))]
-    elif descending:
-        found.reverse()
     state = query.text("state")
     # Several at a time are chosen by the address alone.
     options = kind.state.values if state in ("", *kind.state.values) else [*kind.state.values, state]
@@ -683,11 +751,30 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
         fields.append(FilterField(name, name.capitalize(), query.text(name), "e.g. gpu-*, a,b", proposals=proposals))
     fields.append(FilterField(OLDER_THAN.name, "Older than", query.text(OLDER_THAN.name), "e.g. 15m, 1h30m"))
 
-    def table(first: int, end: int) -> Table:
-        return kind.table(found[first:end], seen)
+    def make() -> Page:
+        found = _chosen(kind, query, seen)
 
-    link = partial(kind.link, links)
-    return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+        def table(first: int, end: int) -> Table:
+            return kind.table(found[first:end], seen)
+
+        link = partial(kind.link, links)
+        return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+
+    return _kept_fields(query, kind.subject, fields, make)
+
+
+def _chosen(kind: RecordList, query: Query, seen: Observed) -> list[Any]:
+    """The records that an address chooses, in its order."""
+    wanted = query.filter(kind.state)
+    key, descending = query.order(kind.orders, "id")
+    found = list(kind.records(seen))
+    if not wanted.everything:
+        found = [record for record in found if kind.wanted(wanted, record, seen.now)]
+    if key != "id":
+        pairs = [(kind.orders[key](record), record) for record in found]
+        there = sorted((pair for pair in pairs if pair[0] is not None), key=itemgetter(0), reverse=descending)
+        return [record for _, record in (*there, *(pair for pair in pairs if pair[0] is None))]
+    return found[::-1] if descending else found
 
 
 def _list(
@@ -740,11 +827,6 @@ def _list(
         "view": table_view(subject.title, make_table(first, end), links, head, id=id_link),
     }
     return Page(subject.title, {"list": values}, subject.kinds)
-
-
-def first_texts(page: Page) -> list[str]:
-    """The texts in the first column of the rows that a page with a list shows."""
-    return ["".join(part.text for part in row[0].parts) for row in page.values["list"]["view"].rows]
 
 
 # `Query`: what the address of a list asks for.
@@ -894,4 +976,4 @@ def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | 
 
 
 def wrong(name: str, why: object) -> WebProblem:
-    return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
+    return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.", field=name)
