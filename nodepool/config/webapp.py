@@ -127,6 +127,12 @@ class WebappSettings(ConfigValue):
     webapp_zuul_url: str | None = key(
         FILLED_TEXT, None, "Where Zuul's web pages are, for links, such as ``https://zuul.example.org``."
     )
+    webapp_history: str = key(
+        FILLED_TEXT,
+        "/var/lib/nodepool/web-history.sqlite",
+        "SQLite file of ``nodepool-web``, at most 64 MiB: numbers of seven days, and the last requests and nodes that "
+        "ended. Each ``nodepool-web`` has its own. Where it cannot be written, they are kept in memory only.",
+    )
     webapp_tls_cert: str | None = key(
         FILLED_TEXT,
         None,

@@ -626,6 +626,29 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     return found
 
 
+# What a request waits for, in a word: for pictures, where the codes are too many.
+
+#: What requests wait for -> begins of the codes of `ReasonCode`; what is in none of them waits for its turn.
+WAIT_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "launch": ("served.",),
+    "room": ("room.", "quota.", "wait.pool-paused", "wait.max-concurrency", "launch.aborted"),
+    "slot": ("wait.ready-node", "room.static"),
+    "tenant": ("room.tenant", "wait.tenant-"),
+    "away": ("provider.circuit-open", "provider.starting", "pool.missing", "status.missing", "turn.of-absent-pool"),
+    "maintenance": ("provider.", "pool.", "label.paused", "launcher.", "backing.held"),
+    "declined": ("label.", "image.missing", "launch.failed", "driver.", "request.too-large", "declined.before"),
+    "turn": (),
+}
+#: Begin of a code -> kind; the longest begin that fits counts.
+_BEGINS: Final = {begin: kind for kind, begins in WAIT_KINDS.items() for begin in begins}
+
+
+def wait_kind(code: str) -> str:
+    """What a request waits for, a key of `WAIT_KINDS`, of a `ReasonCode` value."""
+    begin = max((one for one in _BEGINS if code.startswith(one)), key=len, default="")
+    return _BEGINS.get(begin, "turn")
+
+
 def _kind(request: NodeRequest) -> _Kind:
     return (
         *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),

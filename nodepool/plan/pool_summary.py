@@ -16,6 +16,8 @@ from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, Launc
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
 #: Scopes of limits that are the same for all pools of a provider.
 _OF_PROVIDER: Final = ("provider", "cloud")
+#: Resources of which each node takes one.
+_NODES: Final = ("instances", "slots")
 #: What a summary has of the launcher that reports the worst state.
 _OF_THE_WORST: Final = ("provider", "pool", "driver", "state", "since", "code", "text", "next")
 
@@ -180,8 +182,41 @@ def limiting(limits: Iterable[LimitStatus]) -> LimitStatus | None:
 
     How many launches may run at a time is no room, and limits of tenants are not those of all requests.
     """
-    room = [limit for limit in limits if limit.resource != "launches" and not limit.scope.startswith("tenant:")]
-    return max((limit for limit in room if free(limit) is not None), key=fullness, default=None)
+    room = [limit for limit in limits if _is_room(limit)]
+    # Of two that are used alike, the one that is counted in nodes says more.
+    return max(room, key=lambda limit: (fullness(limit), limit.resource in _NODES), default=None)
+
+
+def _is_room(limit: LimitStatus) -> bool:
+    return limit.resource != "launches" and not limit.scope.startswith("tenant:") and free(limit) is not None
+
+
+def capacity(pools: Sequence[PoolSummary], nodes: Mapping[str, int]) -> float | None:
+    """For how many nodes there is room in a provider by the limit that binds; None = no limit is known.
+
+    Another limit than that of nodes is worked out from what the present nodes use of it.
+
+    :param pools: all of the provider. ``nodes``: pool -> its nodes.
+    """
+    own = [[_in_nodes(limit, nodes.get(pool.pool, 0)) for limit in pool.limits if _is_of_pool(limit)] for pool in pools]
+    least = [min((one for one in found if one is not None), default=None) for found in own]
+    shared = newest_limits(limit for pool in pools for limit in pool.limits if limit.scope in _OF_PROVIDER)
+    found = [_in_nodes(limit, sum(nodes.values())) for limit in shared if _is_room(limit)]
+    if pools and None not in least:
+        found.append(sum(one for one in least if one is not None))
+    return min((one for one in found if one is not None), default=None)
+
+
+def _is_of_pool(limit: LimitStatus) -> bool:
+    return limit.scope not in _OF_PROVIDER and _is_room(limit)
+
+
+def _in_nodes(limit: LimitStatus, nodes: int) -> float | None:
+    """A limit as a number of nodes like those that are there; None = that is not known."""
+    room = max(0.0, (limit.limit or 0.0) - limit.others)
+    if limit.resource in _NODES:
+        return room
+    return round(nodes * room / limit.used, 1) if nodes and limit.used > 0 else None
 
 
 def by_provider(pools: Iterable[PoolSummary]) -> dict[str, list[PoolSummary]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -76,8 +76,9 @@ from nodepool.web.frame import (
     state_class,
     table_view,
 )
+from nodepool.web.history import History
 from nodepool.web.logins import Logins
-from nodepool.web.overview import MOST_SAMPLES, Sample, charts_route, overview_page, take_samples
+from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
 from nodepool.web.snapshot import RecordKind
@@ -129,6 +130,7 @@ def make_app(
     zuul_url: str | None = None,
     builder_url: str | None = None,
     access: Access | None = None,
+    history: History | None = None,
 ) -> Starlette:
     """The application of ``nodepool-web``; nothing runs yet. Blocks for the file system, which has templates and files.
 
@@ -137,8 +139,9 @@ def make_app(
     :param zuul_url: where Zuul's pages are, for links; None = there are none.
     :param builder_url: where the logs of a builder are, with ``{}`` for its host; None = builders have none.
     :param access: None = everybody may look, and nothing can be changed.
+    :param history: None = nothing is kept.
     """
-    history: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+    history = history or History()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
@@ -146,7 +149,6 @@ def make_app(
         hub = EventHub(snapshots, version)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.run)
-            tasks.start_soon(take_samples, history, snapshots)
             yield {HUB: hub, ON_STOP: [hub.stop]}
             hub.stop()
             tasks.cancel_scope.cancel()

@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits; then the charts."""
+"""``/``: the sentence of ``nodepool status``, what needs attention, pictures of what was, pools, and what waits.
+
+Then the numbers of the pictures, ``/charts.json``.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import anyio
-import anyio.to_thread
-from starlette.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 from starlette.routing import Route
 
-from nodepool.guard import Guard
 from nodepool.listing.overview import overview, problem_line
-from nodepool.listing.pools import used_of
-from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
-from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
+from nodepool.plan.explain import WAIT_KINDS
+from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.frame import Links, Page, address, first_rows, table_view
+from nodepool.web.history import COLUMNS, STEPS, Values, combined
 from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from nodepool.plan.attention import StatusProblem
     from nodepool.plan.observed import Observed
-    from nodepool.plan.pool_summary import PoolSummary
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+    from nodepool.web.history import History
+    from nodepool.web.snapshot import WebSnapshot
 
 #: Rows of each list; of more only the number is shown.
 MOST_ROWS: Final = 50
@@ -40,25 +41,26 @@ _PAGES: Final = {
     **dict.fromkeys(("reload", "version", "configuration"), "launchers"),
     **dict.fromkeys(("launch", "maintenance"), "providers"),
 }
-#: From these parts of a limit on its bar is yellow, and red.
-_HIGH, _FULL = 0.8, 0.95
 
 
-def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
+def overview_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
+    chosen = request.query_params.get("range", "")
     seen = snapshot.observed
     found = overview(seen, registered_launchers(seen.registered))
-    links, providers = Links(snapshot), by_provider(summarize(seen.statuses))
+    links = Links(snapshot)
     values = {
         "sentence": found.sentence,
         "well": not (found.problems or found.waits),
         "problems": [_problem(problem, seen.now, links) for problem in found.problems[:MOST_ROWS]],
         "more_problems": max(0, len(found.problems) - MOST_ROWS),
-        "capacity": [_capacity(name, pools, links) for name, pools in providers.items()][:MOST_ROWS],
-        "more_capacity": max(0, len(providers) - MOST_ROWS),
         "pools": table_view("Pools", first_rows(found.capacity, MOST_ROWS), links),
-        "charts": [title for title, _ in CHARTS],
+        "more_pools": max(0, len(found.capacity.rows) - MOST_ROWS),
         "waiting": _waiting(seen)[:MOST_ROWS],
+        "range": chosen if chosen in RANGES else next(iter(RANGES)),
+        "ranges": [(name, f"{name[:-1]} {name[-1]}") for name in RANGES],
+        "more_charts": "&providers=all" if request.query_params.get("providers") == "all" else "",
+        "zone": _local_time(seen.now).tzname(),
     }
     return Page("Overview", values, list(RecordKind), template="overview.html")
 
@@ -80,17 +82,6 @@ def _page_of(problem: StatusProblem, links: Links) -> str:
     return found or _PAGES.get(problem.kind, "")
 
 
-def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> dict[str, Any]:
-    """Of the resource of which most is used in any pool of the provider, the used part in percent."""
-    scarce = limiting(limit for pool in pools for limit in pool.limits)
-    shown: dict[str, Any] = {"provider": provider, "href": links.provider(provider), "percent": None}
-    if scarce is None:
-        return {**shown, "used": "no limit is known"}
-    part = fullness(scarce)
-    css = "bad" if part >= _FULL else "waiting" if part >= _HIGH else "good"
-    return {**shown, "used": used_of(scarce), "percent": round(100 * part), "css": css}
-
-
 def _waiting(seen: Observed) -> list[dict[str, Any]]:
     """Open requests by their labels, those that wait longest first."""
     begins: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -107,88 +98,121 @@ def _waiting(seen: Observed) -> list[dict[str, Any]]:
     ]
 
 
-# Numbers of the last hours for charts, in memory. Metrics (Prometheus) are for longer times.
+# ``/charts.json``: curves of what `History` keeps, which ``static/charts.js`` draws.
 
-log = logging.getLogger("nodepool.web")
-
-#: Between two samples.
-INTERVAL_SECONDS: Final = 15.0
-#: Samples that are kept: four hours.
-MOST_SAMPLES: Final = 960
-WAITING: Final = "waiting"
-OLDEST_SECONDS: Final = "oldest_seconds"
-LAUNCHED: Final = "launched"
-FAILED: Final = "launches_failed"
-#: States of nodes that have a curve of their own.
-NODE_STATES: Final = (states.READY, states.IN_USE, states.BUILDING, states.DELETING, states.HOLD)
+#: Range of the charts -> step of its samples in seconds, and how many of them are one point.
+RANGES: Final = {"1h": (10, 1), "24h": (60, 3), "7d": (600, 2)}
+#: Percentiles of a point are those of so many points up to it.
+WINDOW_POINTS: Final = 12
+#: Providers that are shown unless all are asked for: those with most nodes.
+BUSIEST: Final = 6
+_FINEST: Final = min(STEPS)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """:param at: seconds since the epoch. ``values``: by the constants above, and by state of nodes."""
+class Chart(NamedTuple):
+    """:param tag: another chart has another one. ``body``: JSON of `curves`."""
 
-    at: float
-    values: Mapping[str, float]
-
-
-def sample_of(snapshot: WebSnapshot) -> Sample:
-    """The numbers of one moment."""
-    seen = snapshot.observed
-    waiting = seen.waiting
-    oldest = min((one.created_time for one in waiting if one.created_time is not None), default=seen.now)
-    nodes = Counter(node.state for node in seen.nodes.values())
-    return Sample(
-        seen.now,
-        {
-            WAITING: len(waiting),
-            OLDEST_SECONDS: max(0.0, seen.now - oldest),
-            LAUNCHED: sum(status.launches.ok_15m for status in seen.statuses),
-            FAILED: sum(status.launches.failed_15m for status in seen.statuses),
-            **{state: nodes[state] for state in NODE_STATES},
-        },
-    )
+    tag: str
+    body: bytes
 
 
-async def take_samples(history: deque[Sample], snapshots: SnapshotMaker) -> None:
-    """Goes on until it is cancelled. Samples are taken of what ZooKeeper has completely reported."""
+def charts_route(history: History) -> Route:
+    """The endpoint. All viewers get the same answers, each of which is made once in 10 s, or in a minute."""
+    kept: dict[tuple[str, bool], Chart] = {}
 
-    def take() -> None:
-        if snapshots.complete:
-            history.append(sample_of(snapshots.latest()))
-
-    while True:
-        with Guard(log, "Error in the history of web pages; trying again in %g s", INTERVAL_SECONDS):
-            await anyio.to_thread.run_sync(take)
-        await anyio.sleep(INTERVAL_SECONDS)
-
-
-# ``/charts.json``: curves of the last hours, which ``static/charts.js`` draws on the first page.
-
-#: Title, and of each curve its name for people and its key, see `Sample`.
-CHARTS: Final = (
-    ("Requests that wait", (("waiting", WAITING),)),
-    ("Oldest request, in seconds", (("age", OLDEST_SECONDS),)),
-    ("Nodes", tuple((state, state) for state in NODE_STATES)),
-    ("Launches within 15 minutes", (("ready", LAUNCHED), ("failed", FAILED))),
-)
-
-
-def charts_route(history: deque[Sample]) -> Route:
-    """The endpoint. It computes what takes a millisecond."""
-
-    def answer(_request: Request) -> Response:
-        return JSONResponse(charts_of(list(history.copy())), headers={"Cache-Control": "no-cache"})
+    async def answer(request: Request) -> Response:
+        name, every = request.query_params.get("range", "1h"), request.query_params.get("providers") == "all"
+        if name not in RANGES:
+            raise WebProblem(400, f"The parameter 'range' is one of {', '.join(RANGES)}.")
+        # Curves of days do not change with each sample.
+        tag = f'"{name}-{every}-{history.sampled_at // min(RANGES[name][0], 60)}"'
+        found = kept.get((name, every))
+        if found is None or found.tag != tag:
+            found = kept[name, every] = Chart(tag, await run_in_threadpool(_chart, history, name, every=every))
+        headers = {"Cache-Control": "no-cache", "ETag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.body, headers=headers, media_type="application/json")
 
     return Route("/charts.json", answer)
 
 
-def charts_of(samples: Sequence[Sample]) -> dict[str, Any]:
-    """The curves of all charts over the same times, as uPlot takes them."""
+def _chart(history: History, name: str, *, every: bool) -> bytes:
+    step, count = RANGES[name]
+    samples = history.samples(step)
+    if step > _FINEST:
+        # What is not in a longer sample yet is shown all the same.
+        begin = samples[-1][0] + step if samples else 0
+        samples += [(at, values) for at, values in history.samples(_FINEST) if at >= begin]
+    offset = _local_time(history.sampled_at).utcoffset() or timedelta()
+    found = curves(samples, step * count, every=every)
+    return to_json({"range": name, "offset": offset.total_seconds(), **found})
 
-    def curve(label: str, key: str) -> dict[str, Any]:
-        return {"label": label, "values": [round(sample.values.get(key, 0.0), 3) for sample in samples]}
 
+def _local_time(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).astimezone()
+
+
+def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = False) -> Values:
+    """The curves of some samples over the same times. A point without any value: nothing is known of the time there.
+
+    :param step: seconds between two points.
+    :param every: of each provider, not only of the `BUSIEST` ones.
+    """
+    sizes: Counter[str] = Counter()
+    groups: defaultdict[int, list[Values]] = defaultdict(list)
+    for at, one in samples:
+        sizes.update({provider: row[-1] for provider, row in one["providers"].items()})
+        groups[at // step * step].append(one)
+    order = sorted(sizes, key=lambda provider: (-sizes[provider], provider))
+    chosen = order if every else order[:BUSIEST]
+    times: list[int] = []
+    found: list[Values | None] = []
+    for at, some in groups.items():
+        if times and at - times[-1] > step:
+            times.append(times[-1] + step)
+            found.append(None)
+        times.append(at)
+        found.append(combined([{**one, "providers": _some(one["providers"], chosen)} for one in some]))
+
+    def column(row: Callable[[Values], Any]) -> list[Any]:
+        return [None if values is None else row(values) for values in found]
+
+    def table(name: str, rows: Sequence[Any]) -> Values:
+        return {"name": name, **{key: [row and row[place] for row in rows] for place, key in enumerate(COLUMNS)}}
+
+    windows = [found[max(0, end - WINDOW_POINTS) : end] for end in range(1, len(found) + 1)]
+    waits = [sum((Counter(one["waits"]) for one in window if one is not None), Counter[str]()) for window in windows]
     return {
-        "times": [round(sample.at) for sample in samples],
-        "charts": [{"title": title, "curves": [curve(*one) for one in curves]} for title, curves in CHARTS],
+        "step": step,
+        "times": times,
+        "providers": [
+            table("", column(itemgetter("all"))),
+            *(table(name, column(lambda values, name=name: values["providers"].get(name))) for name in chosen),
+        ],
+        "more": len(order) - len(chosen),
+        "waiting": {
+            kind: column(lambda values, kind=kind: values["waiting"].get(kind, 0)) for kind in (*WAIT_KINDS, "most")
+        },
+        "p50": [percentile(one, 0.5) for one in waits],
+        "p95": [percentile(one, 0.95) for one in waits],
+        "ready": column(lambda values: values["launches"][0]),
+        "failed": column(lambda values: values["launches"][1]),
     }
+
+
+def _some(rows: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: rows[name] for name in names if name in rows}
+
+
+def percentile(waits: Mapping[str, int], part: float) -> float | None:
+    """About how many seconds this part of requests waited at most; None = there were none.
+
+    :param waits: of `nodepool.web.history.sample_of`.
+    """
+    left = part * sum(waits.values())
+    for bucket in sorted(waits, key=int):
+        left -= waits[bucket]
+        if left <= 0:
+            return round(10 ** (int(bucket) / 10), 2)
+    return None

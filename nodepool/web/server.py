@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.launcher.supervisor import NodePool
     from nodepool.web.changes import Access
+    from nodepool.web.history import History
     from nodepool.web.logins import BrowserLogin, Tokens
     from nodepool.zk.client import ZooKeeperClient
 
@@ -159,13 +160,18 @@ class WebDaemon(ConnectedDaemon):
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts. Nothing of it runs yet."""
+        # Launchers and builders keep no history.
+        from nodepool.web.history import History, HistoryWorker
+
         self.client = client
         self.cache = NodepoolCache(client)
         self.zk = ZooKeeper(client, self.cache)
-        self.parts = Parts([self._web_part(self._config())], self.log)
+        config, snapshots, history = self._config(), _make_snapshots(self.client, self.cache), History()
+        history.follow(self.cache)
+        worker = Part("History", lambda: HistoryWorker(history, snapshots, config.webapp_history))
+        self.parts = Parts([worker, self._web_part(config, snapshots, history)], self.log)
 
-    def _web_part(self, config: Config) -> Part[WebServer]:
-        snapshots = _make_snapshots(self.client, self.cache)
+    def _web_part(self, config: Config, snapshots: SnapshotMaker, history: History) -> Part[WebServer]:
         access = self._access(config, snapshots)
         scheme = "https" if config.webapp_tls_cert else "http"
         logs = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
@@ -175,7 +181,9 @@ class WebDaemon(ConnectedDaemon):
 
             routes, zuul = _routes(self, self.cache, snapshots), config.webapp_zuul_url
             version = release_string()
-            pages = app.make_app(snapshots, version, routes, zuul_url=zuul, builder_url=logs, access=access)
+            pages = app.make_app(
+                snapshots, version, routes, zuul_url=zuul, builder_url=logs, access=access, history=history
+            )
             return _only_for(pages, config)
 
         if config.webapp_pages_port is None:

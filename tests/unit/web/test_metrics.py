@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/metrics``, the gauges of a snapshot, and the numbers that charts are drawn of."""
+"""``/metrics``, and the gauges of a snapshot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from starlette.testclient import TestClient
 from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.runtime.daemon import ConnectedDaemon
-from nodepool.web.overview import CHARTS, Sample, charts_of, sample_of
 from nodepool.web.served import metrics_route
 from nodepool.web.snapshot import WebSnapshot
-from tests.support.observed import NOW, component, request, seen
+from tests.support.observed import component, request, seen
 from tests.support.tables import rows, table
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -93,17 +92,3 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     found = values(metrics_route(daemon, "1.2.3", None, site.snapshots, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
-
-
-def test_charts() -> None:
-    """WP-48: each curve has a value for each time; the page has a place for each chart."""
-    sample = sample_of(full())
-    found = charts_of([Sample(100.4, {"waiting": 1, "oldest_seconds": 1.23456}), sample])
-    curves = {(one["title"], curve["label"]): curve["values"] for one in found["charts"] for curve in one["curves"]}
-    assert (sample.at, found["times"][0], len(curves)) == (NOW, 100, len(sample.values))
-    expected = table(__file__, "charts")
-    assert [[*name, *values] for name, values in curves.items()] == expected
-    assert set(sample_of(WebSite().snapshots.snapshot).values.values()) == {0}
-    empty = WebSite().client
-    assert re.findall(r"<figcaption>(.*?)</figcaption>", empty.get("/").text) == [title for title, _ in CHARTS]
-    assert empty.get("/charts.json").json()["times"] == []
