@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
 
-First the application: what each request passes, and where everything is. Then the pages, then what those about one
-thing have in common: facts, and what happened when.
+First the application: what each request passes, and where everything is. Then the pages, then the search.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,13 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
-from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of, with_zone
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of
 from nodepool.model import states
-from nodepool.model.event import short
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
@@ -58,22 +54,22 @@ from nodepool.web.frame import (
     PROVIDER,
     REQUEST_STATE,
     TENANT,
-    CellText,
     FilterField,
     Frame,
-    Link,
-    Links,
     ListSubject,
     MakePage,
     Page,
     RecordList,
+    ShownFact,
     TableView,
-    address,
+    fact,
+    facts_of,
     first_rows,
     list_of_records,
     list_of_table,
+    log_commands,
+    moments,
     query_of,
-    state_class,
     table_view,
 )
 from nodepool.web.history import History
@@ -81,7 +77,7 @@ from nodepool.web.logins import Logins
 from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.snapshot import RecordKind
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address
 from nodepool.web.stream import HUB, EventHub
 
 if TYPE_CHECKING:
@@ -89,7 +85,7 @@ if TYPE_CHECKING:
 
     from nodepool.model.node import Node
     from nodepool.model.status import HostStatus
-    from nodepool.plan.explained import Explained, ExplainedRequest, LabelInPool, Moment, WaitingGroup
+    from nodepool.plan.explained import ExplainedRequest, LabelInPool, WaitingGroup
     from nodepool.plan.observed import Observed
     from nodepool.web.changes import Access
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
@@ -683,82 +679,3 @@ def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
         yield Hit("launcher", launcher.host, launcher.state, (), links.launcher(launcher.host))
     yield from (Hit("provider", name, None, (), links.provider(name)) for name in sorted(links.providers))
     yield from (Hit("label", name, None, (), links.label(name)) for name in sorted(links.labels))
-
-
-# What pages about one thing have in common.
-
-
-@dataclass(frozen=True)
-class ShownFact:
-    """A name and its value; without a value it is not shown.
-
-    :param css: classes of the value.
-    """
-
-    name: str
-    parts: Sequence[CellText]
-    css: str = ""
-
-
-def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
-    """A fact with one value.
-
-    :param css: ``state`` = the colour of the value is that of a state.
-    """
-    if value is None or value == "":
-        return ShownFact(name, [])
-    css = f"state {state_class(value)}" if css == "state" else css
-    return ShownFact(name, [CellText(str(value))], css.strip())
-
-
-#: Name of a fact -> key of a column whose values lead to the same.
-_LINKED: Final = {
-    "Labels": "labels",
-    "Nodes": "nodes",
-    "Only in": "provider",
-    "Pool": "pool",
-    "Request": "allocated_to",
-    "Tenant": "tenant",
-}
-
-
-def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[ShownFact]:
-    """What ``nodepool explain`` shows of an answer, with links.
-
-    :param now: seconds since the epoch.
-    :param more: name of a fact -> where its values lead to.
-    """
-    found = []
-    for name, values in facts(answer, now).items():
-        link = more.get(name) or links.of_column(_LINKED.get(name, ""))
-        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
-        found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
-    return found
-
-
-def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
-    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
-    return [
-        {
-            "at": with_zone(one.at),
-            "after": "" if before is None else f"{short(one.at - before.at)} later",
-            "what": one.what,
-            "code": one.code or "",
-            "text": one.text,
-            "css": state_class(one.what),
-        }
-        for before, one in zip([None, *history], history, strict=False)
-    ]
-
-
-def log_commands(mark: str) -> list[str]:
-    """What finds the lines about something in the logs of launchers.
-
-    :param mark: what these lines have, e.g. ``node: 0000000001``.
-    """
-    # Ids come from other programs, and these lines are for a shell.
-    plain = mark if re.fullmatch(r"[\w: -]+", mark) else re.escape(mark)
-    return [
-        f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
-        f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
-    ]

@@ -32,10 +32,10 @@ from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.plan.observed import host_name
 from nodepool.web.answers import FORM, WebProblem, is_form, own_address, own_address_from, place_of
-from nodepool.web.frame import Frame, Page, PageAction, address
+from nodepool.web.frame import Frame, Page, PageAction
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
 from nodepool.web.logins import log as auth_log
-from nodepool.web.snapshot import SnapshotMaker
+from nodepool.web.snapshot import SnapshotMaker, address
 from nodepool.zk import zookeeper
 from nodepool.zk.locks import COMMAND, LockOwners
 

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`), then tables, texts and links in HTML, then pages with one list: filters and order in the
-address, as many rows as a page has. Last what the address of a list, of a page or of the API, asks for (`Query`; WP-21
-to WP-23, WP-45).
+First the answer (`Frame`), then tables, texts and links in HTML, then facts and history of one thing, then pages with
+one list: filters and order in the address, as many rows as a page has. Last what the address of a list, of a page or of
+the API, asks for (`Query`; WP-21 to WP-23, WP-45).
 """
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
@@ -30,6 +31,7 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
+from nodepool.listing.overview import facts
 from nodepool.listing.table import (
     Column,
     Place,
@@ -45,7 +47,7 @@ from nodepool.listing.table import (
 )
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.plan.observed import host_name
+from nodepool.model.event import short
 from nodepool.web.answers import (
     API,
     KeptAnswers,
@@ -54,13 +56,14 @@ from nodepool.web.answers import (
     is_form,
     own_address,
     place_of,
-    quoted,
     root_of,
     root_of_place,
 )
 from nodepool.web.logins import path_of, user_of
+from nodepool.web.snapshot import CellText, Link, Links, address
 
 if TYPE_CHECKING:
+    from nodepool.plan.explained import Explained, Moment
     from nodepool.plan.observed import Observed
     from nodepool.web.answers import StaticFiles
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
@@ -263,13 +266,6 @@ def _title(error: HTTPException) -> str:
     return _TITLES.get(error.status_code, "Not understood" if error.status_code < 500 else "Not now")
 
 
-def address(*parts: str, **query: str | int | None) -> str:
-    """An address relative to the root of the site; names may have any characters. None = without that parameter."""
-    text = "/".join(quoted(part) for part in parts)
-    given = "&".join(f"{key}={quoted(str(value))}" for key, value in query.items() if value is not None)
-    return f"{text}?{given}" if given else text
-
-
 # `shown_text`: a text of another program, as pages show it.
 
 #: Longest text that a page shows.
@@ -308,22 +304,6 @@ _STATES: Final = ("state", "status", "what")
 _STATE: Final = re.compile(r"[a-z][a-z-]{0,20}")
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
-
-#: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
-Link = Callable[[Any], str | None]
-
-
-class CellText(NamedTuple):
-    """A text in a cell.
-
-    :param href: where it leads to: from the root of the site, or a whole address of another one; None = nowhere.
-    :param title: what more is known of it, for who points at it. ``command``: it is one, for a shell.
-    """
-
-    text: str
-    href: str | None = None
-    title: str = ""
-    command: bool = False
 
 
 class Cell(NamedTuple):
@@ -482,142 +462,83 @@ def text_html(text: str, links: Links, root: str) -> Markup:
     return parts_html(links.of_text(text), root, "")
 
 
-# `Links`: where values in tables lead to. Of what is not there any more there is no page, and no link.
-
-#: Kind of the subject of an event -> list in which it is looked for.
-_SUBJECT_LISTS: Final = {"host": "hosts", "launcher": "launchers"}
+# What pages about one thing have in common.
 
 
-class Links:
-    """The pages of one snapshot."""
+@dataclass(frozen=True)
+class ShownFact:
+    """A name and its value; without a value it is not shown.
 
-    def __init__(self, snapshot: WebSnapshot) -> None:
-        self._snapshot = snapshot
-        self._seen = snapshot.observed
+    :param css: classes of the value.
+    """
 
-    @cached_property
-    def providers(self) -> frozenset[str]:
-        """Names of the providers that have a page."""
-        absent = (one.name for launcher in self._snapshot.observed.launchers for one in launcher.absent)
-        return frozenset({*self._seen.providers, *absent, *(status.provider for status in self._seen.statuses)})
-
-    @cached_property
-    def labels(self) -> frozenset[str]:
-        """Names of the labels that have a page."""
-        broken = (label for status in self._seen.statuses for label in status.labels)
-        wanted = (label for request in self._seen.requests.values() for label in request.node_types)
-        return frozenset({*self._seen.labels, *broken, *wanted})
-
-    def of_column(self, key: str) -> Link | None:
-        """Where the values of a column lead to."""
-        return partial(_COLUMNS[key], self) if key in _COLUMNS else None
-
-    def pool(self, value: Any) -> str | None:
-        """``<provider>/<pool>``, or the provider alone."""
-        text = str(value)
-        for name in (text, text.partition("/")[0], text.rpartition("/")[0]):
-            if name in self.providers:
-                return _page("providers", name, self.providers)
-        return None
-
-    def provider(self, value: Any) -> str | None:
-        return _page("providers", value, self.providers)
-
-    def label(self, value: Any) -> str | None:
-        return _page("labels", value, self.labels)
-
-    def node(self, value: Any) -> str | None:
-        return _page("nodes", value, self._seen.nodes)
-
-    def request(self, value: Any) -> str | None:
-        return _page("requests", value, self._seen.requests)
-
-    def image(self, value: Any) -> str | None:
-        return _page("images", value, self._snapshot.observed.images.images)
-
-    def tenant(self, value: Any) -> str | None:
-        """The requests of a tenant."""
-        return address("requests", tenant=str(value))
-
-    def launcher(self, value: Any) -> str | None:
-        """The launchers whose row has the name."""
-        return address("launchers", q=str(value))
-
-    def subject(self, value: Any) -> str | None:
-        """What an event is about, e.g. ``node 0000000001`` or ``label gpu of cloud-1/main``."""
-        kind, _, name = str(value).partition(" ")
-        if kind == "label":
-            return self.label(name.rpartition(" of ")[0] or name)
-        pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
-        if kind in pages:
-            return pages[kind](name)
-        return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
-
-    def host(self, value: Any) -> str | None:
-        """The row of a static host, by its whole name or the one without user and port."""
-        return address("hosts", q=str(value)) if str(value) in self._hosts else None
-
-    @cached_property
-    def _hosts(self) -> frozenset[str]:
-        hosts = (host.name for status in self._seen.statuses for host in status.hosts)
-        return frozenset(name for host in hosts for name in (host, host_name(host)))
-
-    def of_text(self, text: str) -> list[CellText]:
-        """A sentence: what it names and is there is a link, a command too, if it shows what a page shows."""
-        parts, end = [], 0
-        for found in _NAMED.finditer(text):
-            begin, name, command = found.start(), found["name"], found["command"]
-            if command:
-                kind, name = "", command.partition("nodepool explain ")[2]
-            elif name:
-                kind, begin = found["kind"], found.start("name")
-            else:
-                kind, name = "", found[0]
-            kinds = [_OF_KINDS[kind]] if kind else _OF_KINDS.values()
-            href = next((href for of in kinds if name and (href := of(self, name)) is not None), None)
-            if href is not None or command:
-                parts += [CellText(text[end:begin])] if begin > end else []
-                parts.append(CellText(text[begin : found.end()], href, command=bool(command) and href is None))
-                end = found.end()
-        return [*parts, CellText(text[end:])] if text[end:] else parts
+    name: str
+    parts: Sequence[CellText]
+    css: str = ""
 
 
-#: Word before a name in a sentence -> what the name is of.
-_OF_KINDS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
-    "request": Links.request,
-    "node": Links.node,
-    "provider": Links.provider,
-    "pool": Links.pool,
-    "label": Links.label,
-    "host": Links.host,
-    "image": Links.image,
-}
-#: A command, a name after its kind, an id, or a pool.
-_NAMED: Final = re.compile(
-    r"(?P<command>nodepool (?:explain|release|check|erase|image-[a-z]+) [^\s,;]*[^\s,;:.]"
-    r"|nodepool (?:resume|installation) \S+ [^\s,;]*[^\s,;:.]|nodepool delete \d+(?: \d+)*|nodepool status)"
-    rf"|\b(?P<kind>{'|'.join(_OF_KINDS)}) (?P<name>[^\s,;]*[^\s,;:.])"
-    r"|\b(?:\d{3}-)?\d{10}\b|[\w.-]+/[\w.-]*\w"
-)
-#: Key of a column -> what its values are.
-_COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
-    **dict.fromkeys(("pool", "pools"), Links.pool),
-    "provider": Links.provider,
-    **dict.fromkeys(("label", "labels", "node_types"), Links.label),
-    "nodes": Links.node,
-    "host": Links.host,
-    "allocated_to": Links.request,
-    "image": Links.image,
-    "tenant": Links.tenant,
-    "launchers": Links.launcher,
-    "subject": Links.subject,
+def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
+    """A fact with one value.
+
+    :param css: ``state`` = the colour of the value is that of a state.
+    """
+    if value is None or value == "":
+        return ShownFact(name, [])
+    css = f"state {state_class(value)}" if css == "state" else css
+    return ShownFact(name, [CellText(str(value))], css.strip())
+
+
+#: Name of a fact -> key of a column whose values lead to the same.
+_LINKED: Final = {
+    "Labels": "labels",
+    "Nodes": "nodes",
+    "Only in": "provider",
+    "Pool": "pool",
+    "Request": "allocated_to",
+    "Tenant": "tenant",
 }
 
 
-def _page(kind: str, name: Any, known: Collection[str]) -> str | None:
-    """A half of a surrogate pair, which JSON allows, cannot be in an address."""
-    text = str(name)
-    return address(kind, text) if text in known and text.isprintable() else None
+def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[ShownFact]:
+    """What ``nodepool explain`` shows of an answer, with links.
+
+    :param now: seconds since the epoch.
+    :param more: name of a fact -> where its values lead to.
+    """
+    found = []
+    for name, values in facts(answer, now).items():
+        link = more.get(name) or links.of_column(_LINKED.get(name, ""))
+        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
+        found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
+    return found
+
+
+def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
+    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
+    return [
+        {
+            "at": with_zone(one.at),
+            "after": "" if before is None else f"{short(one.at - before.at)} later",
+            "what": one.what,
+            "code": one.code or "",
+            "text": one.text,
+            "css": state_class(one.what),
+        }
+        for before, one in zip([None, *history], history, strict=False)
+    ]
+
+
+def log_commands(mark: str) -> list[str]:
+    """What finds the lines about something in the logs of launchers.
+
+    :param mark: what these lines have, e.g. ``node: 0000000001``.
+    """
+    # Ids come from other programs, and these lines are for a shell.
+    plain = mark if re.fullmatch(r"[\w: -]+", mark) else re.escape(mark)
+    return [
+        f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
+        f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
+    ]
 
 
 # Pages with one list: of a small table, then of records of which there may be thousands, then what both have in common.

@@ -18,8 +18,8 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
-from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS, log_commands
-from nodepool.web.frame import MAX_TEXT, NAVIGATION, shown_text
+from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS
+from nodepool.web.frame import MAX_TEXT, NAVIGATION, log_commands, shown_text
 from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
