@@ -47,13 +47,28 @@ class WebProblem(HTTPException):
 
     :param detail: what is wrong, and what is allowed; in a sentence.
     :param kinds: records of which one may be what was asked for; when they change a page is asked for again.
+    :param field: name of the parameter, or of the field of a form, that is wrong; empty = none of them.
     """
 
     def __init__(
-        self, status: int, detail: str, kinds: Sequence[str] = (), headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        detail: str,
+        kinds: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        field: str = "",
     ) -> None:
         super().__init__(status, detail, headers)
         self.kinds = kinds
+        self.field = field
+
+
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+def is_form(request: Request) -> bool:
+    """Does a form of a page send it?"""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -128,8 +143,25 @@ def own_address(request: Request, wanted: str) -> str:
 
     :param wanted: path and query from the root of the site. A scheme or a host in it becomes part of a path.
     """
+    return f"{root_of(request)}{_own_path(wanted)}"
+
+
+def own_address_from(place: str) -> str:
+    """The same of a page, for a script in this page itself, or in a form that names the page."""
+    return f"{root_of_place(place)}{_own_path(place)}"
+
+
+def root_of_place(place: str) -> str:
+    """The way from a page to the root of the site.
+
+    :param place: of the page, from the root of the site.
+    """
+    return "../" * _own_path(place).partition("?")[0].count("/") or "./"
+
+
+def _own_path(wanted: str) -> str:
     path = wanted.replace("\\", "/").lstrip("/")
-    return f"{root_of(request)}{quote(path, safe='/?=&%:@+,;~!$()*-._', errors='replace')}"
+    return quote(path, safe="/?=&%:@+,;~!$()*-._", errors="replace")
 
 
 def _raw_path(request: Request) -> str:

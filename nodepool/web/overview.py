@@ -20,9 +20,9 @@ from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import WAIT_KINDS
 from nodepool.web.answers import WebProblem, to_json
-from nodepool.web.frame import Links, Page, address, first_rows, table_view
+from nodepool.web.frame import Page, first_rows, table_view
 from nodepool.web.history import COLUMNS, STEPS, Values, combined
-from nodepool.web.snapshot import RecordKind
+from nodepool.web.snapshot import Links, RecordKind, address
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -18,8 +18,8 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
-from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS, log_commands
-from nodepool.web.frame import MAX_TEXT, NAVIGATION, shown_text
+from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS
+from nodepool.web.frame import MAX_TEXT, NAVIGATION, log_commands, shown_text
 from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
@@ -90,6 +90,18 @@ def test_odd_addresses(query: str, status: int) -> None:
     assert WebSite(full()).client.get("/events?since=soon").status_code == 400
 
 
+def test_wrong_filter_stays_in_its_field() -> None:
+    """WP-44: it is marked, with what is allowed; other fields keep what they have."""
+    for address, name in (("/nodes?older_than=10+min&label=gpu", "older_than"), ("/events?since=soon&q=gpu", "since")):
+        text = page(address, status=400)
+        assert re.findall(r'id="filter-(\w+)"[^>]* aria-invalid="true" aria-describedby="error"', text) == [name]
+        assert 'value="gpu"' in text
+        assert re.search(r'id="error"[^>]*>[^<]*is no duration; write e.g. 90s', text)
+    text = page("/nodes?state=redy", status=400)
+    assert '<select name="state" aria-invalid="true"' in text
+    assert "<option selected>redy</option>" in text
+
+
 @pytest.mark.parametrize("kind", ["requests", "nodes", "providers", "labels", "images"])
 def test_unknown_name(kind: str) -> None:
     """WP-41, WP-44: who opens it a moment too early sees it when it comes, because it follows a kind of records."""
@@ -135,7 +147,7 @@ def test_much_is_bounded() -> None:
     assert re.search(r"\d+ more</td>", text)
     status = observed.status("lab", driver="static", hosts=[HostStatus("zuul@big:22", True, slots=10**9)])
     text = page("/hosts", replace(full(), observed=replace(full().observed, statuses=[status])))
-    assert len(re.findall(r"\bfree\b", text)) == MOST_SLOTS
+    assert text.count('<i class="s-free" title="no node: free">') == MOST_SLOTS
     assert shown_text("a\x1b[31mb\nc\u202ed\0") == "a [31mb\nc d "
     assert [len(shown_text("x" * length)) for length in (MAX_TEXT, MAX_TEXT + 1)] == [MAX_TEXT, MAX_TEXT + 3]
 
