@@ -251,7 +251,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             # The next attempt makes it again.
             roles.forget()
             return error
-        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
+        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by another program")
 
     # -- what is waited for --
 
@@ -272,7 +272,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self.waits_for = f"the cluster has told only of another {record.id}, of the attempt before"
             return False
         if own.terminating:
-            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by somebody else")
+            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by another program")
         self.waits_for = ""
         if self.pod_name is not None:
             runs = self._judge.look(own.pod)
@@ -360,12 +360,12 @@ class PodJudge:
         """
         if pod is None:
             if self._uid is not None:
-                raise LaunchStatusException(f"{self._where}: the pod was deleted by somebody else")
+                raise LaunchStatusException(f"{self._where}: the pod was deleted by another program")
             return False
         self._uid = pod.uid
         verdict = pod.verdict
         if pod.terminating:
-            raise LaunchStatusException(f"{self._where}: the pod is being deleted by somebody else")
+            raise LaunchStatusException(f"{self._where}: the pod is being deleted by another program")
         self._trouble_since = (self._trouble_since or self._clock()) if verdict.later else None
         if verdict.fatal or self._has_lasted():
             raise LaunchStatusException(f"{self._where}: the pod cannot run: {verdict.problem}")
