@@ -365,7 +365,7 @@ class PodJudge:
         self._uid = pod.uid
         verdict = pod.verdict
         if pod.terminating:
-            raise LaunchStatusException(f"{self._where}: the pod is being deleted by another program")
+            raise LaunchStatusException(f"{self._where}: the pod is being deleted by somebody else")
         self._trouble_since = (self._trouble_since or self._clock()) if verdict.later else None
         if verdict.fatal or self._has_lasted():
             raise LaunchStatusException(f"{self._where}: the pod cannot run: {verdict.problem}")
