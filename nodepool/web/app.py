@@ -29,6 +29,7 @@ from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of
+from nodepool.model import states
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged

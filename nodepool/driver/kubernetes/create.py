@@ -246,7 +246,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             # The next attempt makes it again.
             roles.forget()
             return error
-        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
+        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by another program")
 
     # -- what is waited for --
 
@@ -267,7 +267,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self.waits_for = f"the cluster has told only of another {record.id}, of the attempt before"
             return False
         if own.terminating:
-            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by somebody else")
+            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by another program")
         self.waits_for = ""
         if self.pod_name is not None:
             runs = self._judge.look(own.pod)
@@ -355,7 +355,7 @@ class PodJudge:
         """
         if pod is None:
             if self._uid is not None:
-                raise LaunchStatusException(f"{self._where}: the pod was deleted by somebody else")
+                raise LaunchStatusException(f"{self._where}: the pod was deleted by another program")
             return False
         self._uid = pod.uid
         verdict = pod.verdict

@@ -311,7 +311,7 @@ class PodCreation(NamespaceCreation):
         client = self.cloud.client
         made = kubernetes_client.create(client, path, body, self.permit) or client.get(f"{path}/{self.pod_name}")
         if tags.node_id_of(made["metadata"].get("labels"), self.cloud.provider) != self.node_id:
-            raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} that was not made for this node")
+            raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of another owner")
         self.place_is(made)
         return self.name
 

@@ -366,7 +366,7 @@ class CreationMachine(InventoryMachine[R]):
 
     def gone(self) -> Exception:
         """What it means that the cloud says that the instance does not exist any more."""
-        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by somebody else")
+        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by another program")
 
     def stored_id(self, record_id: str) -> Any:
         """What the record of the node says of its instance: ``external_id``, the id itself unless there is more."""
