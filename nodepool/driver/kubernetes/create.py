@@ -187,9 +187,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         """Is a namespace of our name ours?"""
         view = self.cloud.view_of_place(found)
         if tags.node_id_of(view.metadata, self.cloud.provider) != self.node_id:
-            raise LaunchStatusException(
-                f"{self.where}: there is a namespace {self.name} that was not made for this node"
-            )
+            raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of another owner")
         if view.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
         self.place_is(found)
