@@ -122,18 +122,11 @@ class MaintenanceState:
 
     :param records: all that are known now.
     :param host_names: by which a record may mean this launcher's host; the first one is that of its registration.
-    :param clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        records: Callable[[], MaintenanceRecords],
-        host_names: Sequence[str],
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, records: Callable[[], MaintenanceRecords], host_names: Sequence[str]) -> None:
         self._records = records
         self._host_names = tuple(dict.fromkeys(host_names))
-        self._clock = clock
         #: Set once, by a signal.
         self._own_drain: Maintenance | None = None
         #: The record that drained the launcher before it started.
@@ -148,14 +141,14 @@ class MaintenanceState:
 
     def drain(self, reason: str) -> None:
         """Take nothing new from now on, until the process ends."""
-        self._own_drain = Maintenance("launcher", self._host_names[0], Mode.DRAIN, reason, since=self._clock())
+        self._own_drain = Maintenance("launcher", self._host_names[0], Mode.DRAIN, reason, since=wall_time())
 
     # -- any thread --
 
     @property
     def launcher(self) -> Maintenance | None:
         """The record that holds for the whole launcher now."""
-        return self._own_drain or maintenance.of_launcher(self._records(), self._host_names, self._clock())
+        return self._own_drain or maintenance.of_launcher(self._records(), self._host_names, wall_time())
 
     @property
     def ends_when_idle(self) -> bool:
@@ -165,12 +158,12 @@ class MaintenanceState:
 
     def of_pool(self, provider_name: str, pool_name: str) -> Maintenance | None:
         """Why a pool takes nothing new; None = it does."""
-        now = self._clock()
+        now = wall_time()
         return self._own_drain or maintenance.of_pool(self._records(), self._host_names, provider_name, pool_name, now)
 
     def of_labels(self) -> dict[str, Maintenance]:
         """The labels that no pool serves now."""
-        return maintenance.of_labels(self._records(), self._clock())
+        return maintenance.of_labels(self._records(), wall_time())
 
     def holds(self, provider_name: str, pool_name: str, label: str) -> bool:
         """Is nothing launched for a label in a pool?"""
@@ -363,11 +356,9 @@ class EventRing:
     """Any thread may add and read; neither blocks. ``_lock`` is held for a few operations of the memory.
 
     :param size: how many events are kept; older ones are forgotten.
-    :param clock: seconds since the epoch.
     """
 
-    def __init__(self, size: int = SIZE, clock: Callable[[], float] = wall_time) -> None:
-        self._clock = clock
+    def __init__(self, size: int = SIZE) -> None:
         self._host = socket.gethostname()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque(maxlen=size)
@@ -391,7 +382,7 @@ class EventRing:
         :param actor: None = this launcher. ``pool``: of it, that did it.
         """
         by = actor or (f"{self._host} {pool}" if pool else self._host)
-        self.put(Event(at or self._clock(), by, subject, what.value, code, text))
+        self.put(Event(at or wall_time(), by, subject, what.value, code, text))
 
     def put(self, event: Event) -> None:
         """Note an event that is made already."""
@@ -550,10 +541,9 @@ class ReloadEvents:
     :param path: of the configuration file.
     """
 
-    def __init__(self, ring: EventRing, path: str, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, ring: EventRing, path: str) -> None:
         self._ring = ring
         self._subject = f"configuration {os.path.basename(path)}"
-        self._clock = clock
         #: The last reload; None = there was none.
         self.last: ReloadStatus | None = None
 
@@ -562,6 +552,6 @@ class ReloadEvents:
         shown = list(texts[:MAX_EVENTS]) or ["no key has another value"]
         if len(texts) > MAX_EVENTS:
             shown.append(f"and {len(texts) - MAX_EVENTS} more; the log of the launcher has all")
-        self.last = ReloadStatus(self._clock(), ok, clipped("; ".join(shown)))
+        self.last = ReloadStatus(wall_time(), ok, clipped("; ".join(shown)))
         for text in shown:
             self._ring.add(self._subject, What.RELOADED if ok else What.RELOAD_FAILED, text)

@@ -401,13 +401,9 @@ USUAL_LEAST: Final = 3
 
 
 class LaunchLog:
-    """Any thread; nothing blocks. ``_lock`` guards all.
+    """Any thread; nothing blocks. ``_lock`` guards all."""
 
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = wall_time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         #: When attempts ended, and whether a node was ready.
         self._ended: deque[tuple[float, bool]] = deque()
@@ -423,7 +419,7 @@ class LaunchLog:
         :param begun: when its launch began, in seconds since the epoch; None = not known.
         """
         with self._lock:
-            now = self._clock()
+            now = wall_time()
             self._ended.append((now, True))
             if label is not None and begun is not None:
                 self._seconds.setdefault(label, deque(maxlen=USUAL_OF)).append(max(0.0, now - begun))
@@ -440,7 +436,7 @@ class LaunchLog:
         :param result: as in metrics, e.g. ``error.quota``.
         """
         with self._lock:
-            now = self._clock()
+            now = wall_time()
             self._ended.append((now, False))
             self._last_error = FailedLaunch(result, clipped(text), now, node_id, label)
             self._errors.pop(node_id or "", None)
@@ -459,7 +455,7 @@ class LaunchLog:
         :param running: launches in progress.
         """
         with self._lock:
-            oldest = self._clock() - AGE_SECONDS
+            oldest = wall_time() - AGE_SECONDS
             while self._ended and self._ended[0][0] < oldest:
                 self._ended.popleft()
             if self._last_error is not None and self._last_error.at < oldest:

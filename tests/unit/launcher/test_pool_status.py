@@ -119,10 +119,10 @@ def test_size() -> None:
 # -- launches of the last 15 minutes
 
 
-def test_errors_and_usual_times_of_launches() -> None:
+def test_errors_and_usual_times_of_launches(monkeypatch: Patch) -> None:
     """J-3, W-6: the last error of each of the last nodes; the median of the last launches of a label."""
-    clock = ManualClock()
-    log = LaunchLog(clock)
+    clock, log = ManualClock(), LaunchLog()
+    monkeypatch.setattr(home(LaunchLog), "wall_time", clock)
     for number in range(MAX_ERRORS + 2):
         log.failed(str(number), "small", "error.status", f"first of {number}")
     log.failed("5", "small", "error.quota", "the last one")
@@ -168,17 +168,19 @@ def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, m
     make = PoolStatusMaker(worker.context).make
     found = make(5.0)
     ((kind,), (last,)) = found.waiting, found.declined
-    assert (kind.labels, kind.count, kind.code, kind.tenant) == (("small",), 1, "wait.pool-paused", "tenant")
-    assert last.id == list(worker.desk.snapshot().declined)[-1].request_id
+    snapshot = worker.desk.snapshot()
+    assert (kind.labels, kind.count) == (snapshot.kinds[0][0].labels, snapshot.kinds[0][1])
+    assert (kind.code, kind.tenant) == ("wait.pool-paused", "tenant")
+    assert last.id == snapshot.declined[-1].request_id
     assert found.omitted == 1
     monkeypatch.setattr(home(PoolStatusMaker), "MAX_REQUESTS", 0)
     assert (make(6.0).requests, make(6.0).omitted) == ([], 2)
 
 
-def test_launch_log() -> None:
+def test_launch_log(monkeypatch: Patch) -> None:
     """W-6: what is old is not counted; nothing is lost when the time is set back."""
-    clock = ManualClock()
-    log = LaunchLog(clock)
+    clock, log = ManualClock(), LaunchLog()
+    monkeypatch.setattr(home(LaunchLog), "wall_time", clock)
     log.ready("small")
     log.failed("1", "small", "error.status", "the server is\nin state ERROR")
     error = status.FailedLaunch("error.status", "the server is in state ERROR", clock(), "1", "small")

@@ -32,10 +32,11 @@ def test_nodes_on_hold(fields: dict[str, Any], text: str) -> None:
 
 
 @rows(__file__, "reloads")
-def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
+def test_reload_events(ok: bool, texts: list[str], events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """OV-4: each change is one; many of them do not push out other events."""
-    ring = EventRing(100, lambda: 5.0)
-    reloads = ReloadEvents(ring, "/etc/np.yaml", lambda: 5.0)
+    monkeypatch.setattr(home(ReloadEvents), "wall_time", lambda: 5.0)
+    ring = EventRing(100)
+    reloads = ReloadEvents(ring, "/etc/np.yaml")
     reloads.ended(ok, texts)
     last = present(reloads.last)
     assert (last.at, last.ok, last.text.partition("; ")[0]) == (5.0, ok, texts[0] if texts else last.text)
@@ -68,11 +69,14 @@ def test_maintenance_events() -> None:
 
 
 @rows(__file__, "drains")
-def test_records_of_the_launcher(before: str | None, after: str | None, held: bool, ends: bool) -> None:
+def test_records_of_the_launcher(
+    before: str | None, after: str | None, held: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MT-8: a drained launcher ends, but not for a record that is older than its start: that was on purpose."""
+    monkeypatch.setattr(home(MaintenanceState), "wall_time", lambda: 1000.0)
     for name in ("l1", "l1.example.com"):
         records: dict[tuple[str, str], Maintenance] = {}
-        state = MaintenanceState(lambda: records, ["l1", "l1.example.com"], lambda: 1000.0)  # noqa: B023
+        state = MaintenanceState(lambda: records, ["l1", "l1.example.com"])  # noqa: B023
         for mode, since in ((before, 900.0), (after, 1001.0)):
             if mode is not None:
                 records["launcher", name] = Maintenance("launcher", name, Mode(mode), since=since)
