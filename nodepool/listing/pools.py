@@ -86,7 +86,8 @@ def _row(pool: PoolSummary) -> list[Any]:
     total = len(pool.launchers)
     state = f"{pool.state} ({pool.affected} of {total})" if pool.affected < total else pool.state
     scarce, error = limiting(pool.limits), pool.launches.last_error
-    text = pool.text or (error.text if error is not None else None)
+    # An older one says nothing of how the pool is now.
+    text = pool.text or (error.text if error is not None and pool.launches.failed_15m else None)
     return [
         *(pool.name, pool.driver, state, pool.since or None),
         None if scarce is None else used_of(scarce),

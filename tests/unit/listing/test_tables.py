@@ -46,7 +46,7 @@ from nodepool.model.status import LauncherComponent
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
-from tests.support.observed import NOW, component, node, request
+from tests.support.observed import NOW, component, node, request, status_of
 from tests.support.tables import rows
 from tests.support.terminal import TerminalStream
 from tests.support.web_records import full
@@ -160,6 +160,15 @@ def test_rows() -> None:
         assert [" ".join(keys(table)), *map(json.dumps, table.rows)] == expected.pop(name)
         assert len(set(keys(table))) == len(table.columns) == len(table.rows[0])
     assert not expected
+
+
+@pytest.mark.parametrize(("failed", "error"), [(1, "broke"), (0, None)])
+def test_error_of_a_pool_that_runs(failed: int, error: str | None) -> None:
+    """As long as the column beside it counts the launch."""
+    (pool,) = summarize(
+        [status_of({"provider": "cloud", "launches": {"failed_15m": failed, "last_error": {"text": "broke"}}})]
+    )
+    assert cells(provider_table([pool], [], NOW))["error"] == error
 
 
 def long(table: Table) -> Table:
