@@ -14,8 +14,10 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import FailedLaunch, LaunchesStatus, LimitStatus, RequestStatus
+from nodepool.plan.explain import wait_kind
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.web import history
 from nodepool.web.history import MOST_BYTES, MOST_ENDED, MOST_OPEN, MOST_STATES, STEPS, History, HistoryWorker, Life
@@ -225,6 +227,24 @@ def test_samples(start: Start) -> None:
     # An administrator sets the clock back.
     other.passes(-305)
     assert other.history.sampled_at == other.now // 10 * 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes"),
+    [
+        ("launch", "served.launching served.gathering"),
+        ("room", "room.cores room.hidden quota.unknown wait.pool-paused wait.max-concurrency"),
+        ("slot", "wait.ready-node room.static"),
+        ("tenant", "room.tenant wait.tenant-order"),
+        ("away", "provider.circuit-open provider.starting pool.missing"),
+        ("maintenance", "provider.paused pool.draining label.paused launcher.draining"),
+        ("declined", "label.unknown image.missing launch.failed"),
+        ("turn", "wait.order turn.of-priority request.locked"),
+    ],
+)
+def test_kinds_of_waiting(kind: str, codes: str) -> None:
+    """The longest begin of a code that is known decides."""
+    assert {wait_kind(ReasonCode(code).value) for code in codes.split()} == {kind}
 
 
 def test_nothing_is_sampled_of_half_a_snapshot(start: Start) -> None:
