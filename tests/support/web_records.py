@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Final
 
@@ -31,6 +32,7 @@ from nodepool.model.status import (
     WaitingStatus,
 )
 from nodepool.plan.observed import Observed
+from nodepool.web.history import History
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed
 
@@ -78,6 +80,26 @@ def many(count: int) -> WebSnapshot:
     nodes = {one.key: one for one in (observed.node(number, "gpu") for number in range(1, count + 1))}
     requests = {one.key: one for one in (observed.request(number, "gpu") for number in range(1, count // 2 + 1))}
     return replace(small, observed=replace(small.observed, nodes=nodes, requests=requests))
+
+
+def kept(mark: str = "") -> History:
+    """A request that was fulfilled, and its node, which were removed; the clock of the history stands at `NOW`."""
+    history = History(lambda: NOW)
+    request, node = observed.request(70, "gpu"), observed.node(90, "gpu", provider="cloud-1")
+    request.created_time, request.state_time = NOW - 400, NOW - 400
+    request.requestor_data = {"job_name": f"night{mark}", "pipeline_name": "periodic", "project_name": "org/tool"}
+    history.note("request", request.key, copy.copy(request))
+    node.created_time, node.allocated_to, node.public_ipv4 = NOW - 390, request.key, f"192.0.2.90{mark}"
+    for state, ago in ((states.BUILDING, 390), (states.READY, 300), (states.IN_USE, 290), (states.USED, 20)):
+        node.state, node.state_time = state, NOW - ago
+        history.note("node", node.key, copy.copy(node))
+        if state == states.READY:
+            request.state, request.state_time, request.nodes = states.FULFILLED, NOW - 295, [node.key]
+            history.note("request", request.key, copy.copy(request))
+            history.note("request", request.key, None)
+    history.note("node", node.key, None)
+    history.take_notes()
+    return history
 
 
 def _requests(label: str, mark: str) -> list[NodeRequest]:
