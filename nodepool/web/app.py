@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
@@ -30,10 +31,12 @@ from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of
 from nodepool.model import states
+from nodepool.model.event import short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
+from nodepool.plan.explained import Explained, Moment
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
@@ -68,11 +71,11 @@ from nodepool.web.frame import (
     list_of_records,
     list_of_table,
     log_commands,
-    moments,
     query_of,
+    story,
     table_view,
 )
-from nodepool.web.history import History
+from nodepool.web.history import KINDS, History, Life
 from nodepool.web.logins import Logins
 from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
@@ -151,8 +154,8 @@ def make_app(
 
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
-        ("/requests", requests_page),
-        ("/nodes", nodes_page),
+        ("/requests", partial(_list_or_ended, "request", requests_page, history)),
+        ("/nodes", partial(_list_or_ended, "node", nodes_page, history)),
         ("/providers", providers_page),
         ("/hosts", hosts_page),
         ("/labels", labels_page),
@@ -160,10 +163,10 @@ def make_app(
         ("/images", images_page),
         ("/tenants", tenants_page),
         ("/events", events_page),
-        ("/search", search_page),
+        ("/search", partial(search_page, history=history)),
         # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
-        ("/nodes/{name:path}", node_page),
+        ("/requests/{name:path}", partial(request_page, history=history, zuul_url=zuul_url)),
+        ("/nodes/{name:path}", partial(node_page, history=history)),
         ("/providers/{name:path}", provider_page),
         ("/labels/{name:path}", label_page),
         ("/images/{name:path}", partial(image_page, builder_url=builder_url)),
@@ -220,20 +223,31 @@ nodes_page = partial(
 )
 
 
-def node_page(request: Request, snapshot: WebSnapshot) -> Page:
+def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """One node: its lifecycle, who uses it, what went wrong."""
     seen, node_id = snapshot.observed, request.path_params["name"]
-    node = seen.nodes.get(node_id)
+    node, life = seen.nodes.get(node_id), history.life("node", node_id)
     if node is None:
+        if life is not None:
+            return life_page(life, snapshot, history)
         text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
         raise WebProblem(404, text, (RecordKind.NODES,))
     answer = explain_node(node, seen)
+    # Zuul removes a request when it has its nodes.
+    known = {} if life is None else life.facts
+    links = Links(snapshot)
     values = {
         "kind": "Node",
         "explained": answer,
         "facts": [
-            *facts_of(replace(answer, state=node_status(node)), seen.now, Links(snapshot)),
-            fact("Project", project_of(node)),
+            *facts_of(
+                replace(answer, state=node_status(node), job=answer.job or known.get("job")),
+                seen.now,
+                links,
+                Request=partial(_page_of, history, links, "request"),
+            ),
+            fact("Pipeline", known.get("pipeline")),
+            fact("Project", project_of(node) or known.get("project")),
             fact("Host name", node.hostname),
             fact("Public IPv4", node.public_ipv4),
             fact("Public IPv6", node.public_ipv6),
@@ -241,10 +255,84 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Zone", node.az),
             fact("Reason", answer.hold_reason),
         ],
-        "history": moments(answer.history),
-        "commands": [CellText(line, command=True) for line in log_commands(f"node: {node_id}")],
+        "history": story(answer.history, seen.now, life),
+        "commands": log_commands(f"node: {node_id}"),
     }
     return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
+
+
+# Requests and nodes that ended, as far as `History` has kept them.
+
+#: Facts of one that ended that are shown at once.
+_PLAIN: Final = (
+    *("labels", "provider", "pool", "tenant", "project", "pipeline", "job", "request", "nodes"),
+    *("hostname", "public_ipv4", "private_ipv4"),
+)
+
+
+def _list_or_ended(kind: str, there: MakePage, history: History, request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of those that there are, or with ``ended`` of those that ended, and the way to the other one."""
+    if not query_of(request).text("ended"):
+        page = there(request, snapshot)
+        return replace(page, values={**page.values, "other": ("Ended", f"{kind}s?ended=yes")})
+
+    def known(name: str) -> Callable[[Life], Any]:
+        return lambda life: life.facts.get(name)
+
+    def lasted(life: Life) -> float | None:
+        return life.waited if kind == "request" else (life.ended or 0.0) - (life.created or life.ended or 0.0)
+
+    columns = (
+        Column("ID", "id"),
+        Column("Result", "result"),
+        Column("Ended", "ended", since(snapshot.observed.now)),
+        Column("Waited" if kind == "request" else "Lived", "lasted", short, of=lasted),
+        Column("Labels", "labels", of=known("labels")),
+        Column("Provider", "provider", priority=2, of=known("provider")),
+        Column("Tenant", "tenant", priority=2, of=known("tenant")),
+        Column("Project", "project", priority=3, of=known("project")),
+        Column("Job", "job", priority=2, of=known("job")),
+        Column("Why", "reason", priority=1, of=lambda life: life.reason or None),
+    )
+    subject = ListSubject(f"{kind.capitalize()}s that ended", (RecordKind(f"{kind}s"),), "None has ended yet.")
+    links, table = Links(snapshot), partial(table_of, columns, history.ended(kind))
+    page = list_of_table(request, subject, table, links, (), partial(_page_of, history, links, kind))
+    return replace(page, values={**page.values, "other": (f"Current {kind}s", f"{kind}s")})
+
+
+def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
+    """A request or a node that ended."""
+    now, links, title = snapshot.observed.now, Links(snapshot), f"{life.kind.capitalize()} {life.id}"
+    waited = "" if life.waited is None else f" after it had waited {short(life.waited)}"
+    ago, why = short(now - (life.ended or now)), f": {life.reason}" if life.reason else ""
+    found = []
+    for name, value in life.facts.items():
+        of = {"request": "request", "nodes": "node"}.get(name)
+        link = links.of_column(name) if of is None else partial(_page_of, history, links, of)
+        names = value if isinstance(value, list) else [value]
+        parts = [CellText(str(one), None if link is None else link(one)) for one in names]
+        found.append(ShownFact(name.replace("_", " ").capitalize(), parts, folded=name not in _PLAIN))
+    begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
+    values = {
+        "kind": life.kind.capitalize(),
+        "explained": Explained(life.id, life.result, f"ended {ago} ago ({life.result}){why}"),
+        "facts": [fact("Result", f"{life.result}{waited}"), *found],
+        "history": story(begin, now, life),
+        "commands": log_commands(f"{_MARKS[life.kind]}: {life.id}"),
+    }
+    return Page(title, values, (RecordKind(f"{life.kind}s"),))
+
+
+#: Kind -> what its history begins with, and how lines of the log name it.
+_BEGINS: Final = {"node": "created", "request": "submitted"}
+_MARKS: Final = {"node": "node", "request": "node_request"}
+
+
+def _page_of(history: History, links: Links, kind: str, name: Any) -> str | None:
+    """Of a request or a node that is there or that ended."""
+    there = links.request(name) if kind == "request" else links.node(name)
+    is_kept = history.life(kind, str(name)) is not None and str(name).isprintable()
+    return address(f"{kind}s", str(name)) if there or is_kept else None
 
 
 # ``/requests`` and ``/requests/<id>``.
@@ -270,14 +358,16 @@ requests_page = partial(
 )
 
 
-def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None = None) -> Page:
+def request_page(request: Request, snapshot: WebSnapshot, history: History, zuul_url: str | None = None) -> Page:
     """One request: what becomes of it, and what each pool says.
 
     :param zuul_url: where Zuul's pages are, for links.
     """
     seen, request_id = snapshot.observed, request.path_params["name"]
-    record = seen.requests.get(request_id)
+    record, life = seen.requests.get(request_id), history.life("request", request_id)
     if record is None:
+        if life is not None:
+            return life_page(life, snapshot, history)
         text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
         raise WebProblem(404, text, (RecordKind.REQUESTS,))
     answer, links = explain_request(record, seen), Links(snapshot)
@@ -286,15 +376,15 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
         "kind": "Request",
         "explained": answer,
         "facts": [
-            *facts_of(answer, seen.now, links),
+            *facts_of(answer, seen.now, links, Nodes=partial(_page_of, history, links, "node")),
             fact("Requests that come first", answer.ahead or None),
             fact("Priority", record.relative_priority),
             fact("Project", origin_of(record).get("project")),
             ShownFact("Zuul", zuul),
         ],
         "tables": [_pools(answer, seen.now, links)],
-        "history": moments(answer.history),
-        "commands": [CellText(line, command=True) for line in log_commands(f"node_request: {request_id}")],
+        "history": story(answer.history, seen.now, life),
+        "commands": log_commands(f"node_request: {request_id}"),
     }
     return Page(f"Request {request_id}", values, _REQUEST_KINDS)
 
@@ -403,7 +493,7 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
             *(fact("Not served", one.text) for one in absent),
         ],
         "tables": tables,
-        "history": moments(answer.history),
+        "history": story(answer.history, seen.now),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
     actions = [
@@ -603,10 +693,10 @@ class Hit(NamedTuple):
     href: str | None
 
 
-def search_page(request: Request, snapshot: WebSnapshot) -> Page:
+def search_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
     text, links = query_of(request).text("q"), Links(snapshot)
-    hits = _found(text.casefold(), _records(snapshot, links)) if text else ()
+    hits = _found(text.casefold(), chain(_records(snapshot, links), _ended(history, links))) if text else ()
     if len(hits) == 1 and hits[0].href is not None:
         return Page("Search", {}, to=hits[0].href)
     columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
@@ -634,6 +724,19 @@ def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
         elif any(text in word for word in words):
             parts.append(record)
     return whole or parts
+
+
+def _ended(history: History, links: Links) -> Iterator[Hit]:
+    for kind in KINDS:
+        for life in history.ended(kind):
+            words = [life.id.rpartition("-")[2], *(life.facts[name] for name in life.facts.keys() - _COMMON)]
+            yield Hit(f"ended {kind}", life.id, life.result, words, _page_of(history, links, kind, life.id))
+
+
+#: Facts that very many nodes or requests share.
+_COMMON: Final = frozenset(
+    {"labels", "provider", "pool", "tenant", "tenant_name", "launcher", "requestor", "nodes", "request"}
+)
 
 
 def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:

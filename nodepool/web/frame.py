@@ -48,6 +48,7 @@ from nodepool.listing.table import (
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import short
+from nodepool.plan.explained import Moment
 from nodepool.web.answers import (
     API,
     KeptAnswers,
@@ -63,9 +64,10 @@ from nodepool.web.logins import path_of, user_of
 from nodepool.web.snapshot import CellText, Link, Links, address
 
 if TYPE_CHECKING:
-    from nodepool.plan.explained import Explained, Moment
+    from nodepool.plan.explained import Explained
     from nodepool.plan.observed import Observed
     from nodepool.web.answers import StaticFiles
+    from nodepool.web.history import Life
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 
@@ -157,9 +159,8 @@ class Frame:
             finalize=_shown,
         )
         self._templates.globals.update(static=files.address, version=version, navigation=NAVIGATION, logins=logins)
-        self._templates.filters.update(
-            state_class=state_class, row_html=row_html, parts_html=parts_html, text_html=text_html
-        )
+        filters = (state_class, row_html, parts_html, text_html, command_html)
+        self._templates.filters.update({one.__name__: one for one in filters})
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -295,12 +296,12 @@ CELL_NAMES: Final = 20
 MOST_COUNTED: Final = 1000
 #: Keys of columns -> class of their cells: what people want to know first, where a row is a card.
 _ROLES: Final = {
-    **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "at"), "age"),
+    **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "ended", "at"), "age"),
     **dict.fromkeys(("reason", "text", "error"), "why"),
     "change": "change",
 }
 #: Keys of columns with states: each state has its colour.
-_STATES: Final = ("state", "status", "what")
+_STATES: Final = ("state", "status", "what", "result")
 _STATE: Final = re.compile(r"[a-z][a-z-]{0,20}")
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
@@ -446,12 +447,18 @@ def _part(part: CellText, root: str) -> str:
     if part.title:
         html = f'<time title="{escape(part.title)}">{html}</time>'
     if part.command:
-        copy = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
-        html = f"<code>{html}</code>{copy}"
+        html = command_html(part.text)
     if part.href is None:
         return html
     is_elsewhere = part.href.startswith(("http://", "https://"))
     return f'<a href="{escape(shown_text(part.href if is_elsewhere else root + part.href))}">{html}</a>'
+
+
+def command_html(command: str) -> Markup:
+    """A command with a button that copies it."""
+    html = escape(shown_text(command))
+    button = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
+    return Markup(f"<code>{html}</code>{button}")
 
 
 def text_html(text: str, links: Links, root: str) -> Markup:
@@ -470,11 +477,13 @@ class ShownFact:
     """A name and its value; without a value it is not shown.
 
     :param css: classes of the value.
+    :param folded: few people look for it.
     """
 
     name: str
     parts: Sequence[CellText]
     css: str = ""
+    folded: bool = False
 
 
 def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
@@ -484,10 +493,12 @@ def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
     """
     if value is None or value == "":
         return ShownFact(name, [])
+    folded = name in _FOLDED
     css = f"state {state_class(value)}" if css == "state" else css
-    return ShownFact(name, [CellText(str(value))], css.strip())
+    return ShownFact(name, [CellText(str(value))], css.strip(), folded)
 
 
+_FOLDED: Final = frozenset({"Event", "Requestor", "Priority", "Launcher"})
 #: Name of a fact -> key of a column whose values lead to the same.
 _LINKED: Final = {
     "Labels": "labels",
@@ -513,19 +524,38 @@ def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[
     return found
 
 
-def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
-    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
-    return [
-        {
-            "at": with_zone(one.at),
-            "after": "" if before is None else f"{short(one.at - before.at)} later",
-            "what": one.what,
-            "code": one.code or "",
-            "text": one.text,
-            "css": state_class(one.what),
-        }
-        for before, one in zip([None, *history], history, strict=False)
+#: What begins a phase of a life.
+_PHASES: Final = {*states.NODE_STATES, *states.REQUEST_STATES, "submitted", "created", "waits"} - {states.DELETED}
+
+
+def story(history: Iterable[Moment], now: float, life: Life | None = None) -> dict[str, Any]:
+    """What happened when, how long each of it lasted, and a bar of the phases, for a template.
+
+    :param now: seconds since the epoch.
+    :param life: what was kept of it; it has states that are over.
+    """
+    found, end = list(history), now
+    if life is not None:
+        known = {(one.what, round(one.at)) for one in found} | {(states.REQUESTED, round(life.created or 0.0))}
+        found += [Moment(at, what) for what, at in life.times if (what, round(at)) not in known]
+        if life.ended is not None:
+            end = life.ended
+            found.append(Moment(end, "deleted" if life.kind == "node" else "removed", None, life.reason))
+    found.sort(key=lambda one: one.at)
+    phases = [one for one in found if one.what in _PHASES]
+    ends = dict(zip(map(id, phases), [*(after.at for after in phases[1:]), end], strict=False))
+    lasted = {key: f"for {short(ends[key] - one.at)}" for key, one in zip(ends, phases, strict=True)}
+    begin = phases[0].at if phases else end
+    places = [round(1000 * (at - begin) / max(end - begin, 0.001)) for at in (begin, *ends.values())]
+    bar = [
+        {"x": x, "width": after - x, "what": one.what, "title": f"{one.what} {lasted[id(one)]}"}
+        for one, x, after in zip(phases, places, places[1:], strict=False)
     ]
+    rows = [
+        {"at": with_zone(one.at), "what": one.what, "code": one.code, "text": one.text, "for": lasted.get(id(one), "")}
+        for one in found
+    ]
+    return {"rows": rows, "bar": bar}
 
 
 def log_commands(mark: str) -> list[str]:
@@ -591,6 +621,7 @@ def list_of_table(
     make_table: Callable[[], Table],
     links: Links,
     more: Sequence[FilterField] = (),
+    id_link: Link | None = None,
     *,
     changed: bool = False,
 ) -> Page:
@@ -598,6 +629,7 @@ def list_of_table(
 
     :param make_table: may raise WebProblem.
     :param more: fields beside ``q``, which have chosen the rows already.
+    :param id_link: where values of the column ``id`` lead to.
     :param changed: each row has a link for operators, to the forms that change what is in its first column.
     """
     query = query_of(request)
@@ -622,7 +654,7 @@ def list_of_table(
                 return replace(found, rows=rows)
             return Table([*found.columns, Column("Change", "change")], [[*row, act(row[0])] for row in rows])
 
-        return _list(query, subject, len(found.rows), part, fields, keys, "", links)
+        return _list(query, subject, len(found.rows), part, fields, keys, "", links, id_link)
 
     return _kept_fields(query, subject, fields, make)
 
@@ -735,7 +767,7 @@ def _list(
 
     values = {
         "fields": fields,
-        "hidden": {"limit": query.text("limit")} if query.text("limit") else {},
+        "hidden": {name: query.text(name) for name in ("limit", "ended") if query.text(name)},
         "sorts": list(dict.fromkeys([query.text("sort"), *sorts])),
         "chosen": sum(bool(field.value) for field in fields),
         "all": link(**dict.fromkeys((field.name for field in fields), None)),

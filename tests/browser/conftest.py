@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def still_site() -> Iterator[ServedSite]:
     """A site with something of everything. Nothing in it changes."""
-    with ServedSite(web_records.full()) as site:
+    with ServedSite(web_records.full(), history=web_records.kept()) as site:
         yield site
 
 
@@ -42,10 +42,10 @@ def still_page(browser: Browser, still_site: ServedSite) -> Iterator[WatchedPage
 @pytest.fixture(scope="session")
 def addresses() -> list[str]:
     """Of all pages of `still_site`, without order and filters; at the end one that does not exist."""
-    answers = crawl(WebSite(web_records.full()).client)
+    answers = crawl(WebSite(web_records.full(), history=web_records.kept()).client)
     pages = {
         address.partition("?")[0]
         for address, answer in answers.items()
         if answer.headers["content-type"].startswith("text/html")
     }
-    return [*sorted(pages), "/search?q=1", "/nodes/0000009999"]
+    return [*sorted(pages), "/nodes?ended=yes", "/search?q=1", "/nodes?older_than=x", "/nodes/0000009999"]

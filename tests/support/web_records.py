@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Final
 
@@ -87,6 +88,26 @@ def ended(mark: str = "") -> History:
     for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
         for record in (one, None):
             history.note(kind, one.key, record)
+    history.take_notes()
+    return history
+
+
+def kept(mark: str = "") -> History:
+    """A request that was fulfilled, and its node, which were removed; the clock of the history stands at `NOW`."""
+    history = History(lambda: NOW)
+    request, node = observed.request(70, "gpu"), observed.node(90, "gpu", provider="cloud-1")
+    request.created_time, request.state_time = NOW - 400, NOW - 400
+    request.requestor_data = {"job_name": f"night{mark}", "pipeline_name": "periodic", "project_name": "org/tool"}
+    history.note("request", request.key, copy.copy(request))
+    node.created_time, node.allocated_to, node.public_ipv4 = NOW - 390, request.key, f"192.0.2.90{mark}"
+    for state, ago in ((states.BUILDING, 390), (states.READY, 300), (states.IN_USE, 290), (states.USED, 20)):
+        node.state, node.state_time = state, NOW - ago
+        history.note("node", node.key, copy.copy(node))
+        if state == states.READY:
+            request.state, request.state_time, request.nodes = states.FULFILLED, NOW - 295, [node.key]
+            history.note("request", request.key, copy.copy(request))
+            history.note("request", request.key, None)
+    history.note("node", node.key, None)
     history.take_notes()
     return history
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.listing.overview import overview
+from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.status import HostStatus
 from nodepool.plan.attention import registered_launchers
@@ -26,7 +27,7 @@ from tests.support import observed
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
 from tests.support.web_crawl import crawl
-from tests.support.web_records import HOSTILE, NOW, full, many
+from tests.support.web_records import HOSTILE, NOW, full, kept, many
 from tests.support.web_site import WebSite
 from tests.unit.web.rig import PART
 
@@ -312,3 +313,61 @@ def test_kept_answers_are_bounded() -> None:
 def bodies(kept: KeptAnswers, key: object) -> list[bytes]:
     answer = kept.get(key)
     return [] if answer is None else [answer.body]
+
+
+def test_records_that_ended() -> None:
+    """WP-107: they have lists and pages, with their life, and the search finds them."""
+    site = WebSite(full(), history=kept())
+    get = site.client.get
+    assert 'href="./nodes?ended=yes">Ended</a>' in get("/nodes").text
+    for path, name, result, more in (
+        ("nodes", "0000000090", "used", "6 min"),
+        ("requests", "200-0000000070", "fulfilled", "1 min"),
+    ):
+        text = get(f"/{path}?ended=yes&q=GPU").text
+        assert first_cells(text) == [name]
+        assert f'<a href="./{path}/{name}">{name}</a>' in text
+        assert f's-{result}" data-label="Result">{result}</td>' in text
+        assert f">{more}</td>" in text
+        assert '<input type="hidden" name="ended" value="yes">' in text
+        assert first_cells(get(f"/{path}?ended=yes&q=nothing").text) == []
+    text = get("/nodes/0000000090").text
+    assert "Node 0000000090 ended 0 s ago (used)" in text
+    assert '<a href="../requests/200-0000000070">200-0000000070</a>' in text
+    bar = dict(re.findall(r'<rect class="s-([\w-]+)" x="\d+" width="(\d+)"', text))
+    assert bar == {"created": "0", "building": "231", "ready": "25", "in-use": "693", "used": "51"}
+    lasted = dict(re.findall(r'<span class="state s-([\w-]+)">[^<]*</span> <span class="quiet">([^<]*)<', text))
+    assert lasted == {
+        "created": "for 0 s",
+        "building": "for 1 min",
+        "ready": "for 10 s",
+        "in-use": "for 4 min",
+        "used": "for 20 s",
+        "deleted": "",
+    }
+    text = get("/requests/200-0000000070").text
+    assert "fulfilled after it had waited 1 min" in text
+    assert '<a href="../nodes/0000000090">0000000090</a>' in text
+    for word, location in (("192.0.2.90", "./nodes/0000000090"), ("200-70", "./requests/200-0000000070")):
+        assert get("/search", params={"q": word}).headers["location"] == location
+    assert get("/nodes/0000000091").status_code == 404
+
+
+def test_node_in_use_whose_request_was_removed() -> None:
+    """WP-107: whose job it is stays known, and what it was before."""
+    history, node = kept(), observed.node(91, "gpu", state=states.IN_USE)
+    node.allocated_to, node.state_time = "200-0000000070", NOW - 50
+    history.note("node", node.key, node)
+    history.take_notes()
+    text = page(f"/nodes/{node.key}", replace(full(), observed=replace(SEEN, nodes={node.key: node})), history=history)
+    for name, value in (("Job", "night"), ("Pipeline", "periodic"), ("Project", "org/tool")):
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in text
+    assert '<a href="../requests/200-0000000070">' in text
+
+
+def test_hostile_records_that_ended() -> None:
+    """WP-43"""
+    found = crawl(WebSite(None, history=kept(HOSTILE)).client)
+    assert "/nodes/0000000090" in found
+    for address in ("/nodes/0000000090", "/requests/200-0000000070", "/nodes?ended=yes", "/requests?ended=yes"):
+        assert (unclosed(found[address].text), FORBIDDEN.findall(found[address].text)) == ([], []), address
