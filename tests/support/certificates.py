@@ -47,10 +47,13 @@ def make_certificates(directory: Path, hosts: Iterable[str] = ()) -> Certificate
         raise MissingRequirement("the openssl program", "apt-get install openssl")
     directory.mkdir(parents=True, exist_ok=True)
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    options = ["-x509", "-days", "30", "-subj", "/CN=test-ca", "-keyout", "ca.key", "-out", "ca.pem"]
+    # Python 3.13 takes no authority and no certificate without these.
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    options = ["-x509", "-days", "30", "-subj", "/CN=test-ca", *usage, "-keyout", "ca.key", "-out", "ca.pem"]
     _openssl(directory, "req", *new_key, *options)
     names = ",".join(f"DNS:{host}" for host in ("localhost", *hosts))
-    (directory / "extensions").write_text(f"subjectAltName={names},IP:127.0.0.1\n", encoding="ascii")
+    keys = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+    (directory / "extensions").write_text(f"subjectAltName={names},IP:127.0.0.1\n{keys}", encoding="ascii")
     for name in ("server", "client"):
         _openssl(directory, "req", *new_key, "-subj", "/CN=localhost", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         _openssl(
