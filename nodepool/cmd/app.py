@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the three programs share: common options, logging set-up, and how a program ends.
+"""What the programs share: common options, how a program ends, and how durations and moments are read.
 
 A mistake of the user ends in one line and exit status 1 (2 for wrong usage, from argparse), never in a
 traceback. With ``--debug`` or ``-d`` the traceback is logged as well.
@@ -13,14 +13,19 @@ import gc
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeVar
 
 from nodepool.exceptions import ConfigError, ZKException
+from nodepool.listing import table
 from nodepool.listing.table import UnknownColumn, printable_lines
 from nodepool.logconfig import LogConfigError
+
+T = TypeVar("T")
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
 
@@ -261,3 +266,53 @@ def in_a_command() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+
+
+# Durations and moments: ``90s``, ``15m``, ``1h30m``, ``2d``; ``18:30``.
+
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
+
+
+def checked(read: Callable[[str], T]) -> Callable[[str], T]:
+    """For ``type`` of an argument: the text of a ValueError is what the user reads."""
+
+    def parsed(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+#: The seconds of a duration.
+duration: Final = checked(table.duration)
+
+
+@checked
+def moment(text: str) -> float:
+    """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
+
+    In local time, unless the text has an offset. A time without a date is the next one.
+    """
+    now = datetime.now(UTC).astimezone()
+    try:
+        if _CLOCK.fullmatch(text):
+            clock = time.fromisoformat(text.zfill(5))
+            when = _at(now, clock) if _at(now, clock) > now else _at(now + timedelta(days=1), clock)
+        else:
+            when = datetime.fromisoformat(text)
+        return when.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
+
+
+def _at(day: datetime, clock: time) -> datetime:
+    return datetime.combine(day.date(), clock).astimezone()
+
+
+def some_seconds(text: str) -> float:
+    """A number of seconds, above 0. Raises ValueError."""
+    if not (number := seconds(text)):
+        raise ValueError
+    return number

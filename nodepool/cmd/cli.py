@@ -10,18 +10,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool import log_names, logconfig
 from nodepool.cmd import app
-from nodepool.cmd.app import HOST, PROBLEMS, absolute_path, seconds
-from nodepool.listing import table
+from nodepool.cmd.app import HOST, PROBLEMS, absolute_path, checked, duration, moment, some_seconds
 from nodepool.listing.nodes import ALLOCATED, full_id, names_in, states_in
 from nodepool.listing.table import FORMATS
 from nodepool.model import states
@@ -119,56 +116,6 @@ def group(title: str, *parts: Part, description: str | None = None) -> Part:
 def _fill(parser: Any, parts: Iterable[Part]) -> None:
     for part in parts:
         part(parser)
-
-
-# Durations and moments: ``90s``, ``15m``, ``1h30m``, ``2d``; ``18:30``.
-
-_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
-
-
-def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """For ``type`` of an argument: the text of a ValueError is what the user reads."""
-
-    def parsed(text: str) -> T:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-#: The seconds of a duration.
-duration: Final = checked(table.duration)
-
-
-@checked
-def moment(text: str) -> float:
-    """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
-
-    In local time, unless the text has an offset. A time without a date is the next one.
-    """
-    now = datetime.now(UTC).astimezone()
-    try:
-        if _CLOCK.fullmatch(text):
-            clock = time.fromisoformat(text.zfill(5))
-            when = _at(now, clock) if _at(now, clock) > now else _at(now + timedelta(days=1), clock)
-        else:
-            when = datetime.fromisoformat(text)
-        return when.timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
-
-
-def _at(day: datetime, clock: time) -> datetime:
-    return datetime.combine(day.date(), clock).astimezone()
-
-
-def some_seconds(text: str) -> float:
-    """A number of seconds, above 0. Raises ValueError."""
-    if not (number := seconds(text)):
-        raise ValueError
-    return number
 
 
 # Arguments and options that several commands have.

@@ -22,8 +22,7 @@ import pytest
 
 from nodepool.builder.progress import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
-from nodepool.cmd.app import CommandError, run
-from nodepool.cmd.cli import duration, moment
+from nodepool.cmd.app import CommandError, duration, moment, run
 from nodepool.cmd.cli import ended as end_options
 from nodepool.cmd.session import end_of
 from nodepool.driver.registry import PATH_VARIABLE
