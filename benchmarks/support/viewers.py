@@ -28,7 +28,7 @@ LISTS: Final = ("requests", "nodes", "")
 #: As in ``static/live.js``: not all of them ask at the same moment.
 JITTER_SECONDS: Final = 0.05
 #: As in ``static/charts.js``.
-CHARTS_SECONDS: Final = 10.0
+CHARTS_SECONDS: Final = 20.0
 LOOKING: Final = "looking"
 _EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
 #: Which records a page says that it shows.

@@ -6,6 +6,7 @@ Then the numbers of the pictures, ``/charts.json``.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -100,9 +101,9 @@ def _waiting(seen: Observed) -> list[dict[str, Any]]:
 # ``/charts.json``: curves of what `History` keeps, which ``static/charts.js`` draws.
 
 #: Range of the charts -> step of its samples in seconds, and how many of them are one point.
-RANGES: Final = {"1h": (10, 1), "24h": (60, 3), "7d": (600, 2)}
+RANGES: Final = {"1h": (10, 2), "24h": (60, 5), "7d": (600, 4)}
 #: Percentiles of a point are those of so many points up to it.
-WINDOW_POINTS: Final = 12
+WINDOW_POINTS: Final = 6
 #: Providers that are shown unless all are asked for: those with most nodes.
 BUSIEST: Final = 6
 _FINEST: Final = min(STEPS)
@@ -116,7 +117,7 @@ class Chart(NamedTuple):
 
 
 def charts_route(history: History) -> Route:
-    """The endpoint. All viewers get the same answers, each of which is made once in 10 s, or in a minute."""
+    """The endpoint. All viewers get the same answers, each of which is made once in 20 s, or in a minute."""
     kept: dict[tuple[str, bool], Chart] = {}
 
     async def answer(request: Request) -> Response:
@@ -124,7 +125,7 @@ def charts_route(history: History) -> Route:
         if name not in RANGES:
             raise WebProblem(400, f"The parameter 'range' is one of {', '.join(RANGES)}.")
         # Curves of days do not change with each sample.
-        tag = f'"{name}-{every}-{history.sampled_at // min(RANGES[name][0], 60)}"'
+        tag = f'"{name}-{every}-{history.sampled_at // min(math.prod(RANGES[name]), 60)}"'
         found = kept.get((name, every))
         if found is None or found.tag != tag:
             found = kept[name, every] = Chart(tag, await run_in_threadpool(_chart, history, name, every=every))

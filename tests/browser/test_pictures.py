@@ -58,7 +58,7 @@ def test_pictures(browser: Browser, site: ServedSite, width: int) -> None:
         expect(pictures).to_have_count(4 + 6)
         assert pictures.locator("canvas").count() == 10
         first = pictures.nth(4)
-        numbers = "in use 8, building 0, ready 0, deleting 0, hold 0, limit 10, most at a time 8, at 2025-11-22 10:54"
+        numbers = "in use 8, building 0, ready 0, deleting 0, hold 0, limit 10, most at a time 8, at 2025-11-22 10:55"
         expect(first).to_have_attribute("aria-label", f"cloud-8: {numbers}")
         load_axe(page)
         for scheme in ("light", "dark"):
@@ -72,7 +72,7 @@ def test_pictures(browser: Browser, site: ServedSite, width: int) -> None:
         moment = first.locator("li").last
         expect(moment).to_have_text("at 2025-11-22 10:55:40")
         first.focus()
-        for key, text in (("ArrowLeft", "10:54:50"), ("ArrowLeft", "10:54:40"), ("ArrowRight", "10:54:50")):
+        for key, text in (("ArrowLeft", "10:55:00"), ("ArrowLeft", "10:54:40"), ("ArrowRight", "10:55:00")):
             page.keyboard.press(key)
             expect(moment).to_have_text(f"at 2025-11-22 {text}")
 

@@ -105,8 +105,10 @@ def test_api_shows_what_zookeeper_has(start: StartServing) -> None:
         assert httpx.get(f"{launcher}{path}").status_code == 404
 
 
-def test_history_survives_a_restart(start: StartServing, settings: dict[str, Any], tmp_path: Path) -> None:
-    """WP-48: the samples of the process before are in the pictures of the next one."""
+def test_history_survives_a_restart(
+    start: StartServing, settings: dict[str, Any], tmp_path: Path, znodes: PoolZnodes
+) -> None:
+    """WP-48: the next process has the samples of the one before, and how a request and its node ended."""
     settings["history"] = str(tmp_path / "history.sqlite")
     start(MODULES[0]).wait_ready()
 
@@ -118,11 +120,26 @@ def test_history_survives_a_restart(start: StartServing, settings: dict[str, Any
     process = start(MODULES[1])
     wait_for("a sample is taken of the static host and its slot", lambda: bool(times(process.wait_ready())))
     before = times(process.wait_ready())
+    job = {"job_name": "unit", "project_name": "org/project"}
+    request = znodes.submit(["small"], requestor_data=job)
+    znodes.fulfilled(request)
+    znodes.use_and_return(request)
+
+    def ended(kind: str, url: str) -> list[tuple[str, str, str]]:
+        found = httpx.get(f"{url}/api/v1/ended/{kind}s").json()["items"]
+        return [(one["id"], one["result"], one["facts"].get("job")) for one in found]
+
+    wait_for("the node has ended", lambda: bool(ended("node", process.wait_ready())))
+    over = [ended(kind, process.wait_ready()) for kind in ("request", "node")]
+    assert over[0] == [(request, "fulfilled", "unit")]
+    assert [one[1:] for one in over[1]] == [("used", "unit")]
     process.send_signal(signal.SIGTERM)
     assert process.wait(45) == 0
     # Its address is the first one there.
     (tmp_path / f"{MODULES[1]}.log").unlink()
-    assert times(start(MODULES[1]).wait_ready())[: len(before)] == before
+    url = start(MODULES[1]).wait_ready()
+    assert times(url)[: len(before)] == before
+    assert [ended(kind, url) for kind in ("request", "node")] == over
 
 
 def test_login_is_required(start: StartServing, settings: dict[str, Any]) -> None:

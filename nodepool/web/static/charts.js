@@ -2,7 +2,7 @@
 // Draws the pictures of the first page, and again when there is a new sample.
 (() => {
   "use strict";
-  const [AGAIN_MS, HEIGHT, LEAST_SECONDS] = [10000, 170, 600];
+  const [AGAIN_MS, HEIGHT, LEAST_SECONDS] = [20000, 170, 600];
   const SECONDS = { "1h": 3600, "24h": 86400, "7d": 604800 };
   // Key, name and colour of each layer, from the ground.
   const state = (key, name = key) => [key, name, `--state-${key}`];
