@@ -22,6 +22,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.guard import Guard
 from nodepool.metrics import reports
+from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.record import as_json
 from nodepool.model.status import (
@@ -196,6 +197,7 @@ class PoolStatusMaker:
         snapshot = pool.desk.snapshot()
         slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
         state, cause = _state(provider, snapshot, pool.hold)
+        hosts = self._hosts(provider, now)
         same = (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
@@ -205,14 +207,14 @@ class PoolStatusMaker:
             code=cause.code or None,
             text=cause.text or None,
             next=cause.next,
-            limits=self._limits(provider, snapshot),
+            limits=[*self._limits(provider, snapshot), *self._slots(hosts)],
             labels=self._labels(before, provider, now),
             waiting=self._waiting(before, snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=attrgetter("since"))[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
-            hosts=self._hosts(provider, now),
+            hosts=hosts,
             # Rounded down, so that a call that has not ended changes the record now and then only.
             slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
@@ -250,6 +252,13 @@ class PoolStatusMaker:
             self._hosts_at = now
             self._hosts_told = sorted(found, key=lambda host: bool(host.up) and host.quarantine is None)
         return self._hosts_told
+
+    def _slots(self, hosts: Sequence[HostStatus]) -> Sequence[LimitStatus]:
+        """The slots of the hosts that are in service: a pool of static hosts has no other limit."""
+        in_service = [host for host in hosts if host.up is not False and host.quarantine is None]
+        nodes = [self._pool.cache.nodes.get(node_id) for host in in_service for node_id in host.nodes]
+        used = sum(node is not None and (node.state != states.READY or bool(node.allocated_to)) for node in nodes)
+        return [LimitStatus("pool", "slots", sum(host.slots for host in in_service), used)] if hosts else []
 
     def _labels(self, before: PoolStatus, provider: Provider, now: float) -> dict[str, LabelStatus]:
         """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""

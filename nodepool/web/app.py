@@ -179,7 +179,7 @@ def make_app(
         *served,
         stream.route(),
         charts_route(history),
-        *api.routes(snapshots, version, zuul_url, with_changes=access is not None),
+        *api.routes(snapshots, version, zuul_url, history, with_changes=access is not None),
         files.route(),
         *([] if access is None else changes.LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),

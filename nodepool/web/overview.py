@@ -7,9 +7,8 @@ Then the numbers of the pictures, ``/charts.json``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -54,7 +53,7 @@ def overview_page(request: Request, snapshot: WebSnapshot) -> Page:
         "well": not (found.problems or found.waits),
         "problems": [_problem(problem, seen.now, links) for problem in found.problems[:MOST_ROWS]],
         "more_problems": max(0, len(found.problems) - MOST_ROWS),
-        "pools": table_view("Pools", first_rows(found.capacity, MOST_ROWS), links),
+        "pools": table_view("Pools of all providers", first_rows(found.capacity, MOST_ROWS), links),
         "more_pools": max(0, len(found.capacity.rows) - MOST_ROWS),
         "waiting": _waiting(seen)[:MOST_ROWS],
         "range": chosen if chosen in RANGES else next(iter(RANGES)),
@@ -175,9 +174,6 @@ def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = Fa
         times.append(at)
         found.append(combined([{**one, "providers": _some(one["providers"], chosen)} for one in some]))
 
-    def column(row: Callable[[Values], Any]) -> list[Any]:
-        return [None if values is None else row(values) for values in found]
-
     def table(name: str, rows: Sequence[Any]) -> Values:
         return {"name": name, **{key: [row and row[place] for row in rows] for place, key in enumerate(COLUMNS)}}
 
@@ -187,17 +183,15 @@ def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = Fa
         "step": step,
         "times": times,
         "providers": [
-            table("", column(itemgetter("all"))),
-            *(table(name, column(lambda values, name=name: values["providers"].get(name))) for name in chosen),
+            table("", [one and one["all"] for one in found]),
+            *(table(name, [one and one["providers"].get(name) for one in found]) for name in chosen),
         ],
         "more": len(order) - len(chosen),
-        "waiting": {
-            kind: column(lambda values, kind=kind: values["waiting"].get(kind, 0)) for kind in (*WAIT_KINDS, "most")
-        },
+        "waiting": {kind: [one and one["waiting"].get(kind, 0) for one in found] for kind in (*WAIT_KINDS, "most")},
         "p50": [percentile(one, 0.5) for one in waits],
         "p95": [percentile(one, 0.95) for one in waits],
-        "ready": column(lambda values: values["launches"][0]),
-        "failed": column(lambda values: values["launches"][1]),
+        "ready": [one and one["launches"][0] for one in found],
+        "failed": [one and one["launches"][1] for one in found],
     }
 
 

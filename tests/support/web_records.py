@@ -102,6 +102,16 @@ def kept(mark: str = "") -> History:
     return history
 
 
+def ended(mark: str = "") -> History:
+    """A request and a node that ended."""
+    history = History(lambda: NOW)
+    for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
+        for record in (one, None):
+            history.note(kind, one.key, record)
+    history.take_notes()
+    return history
+
+
 def _requests(label: str, mark: str) -> list[NodeRequest]:
     waits = observed.request(1, label)
     served = observed.request(2, label, state=states.PENDING)

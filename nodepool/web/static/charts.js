@@ -31,9 +31,9 @@
   let [tag, offset] = ["", 0];
   // As if the browser were where the server is.
   const local = (at) => new Date((at + offset) * 1000);
-  const iso = (at) => local(at).toISOString().slice(0, 16).replace("T", " ");
+  const iso = (at) => local(at).toISOString().slice(0, box.dataset.range === "1h" ? 19 : 16).replace("T", " ");
   const tzDate = (at) => ((one) => new Date(one.getUTCFullYear(), one.getUTCMonth(), one.getUTCDate(), one.getUTCHours(), one.getUTCMinutes(), one.getUTCSeconds()))(local(at));
-  const tick = (at) => iso(at).slice(...(iso(at).endsWith("00:00") ? [5, 10] : [11, 16]));
+  const tick = (at) => iso(at).slice(...(iso(at).includes(" 00:00") ? [5, 10] : [11, 16]));
 
   // A picture: layers are stacked, lines are not. Of both: name, colour, values.
   const pictures = (found) => {
@@ -131,7 +131,7 @@
     if (!chosen || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     history.replaceState(null, "", chosen.href);
-    document.querySelectorAll(".ranges a").forEach((one) => one.toggleAttribute("aria-current", one === chosen));
+    document.querySelectorAll(".ranges a").forEach((one) => one === chosen ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current"));
     [box.dataset.range, tag] = [new URL(chosen.href).searchParams.get("range"), ""];
     show();
   });

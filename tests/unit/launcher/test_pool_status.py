@@ -88,6 +88,16 @@ def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
         assert make(begin + seconds * 1.01).hosts == []
 
 
+def test_slots(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """Slots of hosts in service are a limit; a slot is free if its node is ready and no request has it."""
+    request = znodes.submit(["small"])
+    launcher.passes(worker, "the node is there", lambda: znodes.request_state(request) == "fulfilled")
+    taken = [node.key for node in worker.context.cache.nodes.values()]
+    hosts = [status.HostStatus("a", True, slots=3, nodes=taken), status.HostStatus("b", False, slots=9)]
+    monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
+    assert PoolStatusMaker(worker.context).make(5.0).limits[-1] == status.LimitStatus("pool", "slots", 3, 1)
+
+
 def stored(number: int, text: str = "") -> status.RequestStatus:
     return status.RequestStatus(f"200-{number:010}", "done", "label.unknown", text)
 

@@ -14,8 +14,10 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import FailedLaunch, LaunchesStatus, LimitStatus, RequestStatus
+from nodepool.plan.explain import wait_kind
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.web import history
 from nodepool.web.history import MOST_BYTES, MOST_ENDED, MOST_OPEN, MOST_STATES, STEPS, History, HistoryWorker, Life
@@ -38,7 +40,7 @@ class Keeper:
         self.now = now
         self.history = History(lambda: self.now)
         self.snapshots = GivenSnapshots(WebSnapshot(0, observed.seen()))
-        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now, lambda: self.now)
+        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now)
 
     def passes(self, seconds: float = 0.0, **fields: Any) -> None:
         """A pass after so many seconds.
@@ -151,6 +153,10 @@ def test_results(start: Start) -> None:
     found = [(life.result, life.reason) for life in (*one.history.ended("request"), *one.history.ended("node"))]
     expected = [("failed", "every launch failed"), ("fulfilled", "")]
     assert found == [*expected, ("unused", "deleted by alice"), ("failed", "no host")]
+    client = WebSite(one.snapshots.snapshot, history=one.history).client
+    items = client.get("/api/v1/ended/requests?sort=-ended&fields=id,result").json()["items"]
+    assert [(item["id"], item["result"]) for item in items] == [(REQUEST, "fulfilled"), (failed.key, "failed")]
+    assert client.get("/api/v1/ended/nodes?since=1s").json()["total"] == 0
 
 
 def test_what_ended_while_nobody_looked(start: Start) -> None:
@@ -221,6 +227,24 @@ def test_samples(start: Start) -> None:
     # An administrator sets the clock back.
     other.passes(-305)
     assert other.history.sampled_at == other.now // 10 * 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes"),
+    [
+        ("launch", "served.launching served.gathering"),
+        ("room", "room.cores room.hidden quota.unknown wait.pool-paused wait.max-concurrency"),
+        ("slot", "wait.ready-node room.static"),
+        ("tenant", "room.tenant wait.tenant-order"),
+        ("away", "provider.circuit-open provider.starting pool.missing"),
+        ("maintenance", "provider.paused pool.draining label.paused launcher.draining"),
+        ("declined", "label.unknown image.missing launch.failed"),
+        ("turn", "wait.order turn.of-priority request.locked"),
+    ],
+)
+def test_kinds_of_waiting(kind: str, codes: str) -> None:
+    """The longest begin of a code that is known decides."""
+    assert {wait_kind(ReasonCode(code).value) for code in codes.split()} == {kind}
 
 
 def test_nothing_is_sampled_of_half_a_snapshot(start: Start) -> None:
