@@ -82,16 +82,6 @@ def many(count: int) -> WebSnapshot:
     return replace(small, observed=replace(small.observed, nodes=nodes, requests=requests))
 
 
-def ended(mark: str = "") -> History:
-    """A request and a node that ended."""
-    history = History(lambda: NOW)
-    for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
-        for record in (one, None):
-            history.note(kind, one.key, record)
-    history.take_notes()
-    return history
-
-
 def kept(mark: str = "") -> History:
     """A request that was fulfilled, and its node, which were removed; the clock of the history stands at `NOW`."""
     history = History(lambda: NOW)
@@ -108,6 +98,16 @@ def kept(mark: str = "") -> History:
             history.note("request", request.key, copy.copy(request))
             history.note("request", request.key, None)
     history.note("node", node.key, None)
+    history.take_notes()
+    return history
+
+
+def ended(mark: str = "") -> History:
+    """A request and a node that ended."""
+    history = History(lambda: NOW)
+    for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
+        for record in (one, None):
+            history.note(kind, one.key, record)
     history.take_notes()
     return history
 
