@@ -4,7 +4,7 @@
 Its output comes through a pipe: a build whose builder has ended ends when it writes. One thread waits for output, for
 the end of the command, for the end of its time and for `DibRun.stop`, all with one selector. After the run (`DibRun`)
 come the processes of a session and what a build mounted: how both are ended. Then the directories of a builder:
-`WorkDir` of one build and `OwnDirectory` of the process.
+`WorkDir` of one build and that of the process.
 """
 
 from __future__ import annotations
@@ -685,43 +685,30 @@ def _is_ours(note: Note) -> bool:
     return any(mark in one.environment() for one in members(note.session))
 
 
-# `OwnDirectory`: ``images-dir`` belongs to one builder process at a time (rule B-10).
+# ``images-dir`` belongs to one builder process at a time (rule B-10).
 
 
-class OwnDirectory:
-    """A lock (flock(2)) of ``builder_id.txt``. It ends with the process; what a builder starts does not inherit it.
+def take_directory(files: ImageFiles) -> int:
+    """Make the directory and the identity if there is none, and lock ``builder_id.txt`` (flock(2)). Waits for nobody.
 
-    Two processes with one identity would each remove files that the other one needs. Nodepool 11.0.0 does not take
-    the lock.
+    Two processes with one identity would each remove files that the other one needs. What a builder starts does not
+    inherit the lock. Nodepool 11.0.0 does not take it.
+
+    :return: an open file: the lock ends with it, or with the process.
+    :raises ConfigError: another process has it, or it cannot be used.
     """
-
-    def __init__(self, files: ImageFiles) -> None:
-        self._files = files
-        self._fd: int | None = None
-
-    def take(self) -> None:
-        """Make the directory and the identity if there is none, and lock it. Does not wait for others.
-
-        :raises ConfigError: another process has it, or it cannot be used.
-        """
-        directory = self._files.directory
-        try:
-            self._files.builder_id()
-            self._fd = _lock_directory(directory / BUILDER_ID_FILE)
-        except BlockingIOError:
-            raise ConfigError(
-                f"images-dir {directory}: another nodepool-builder that runs uses it; stop that one, or give this one "
-                "a directory of its own"
-            ) from None
-        except OSError as error:
-            where = error.filename or directory / BUILDER_ID_FILE
-            raise ConfigError(f"images-dir {directory} cannot be used: {error.strerror}: {where}") from error
-
-    def give_back(self) -> None:
-        """Unlock it; nothing if it is not locked."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+    directory = files.directory
+    try:
+        files.builder_id()
+        return _lock_directory(directory / BUILDER_ID_FILE)
+    except BlockingIOError:
+        raise ConfigError(
+            f"images-dir {directory}: another nodepool-builder that runs uses it; stop that one, or give this one "
+            "a directory of its own"
+        ) from None
+    except OSError as error:
+        where = error.filename or directory / BUILDER_ID_FILE
+        raise ConfigError(f"images-dir {directory} cannot be used: {error.strerror}: {where}") from error
 
 
 def _lock_directory(path: Path) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.builder import dib
 from nodepool.builder.build import BuildQueue, BuildWorker, publish_builds
-from nodepool.builder.dib import TRAP_SECONDS, OwnDirectory
+from nodepool.builder.dib import TRAP_SECONDS, take_directory
 from nodepool.builder.image_cleanup import ImageCleanupWorker
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
@@ -88,8 +88,7 @@ class ImageBuilder(ConnectedDaemon):
     def check(self, config: Config) -> None:
         """B-10, B-12. Raises ConfigError."""
         check_config(config)
-        self._directory = OwnDirectory(ImageFiles(str(config.images_dir)))
-        self._directory.take()
+        self._directory = take_directory(ImageFiles(str(config.images_dir)))
 
     def describe(self, config: Config) -> str:
         return daemon.built(config)
@@ -191,7 +190,7 @@ class ImageBuilder(ConnectedDaemon):
         self.providers.stop(THREADS_STOP_SECONDS)
         self._unregister(self._registration)
         self.client.disconnect()
-        self._directory.give_back()
+        os.close(self._directory)
         self.log.info("Stopped")
 
     def _wait_for_builds(self, builders: list[BuildWorker]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from nodepool.builder import dib, image_files
 from nodepool.builder.build import estimate
-from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
+from nodepool.builder.dib import NOTES, clean_interrupted, kill, members, process_of, take_directory
 from nodepool.builder.image_files import Checksums, ImageFiles, all_logs, log_path, logs_of, open_log, prune
 from nodepool.exceptions import ConfigError
 from nodepool.model.image import BuildView, ImageBuild, ImageView
@@ -97,19 +97,17 @@ def test_removal(
 
 def test_identity(files: ImageFiles, tmp_path: Path) -> None:
     """B-10: made once, and kept. That others are kept out shows the test of the daemon."""
-    first = OwnDirectory(files)
-    first.take()
+    first = take_directory(files)
     made = files.builder_id()
     assert str(uuid.UUID(made)) == made == files.builder_id()
     write(files, "builder_id.txt", text=" an-older-one \n")
     assert files.builder_id() == "an-older-one"
-    first.give_back()
-    first.take()
-    first.give_back()
+    os.close(first)
+    os.close(take_directory(files))
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ConfigError, match=f"images-dir {path} cannot be used: Not a directory"):
-            OwnDirectory(ImageFiles(path)).take()
+            take_directory(ImageFiles(path))
 
 
 DATA: Final = b"0123456789"
