@@ -408,13 +408,13 @@ def do_request(options: argparse.Namespace) -> int:
         for node in nodes:
             node.state = states.IN_USE
             zk.storeNode(node)
-        say(f"Request {request.id} is fulfilled after {short(monotonic() - begin)}.")
         found = [_as_object(label, node) for label, node in zip(request.node_types, nodes, strict=True)]
-        if options.format == "json":
-            print(json.dumps({"request": request.id, "nodes": found}), flush=True)
-        else:
-            print("\n".join(printable(line) for one in found for line in _as_lines(one)), flush=True)
         with contextlib.suppress(KeyboardInterrupt):
+            say(f"Request {request.id} is fulfilled after {short(monotonic() - begin)}.")
+            if options.format == "json":
+                print(json.dumps({"request": request.id, "nodes": found}), flush=True)
+            else:
+                print("\n".join(printable(line) for one in found for line in _as_lines(one)), flush=True)
             _keep(zk, nodes, options.hold, say)
     return 0
 
