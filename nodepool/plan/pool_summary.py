@@ -203,32 +203,40 @@ def _is_room(limit: LimitStatus) -> bool:
     return limit.resource != "launches" and not limit.scope.startswith("tenant:") and free(limit) is not None
 
 
-def capacity(pools: Sequence[PoolSummary], nodes: Mapping[str, int]) -> float | None:
-    """For how many nodes there is room in a provider by the limit that binds; None = no limit is known.
+def capacity(pools: Sequence[PoolSummary], nodes: Mapping[str, int]) -> tuple[float, str] | None:
+    """For how many nodes there is room in a provider, and the resource whose limit binds; None = no limit is known.
 
     Another limit than that of nodes is worked out from what the present nodes use of it.
 
     :param pools: all of the provider. ``nodes``: pool -> its nodes.
     """
-    own = [[_in_nodes(limit, nodes.get(pool.pool, 0)) for limit in pool.limits if _is_of_pool(limit)] for pool in pools]
-    least = [min((one for one in found if one is not None), default=None) for found in own]
-    shared = newest_limits(limit for pool in pools for limit in pool.limits if limit.scope in _OF_PROVIDER)
-    found = [_in_nodes(limit, sum(nodes.values())) for limit in shared if _is_room(limit)]
-    if pools and None not in least:
-        found.append(sum(one for one in least if one is not None))
+    own = [_least(pool.limits, nodes.get(pool.pool, 0), shared=False) for pool in pools]
+    limits = newest_limits(limit for pool in pools for limit in pool.limits)
+    found = [_least(limits, sum(nodes.values()), shared=True)]
+    if own and None not in own:
+        each = [one for one in own if one is not None]
+        found.append((sum(room for room, _ in each), max(each)[1]))
     return min((one for one in found if one is not None), default=None)
 
 
-def _is_of_pool(limit: LimitStatus) -> bool:
-    return limit.scope not in _OF_PROVIDER and _is_room(limit)
+def _least(limits: Iterable[LimitStatus], nodes: int, *, shared: bool) -> tuple[float, str] | None:
+    """The limit with the least room. Arguments as for `_in_nodes`."""
+    return min(filter(None, (_in_nodes(limit, nodes, shared=shared) for limit in limits)), default=None)
 
 
-def _in_nodes(limit: LimitStatus, nodes: int) -> float | None:
-    """A limit as a number of nodes like those that are there; None = that is not known."""
+def _in_nodes(limit: LimitStatus, nodes: int, *, shared: bool) -> tuple[float, str] | None:
+    """A limit as a number of nodes like those that are there; None = that is not known, or it is no such limit.
+
+    :param shared: is a limit of the whole provider wanted, or one of a pool?
+    """
+    if not _is_room(limit) or (limit.scope in _OF_PROVIDER) != shared:
+        return None
     room = max(0.0, (limit.limit or 0.0) - limit.others)
-    if limit.resource in _NODES:
-        return room
-    return round(nodes * room / limit.used, 1) if nodes and limit.used > 0 else None
+    if limit.resource not in _NODES:
+        if not nodes or limit.used <= 0:
+            return None
+        room = round(nodes * room / limit.used, 1)
+    return room, limit.resource
 
 
 def by_provider(pools: Iterable[PoolSummary]) -> dict[str, list[PoolSummary]]:

@@ -131,8 +131,9 @@ def _bounded(value: Any) -> Any:
     return str(value)[:MOST_TEXT]
 
 
-# Numbers. A sample is a JSON object: "all" and each of "providers" have a list in the order of `COLUMNS`, "waiting" has
-# requests by what they wait for, "waits" how many requests were fulfilled after about how long (see `_bucket`).
+# Numbers. A sample is a JSON object: "all" and each of "providers" have a list in the order of `COLUMNS`, "binding" has
+# the resource of the limit of each, "waiting" requests by what they wait for, "waits" how many requests were fulfilled
+# after about how long (see `_bucket`), "launches" those that ended within 15 minutes.
 
 NODE_STATES: Final = (states.IN_USE, states.BUILDING, states.READY, states.DELETING, states.HOLD)
 #: State of a node -> one of `NODE_STATES`, where it has no curve of its own.
@@ -161,8 +162,10 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
         by_pool[provider or ""][pool or ""] += count
     pools = by_provider(summarize(seen.statuses))
     rows: dict[str, list[float | None]] = {}
+    binding: dict[str, str] = {}
     for name in pools.keys() | (by_state.keys() - {""}):
-        counts, limit = by_state[name], capacity(pools.get(name, ()), by_pool[name])
+        counts = by_state[name]
+        limit, binding[name] = capacity(pools.get(name, ()), by_pool[name]) or (None, "")
         rows[name] = [*(counts[state] for state in NODE_STATES), limit, counts.total()]
     busiest = sorted(rows, key=lambda name: (-(rows[name][-1] or 0), name))[:MOST_PROVIDERS]
     limits = [row[-2] for row in rows.values()]
@@ -173,6 +176,7 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
     return {
         "all": total,
         "providers": {name: rows[name] for name in busiest},
+        "binding": {name: binding[name] for name in busiest},
         "waiting": {**waiting, "most": waiting.total()},
         "waits": dict(waits),
         "launches": [sum(one.ok_15m for one in launches), sum(one.failed_15m for one in launches)],
@@ -201,6 +205,7 @@ def combined(samples: Sequence[Values]) -> Values:
         "providers": {
             name: _row([one["providers"][name] for one in samples if name in one["providers"]]) for name in names
         },
+        "binding": samples[-1]["binding"],
         "waiting": {**waiting, "most": max(one["waiting"]["most"] for one in samples)},
         "waits": dict(waits),
         "launches": [_mean(column) for column in zip(*(one["launches"] for one in samples), strict=True)],

@@ -176,7 +176,12 @@ def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = Fa
         found.append(combined([{**one, "providers": _some(one["providers"], chosen)} for one in some]))
 
     def table(name: str, rows: Sequence[Any]) -> Values:
-        return {"name": name, **{key: [row and row[place] for row in rows] for place, key in enumerate(COLUMNS)}}
+        binding = samples[-1][1]["binding"].get(name, "") if samples else ""
+        return {
+            "name": name,
+            "binding": binding,
+            **{key: [row and row[place] for row in rows] for place, key in enumerate(COLUMNS)},
+        }
 
     windows = [found[max(0, end - WINDOW_POINTS) : end] for end in range(1, len(found) + 1)]
     waits = [sum((Counter(one["waits"]) for one in window if one is not None), Counter[str]()) for window in windows]

@@ -45,7 +45,7 @@
       title: one.name || "All providers",
       href: one.name && `${box.dataset.root}providers/${encodeURIComponent(one.name)}`,
       layers: of(one, NODES),
-      lines: [{ name: "limit", hue: "--state-limit", values: one.limit, dash: [6, 4] }, ...(means ? [{ name: "most at a time", values: one.most, width: 0 }] : [])],
+      lines: [{ name: one.binding ? `limit of ${one.binding}` : "limit", hue: "--state-limit", values: one.limit, dash: [6, 4] }, ...(means ? [{ name: "most at a time", values: one.most, width: 0 }] : [])],
     });
     return [
       nodes(providers[0]),

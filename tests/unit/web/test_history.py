@@ -263,8 +263,8 @@ def test_size_of_the_file(start: Start, tmp_path: Path) -> None:
     one.passes(requests=(), statuses=statuses)
     data = one.history.everything().samples[0][2]
     counts = {step: seconds // step for step, seconds in STEPS.items()}
-    assert len(data) < 5_000
-    assert sum(counts.values()) * 5_000 + 2 * (MOST_ENDED + MOST_OPEN) * 1_500 < MOST_BYTES
+    assert len(data) < 8_000
+    assert sum(counts.values()) * 8_000 + 2 * (MOST_ENDED + MOST_OPEN) * 1_500 < MOST_BYTES
     for _ in range(400):
         one.passes(10, requests=())
     assert len(one.history.samples(10)) == counts[10]
