@@ -41,7 +41,7 @@ def still_page(browser: Browser, still_site: ServedSite) -> Iterator[WatchedPage
 
 @pytest.fixture(scope="session")
 def addresses() -> list[str]:
-    """Of all pages of `still_site`, without order and filters; at the end a wrong filter, and one that does not exist."""
+    """Of all pages of `still_site`, without order and filters; the last ones: a wrong filter, and what is not there."""
     answers = crawl(WebSite(web_records.full(), history=web_records.kept()).client)
     pages = {
         address.partition("?")[0]
