@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import MagicMock
 from urllib.parse import quote, quote_from_bytes
 
 import pytest
@@ -218,7 +219,7 @@ def test_description_of_changes() -> None:
     described = {path: set(methods) for path, methods in OPENAPI["changes"].items()}
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
-    there = served(list(write_routes(site.access.actions)))
+    there = served(list(write_routes(site.access.actions, MagicMock())))
     assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end"}
     for path, methods in described.items():
         assert methods <= there[path]
