@@ -30,6 +30,7 @@ from nodepool.listing.table import Table
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
+from nodepool.web.snapshot import quoted
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
@@ -224,11 +225,6 @@ def zuul_links(record: NodeRequest, zuul_url: str | None) -> dict[str, str]:
     if isinstance(buildset, str) and buildset:
         found = {"buildset": f"{base}/buildset/{quoted(buildset)}", **found}
     return found
-
-
-def quoted(text: str) -> str:
-    """A name as a part of an address."""
-    return quote(text, safe="", errors="replace")
 
 
 # `KeptAnswers`: what was made for one client is there for all others who ask for the same at the same time.

@@ -47,7 +47,6 @@ from nodepool.web.answers import (
     all_launchers,
     all_providers,
     all_tenants,
-    quoted,
     zuul_links,
 )
 from nodepool.web.frame import (
@@ -80,7 +79,7 @@ from nodepool.web.logins import Logins
 from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address, quoted
 from nodepool.web.stream import HUB, EventHub
 
 if TYPE_CHECKING:

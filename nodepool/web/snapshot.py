@@ -14,16 +14,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed, host_name
-from nodepool.web.answers import quoted
+from nodepool.zk.nodes import NodepoolCache
 
 if TYPE_CHECKING:
     from nodepool.zk.caches import StatusCache
-from nodepool.zk.nodes import NodepoolCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
@@ -210,6 +210,11 @@ class CellText(NamedTuple):
     href: str | None = None
     title: str = ""
     command: bool = False
+
+
+def quoted(text: str) -> str:
+    """A name as a part of an address."""
+    return quote(text, safe="", errors="replace")
 
 
 def address(*parts: str, **query: str | int | None) -> str:
