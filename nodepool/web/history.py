@@ -372,17 +372,17 @@ class History:
 
     def _find_reasons(self, seen: Observed) -> None:
         """Why requests and nodes failed that ended a moment ago, as launchers report it."""
-        told = {event.subject: event.text for event in seen.events}
+        known = {event.subject: event.text for event in seen.events}
         for status in seen.statuses:
-            told.update((f"request {one.id}", one.text) for one in status.declined)
+            known.update((f"request {one.id}", one.text) for one in status.declined)
             error = status.launches.last_error
             if error is not None:
-                told[f"node {error.node}"] = error.text
+                known[f"node {error.node}"] = error.text
         for kind in KINDS:
             for life in self.ended(kind):
                 if seen.now - (life.ended or 0.0) > REASON_SECONDS:
                     break
-                text = told.get(f"{kind} {life.id}", "")
+                text = known.get(f"{kind} {life.id}", "")
                 if text and life.result == states.FAILED and not life.reason:
                     self._keep(replace(life, reason=text[:MOST_TEXT]))
 

@@ -123,10 +123,10 @@ def test_life_of_a_request_and_its_node(start: Start) -> None:
     assert other.life("node", NODE).ended is None
     other.note(node(states.USED, NOW + 50), node(states.DELETING, NOW + 51))
     other.remove("node", NODE)
-    gone = other.history.ended("node")[0]
-    assert [state for state, _ in gone.times] == ["building", "ready", "in-use", "used", "deleting"]
-    assert gone.facts.items() >= {**job, "request": REQUEST, "provider": "cloud-1", "public_ipv4": "192.0.2.1"}.items()
-    assert (gone.id, gone.result, gone.created) == (NODE, "used", NOW - 100)
+    over = other.history.ended("node")[0]
+    assert [state for state, _ in over.times] == ["building", "ready", "in-use", "used", "deleting"]
+    assert over.facts.items() >= {**job, "request": REQUEST, "provider": "cloud-1", "public_ipv4": "192.0.2.1"}.items()
+    assert (over.id, over.result, over.created) == (NODE, "used", NOW - 100)
 
 
 def test_results(start: Start) -> None:
@@ -147,9 +147,11 @@ def test_results(start: Start) -> None:
     one.note(failed, broken, deleted)
     one.remove("request", failed.key)
     one.remove("node", broken.key, deleted.key)
-    told = RequestStatus(failed.key, "done", "launch.failed", "every launch failed")
+    declined = RequestStatus(failed.key, "done", "launch.failed", "every launch failed")
     error = FailedLaunch("error.status", "no host", NOW, broken.key)
-    one.passes(10, statuses=[observed.status("cloud-1", declined=[told], launches=LaunchesStatus(last_error=error))])
+    one.passes(
+        10, statuses=[observed.status("cloud-1", declined=[declined], launches=LaunchesStatus(last_error=error))]
+    )
     found = [(life.result, life.reason) for life in (*one.history.ended("request"), *one.history.ended("node"))]
     expected = [("failed", "every launch failed"), ("fulfilled", "")]
     assert found == [*expected, ("unused", "deleted by alice"), ("failed", "no host")]
