@@ -223,6 +223,15 @@ nodes_page = partial(
 )
 
 
+_NODE_FACTS: Final = {
+    "Host name": "hostname",
+    "Public IPv4": "public_ipv4",
+    "Public IPv6": "public_ipv6",
+    "Private IPv4": "private_ipv4",
+    "Zone": "az",
+}
+
+
 def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """One node: its lifecycle, who uses it, what went wrong."""
     seen, node_id = snapshot.observed, request.path_params["name"]
@@ -248,11 +257,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
             ),
             fact("Pipeline", known.get("pipeline")),
             fact("Project", project_of(node) or known.get("project")),
-            fact("Host name", node.hostname),
-            fact("Public IPv4", node.public_ipv4),
-            fact("Public IPv6", node.public_ipv6),
-            fact("Private IPv4", node.private_ipv4),
-            fact("Zone", node.az),
+            *(fact(name, getattr(node, key)) for name, key in _NODE_FACTS.items()),
             fact("Reason", answer.hold_reason),
         ],
         "history": story(answer.history, seen.now, life),
@@ -718,17 +723,13 @@ class Hit(NamedTuple):
 def search_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
     text, links = query_of(request).text("q"), Links(snapshot)
-    hits = _found(text.casefold(), chain(_records(snapshot, links), _ended(history, links))) if text else ()
+    hits = _found(text.casefold(), chain(_records(snapshot, links, history), _ended(history, links))) if text else ()
     if len(hits) == 1 and hits[0].href is not None:
         return Page("Search", {}, to=hits[0].href)
     columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
     rows = [[CellText(hit.name, hit.href), hit.kind, hit.state] for hit in hits[:MOST_ROWS]]
-    count = f"{len(hits)} records have" if len(hits) != 1 else "One record has"
-    note = (
-        f"{count if hits else 'No record has'} {text!r}."
-        if text
-        else "Write an id, an address, a host or a name above."
-    )
+    note = f"{len(hits) or 'No'} record{'s have' if len(hits) > 1 else ' has'} {text!r}."
+    note = note if text else "Write an id, an address, a host, a job or another name above."
     return Page("Search", {"note": note, "tables": [table_view("Found", Table(columns, rows))] if rows else []})
 
 
@@ -751,8 +752,12 @@ def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
 def _ended(history: History, links: Links) -> Iterator[Hit]:
     for kind in KINDS:
         for life in history.ended(kind):
-            words = [life.id.rpartition("-")[2], *(life.facts[name] for name in life.facts.keys() - _COMMON)]
+            words = [life.id.rpartition("-")[2], *_words(life)]
             yield Hit(f"ended {kind}", life.id, life.result, words, _page_of(history, links, kind, life.id))
+
+
+def _words(life: Life | None) -> list[Any]:
+    return [] if life is None else [life.facts[name] for name in life.facts.keys() - _COMMON]
 
 
 #: Facts that very many nodes or requests share.
@@ -761,7 +766,7 @@ _COMMON: Final = frozenset(
 )
 
 
-def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
+def _records(snapshot: WebSnapshot, links: Links, history: History) -> Iterator[Hit]:
     """All that can be found."""
     seen = snapshot.observed
     for request in seen.requests.values():
@@ -770,7 +775,9 @@ def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
         yield Hit("request", request.key, request.state, words, links.request(request.key))
     for node in seen.nodes.values():
         addresses = (node.public_ipv4, node.public_ipv6, node.private_ipv4, node.private_ipv6, node.interface_ip)
-        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node)]
+        # Zuul removes a request when it has its nodes: the job is in the history.
+        job = _words(history.life("node", node.key))
+        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node), *job]
         yield Hit("node", node.key, node_status(node), words, links.node(node.key))
     for pool in summarize(seen.statuses):
         yield Hit("pool", pool.name, pool.state, (), links.pool(pool.name))
