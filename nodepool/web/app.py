@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -281,9 +281,6 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
         page = there(request, snapshot)
         return replace(page, values={**page.values, "other": ("Ended", f"{kind}s?ended=yes")})
 
-    def known(name: str) -> Callable[[Life], Any]:
-        return lambda life: life.facts.get(name)
-
     def lasted(life: Life) -> float | None:
         return life.waited if kind == "request" else (life.ended or 0.0) - (life.created or life.ended or 0.0)
 
@@ -292,17 +289,20 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
         Column("Result", "result"),
         Column("Ended", "ended", since(snapshot.observed.now)),
         Column("Waited" if kind == "request" else "Lived", "lasted", short, of=lasted),
-        Column("Labels", "labels", of=known("labels")),
-        Column("Provider", "provider", priority=2, of=known("provider")),
-        Column("Tenant", "tenant", priority=2, of=known("tenant")),
-        Column("Project", "project", priority=3, of=known("project")),
-        Column("Job", "job", priority=2, of=known("job")),
+        *(
+            Column(name.capitalize(), name, priority=2, of=partial(_known, name))
+            for name in ("labels", "provider", "tenant", "project", "job")
+        ),
         Column("Why", "reason", priority=1, of=lambda life: life.reason or None),
     )
     subject = ListSubject(f"{kind.capitalize()}s that ended", (RecordKind(f"{kind}s"),), "None has ended yet.")
     links, table = Links(snapshot), partial(table_of, columns, history.ended(kind))
     page = list_of_table(request, subject, table, links, (), partial(_page_of, history, links, kind))
     return replace(page, values={**page.values, "other": (f"Current {kind}s", f"{kind}s")})
+
+
+def _known(name: str, life: Life) -> Any:
+    return life.facts.get(name)
 
 
 def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
