@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -222,6 +222,15 @@ nodes_page = partial(
 )
 
 
+_NODE_FACTS: Final = {
+    "Host name": "hostname",
+    "Public IPv4": "public_ipv4",
+    "Public IPv6": "public_ipv6",
+    "Private IPv4": "private_ipv4",
+    "Zone": "az",
+}
+
+
 def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """One node: its lifecycle, who uses it, what went wrong."""
     seen, node_id = snapshot.observed, request.path_params["name"]
@@ -247,11 +256,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
             ),
             fact("Pipeline", known.get("pipeline")),
             fact("Project", project_of(node) or known.get("project")),
-            fact("Host name", node.hostname),
-            fact("Public IPv4", node.public_ipv4),
-            fact("Public IPv6", node.public_ipv6),
-            fact("Private IPv4", node.private_ipv4),
-            fact("Zone", node.az),
+            *(fact(name, getattr(node, key)) for name, key in _NODE_FACTS.items()),
             fact("Reason", answer.hold_reason),
         ],
         "history": story(answer.history, seen.now, life),
@@ -275,9 +280,6 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
         page = there(request, snapshot)
         return replace(page, values={**page.values, "other": ("Ended", f"{kind}s?ended=yes")})
 
-    def known(name: str) -> Callable[[Life], Any]:
-        return lambda life: life.facts.get(name)
-
     def lasted(life: Life) -> float | None:
         return life.waited if kind == "request" else (life.ended or 0.0) - (life.created or life.ended or 0.0)
 
@@ -286,17 +288,20 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
         Column("Result", "result"),
         Column("Ended", "ended", since(snapshot.observed.now)),
         Column("Waited" if kind == "request" else "Lived", "lasted", short, of=lasted),
-        Column("Labels", "labels", of=known("labels")),
-        Column("Provider", "provider", priority=2, of=known("provider")),
-        Column("Tenant", "tenant", priority=2, of=known("tenant")),
-        Column("Project", "project", priority=3, of=known("project")),
-        Column("Job", "job", priority=2, of=known("job")),
+        *(
+            Column(name.capitalize(), name, priority=2, of=partial(_known, name))
+            for name in ("labels", "provider", "tenant", "project", "job")
+        ),
         Column("Why", "reason", priority=1, of=lambda life: life.reason or None),
     )
     subject = ListSubject(f"{kind.capitalize()}s that ended", (RecordKind(f"{kind}s"),), "None has ended yet.")
     links, table = Links(snapshot), partial(table_of, columns, history.ended(kind))
     page = list_of_table(request, subject, table, links, (), partial(_page_of, history, links, kind))
     return replace(page, values={**page.values, "other": (f"Current {kind}s", f"{kind}s")})
+
+
+def _known(name: str, life: Life) -> Any:
+    return life.facts.get(name)
 
 
 def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
@@ -695,17 +700,13 @@ class Hit(NamedTuple):
 def search_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
     text, links = query_of(request).text("q"), Links(snapshot)
-    hits = _found(text.casefold(), chain(_records(snapshot, links), _ended(history, links))) if text else ()
+    hits = _found(text.casefold(), chain(_records(snapshot, links, history), _ended(history, links))) if text else ()
     if len(hits) == 1 and hits[0].href is not None:
         return Page("Search", {}, to=hits[0].href)
     columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
     rows = [[CellText(hit.name, hit.href), hit.kind, hit.state] for hit in hits[:MOST_ROWS]]
-    count = f"{len(hits)} records have" if len(hits) != 1 else "One record has"
-    note = (
-        f"{count if hits else 'No record has'} {text!r}."
-        if text
-        else "Write an id, an address, a host or a name above."
-    )
+    note = f"{len(hits) or 'No'} record{'s have' if len(hits) > 1 else ' has'} {text!r}."
+    note = note if text else "Write an id, an address, a host, a job or another name above."
     return Page("Search", {"note": note, "tables": [table_view("Found", Table(columns, rows))] if rows else []})
 
 
@@ -728,8 +729,12 @@ def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
 def _ended(history: History, links: Links) -> Iterator[Hit]:
     for kind in KINDS:
         for life in history.ended(kind):
-            words = [life.id.rpartition("-")[2], *(life.facts[name] for name in life.facts.keys() - _COMMON)]
+            words = [life.id.rpartition("-")[2], *_words(life)]
             yield Hit(f"ended {kind}", life.id, life.result, words, _page_of(history, links, kind, life.id))
+
+
+def _words(life: Life | None) -> list[Any]:
+    return [] if life is None else [life.facts[name] for name in life.facts.keys() - _COMMON]
 
 
 #: Facts that very many nodes or requests share.
@@ -738,7 +743,7 @@ _COMMON: Final = frozenset(
 )
 
 
-def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
+def _records(snapshot: WebSnapshot, links: Links, history: History) -> Iterator[Hit]:
     """All that can be found."""
     seen = snapshot.observed
     for request in seen.requests.values():
@@ -747,7 +752,9 @@ def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
         yield Hit("request", request.key, request.state, words, links.request(request.key))
     for node in seen.nodes.values():
         addresses = (node.public_ipv4, node.public_ipv6, node.private_ipv4, node.private_ipv6, node.interface_ip)
-        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node)]
+        # Zuul removes a request when it has its nodes: the job is in the history.
+        job = _words(history.life("node", node.key))
+        words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node), *job]
         yield Hit("node", node.key, node_status(node), words, links.node(node.key))
     for pool in summarize(seen.statuses):
         yield Hit("pool", pool.name, pool.state, (), links.pool(pool.name))
