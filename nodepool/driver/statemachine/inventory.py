@@ -257,7 +257,7 @@ class Inventory(Generic[R]):
             return self.complete_at > since and (another or not self._by_changes)
 
     def made(self, record_id: str, since: float) -> None:
-        """A creation that began then has made an instance. Where ids are names, an earlier one may be known to be gone."""
+        """A creation that began then has made an instance. Where ids are names, an earlier one may have been gone."""
         with self._changed:
             if self._gone.get(record_id, since) < since:
                 del self._gone[record_id]
