@@ -154,10 +154,11 @@ class StatusThread(Worker):
         client.add_session_listener(lambda _: self.wake())
 
     def _pass(self) -> float | None:
-        now = monotonic()
-        if now < self._next:
-            return self._next - now
-        self._next = now + REPORT_PACE_SECONDS
+        # Not until it is woken: each pass of a pool does that, up to hundreds a second. What changes meanwhile is seen.
+        if self._stopping.wait(max(0.0, self._next - monotonic())):
+            return None
+        self._event.clear()
+        self._next = monotonic() + REPORT_PACE_SECONDS
         return super()._pass()
 
     def on_stop(self) -> None:

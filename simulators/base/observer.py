@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 NODE_KEY, PROVIDER_KEY = "nodepool_node_id", "nodepool_provider_name"
+INSTALLATION_KEY = "nodepool_installation_id"
 
 
 class _Machine(NamedTuple):
     provider: str
+    #: With the installation, which has its own ids of nodes; "" = it is no node's.
     node: str
     cores: int
     ram: int
@@ -55,7 +57,8 @@ class Observer:
         :param ram: in MiB.
         """
         self.absent(machine_id)
-        machine = _Machine(metadata.get(PROVIDER_KEY, ""), metadata.get(NODE_KEY, ""), cores, ram)
+        node, installation = metadata.get(NODE_KEY, ""), metadata.get(INSTALLATION_KEY, "")
+        machine = _Machine(metadata.get(PROVIDER_KEY, ""), node and f"{node} {installation}".rstrip(), cores, ram)
         self._machines[machine_id] = machine
         self._count(machine, 1)
         if machine.node:

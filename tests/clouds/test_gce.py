@@ -69,3 +69,20 @@ def test_left_disk(site: Site) -> None:
     """GC-8: a boot disk that stayed when its instance went is swept, by its labels."""
     site.cloud.change(leak_rate=1.0)
     site.run(1, end_hurry=1.0)
+
+
+@pytest.mark.parametrize("marks", ["labels", "items"])
+def test_name_of_another_nodepool(site: Site, marks: str) -> None:
+    """CM-8: what has the name of a node's instance, and is another Nodepool's, stays; 11.0.0 has no labels."""
+    site.section["launch-retries"] = 2
+    others = {"nodepool_provider_name": "other", "nodepool_node_id": "0000000000"}
+    with site.cloud.simulator.cloud() as cloud:
+        cloud.add_instance("np0000000000", others, others if marks == "labels" else None)
+    site.launch()
+    request = site.submit()
+    ((_, node),) = site.fulfilled(request, hurry=0.5).items()
+    assert node["external_id"] == "np0000000000-2"
+    site.give_back(request)
+    site.wait("the node is deleted", lambda: not site.znodes.nodes(), hurry=0.5)
+    with site.cloud.simulator.cloud() as cloud:
+        assert [instance.name for instance in cloud.instances.all()] == ["np0000000000"]

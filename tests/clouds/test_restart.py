@@ -13,6 +13,7 @@ from tests.clouds.site import Site
 SESSION_SECONDS = 4.0
 #: Until all that is ordered is there, and the launcher has ended.
 BOOT_SECONDS = 60.0
+INSTALLATION = "/nodepool/installation"
 
 
 def _asked_for(site: Site, before: int) -> bool:
@@ -153,3 +154,27 @@ def test_goes_on_with_launches(site: Site, how: str) -> None:
     site.give_back(*requests)
     site.wait_empty(hurry=0.5)
     assert site.cloud.made == 7
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_lost_zookeeper(site: Site, restored: bool) -> None:
+    """CM-8: ids of nodes begin anew. No cloud gives a node the instance, or the answer, of an earlier one with its id.
+
+    ``restored``: with the id of the installation, and earlier instances are deleted first (how-to/lost-zookeeper).
+    """
+    if not restored and site.cloud.name in ("ibmvpc", "kubernetes"):
+        pytest.skip("instances do not bear the id of the installation, or have no other name in the next attempt")
+    # Where names are taken, the next attempt has another one.
+    site.section["launch-retries"] = 1 if restored else 2
+    site.launch()
+    (before,) = site.fulfilled(site.submit())
+    site.stop()
+    earlier = site.znodes.kazoo.get(INSTALLATION)[0]
+    site.znodes.kazoo.delete("/nodepool", recursive=True)
+    if restored:
+        site.znodes.kazoo.create(INSTALLATION, earlier, makepath=True)
+    site.launch()
+    if restored:
+        site.wait("no earlier instance is left", lambda: not site.cloud.names(), hurry=1.0)
+    assert list(site.fulfilled(site.submit(), hurry=0.5)) == [before]
+    assert (len(site.cloud.names()), site.cloud.made) == (1 if restored else 2, 2)

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -42,7 +43,7 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, is_of
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, foreign, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff, CircuitBreaker
 
@@ -128,6 +129,21 @@ class GceInstances(InstanceCloud[t.GceRecord]):
 
     def delete_instance(self, record_id: str) -> None:
         self.client.delete_instance(*t.zone_and_name(record_id))
+
+    def begin_deletion(self, record_id: str) -> Future[None]:
+        return self.submit(partial(self._delete_ours, record_id))
+
+    def _delete_ours(self, record_id: str) -> None:
+        """A node names its instance before that is made: another Nodepool in the project may have one of the name."""
+        record = self.inventory.get(record_id)
+        marks = {} if record is None else record.metadata
+        if record is None:
+            zone, name = t.zone_and_name(record_id)
+            marks = self.client.instance(zone, name).metadata or self.client.metadata_items(zone, name)
+        if marks.get(PROVIDER_KEY, self.provider) != self.provider or foreign(marks) is not None:
+            log.warning("Instance %s is of another Nodepool and stays; give each its own project or zone", record_id)
+            raise CloudNotFound(f"{record_id} is of another Nodepool", status=404)
+        self.delete_instance(record_id)
 
     def learn(self, records: Sequence[t.GceRecord]) -> None:
         self.facts.know_types(records)

@@ -175,6 +175,8 @@ class StateMachine:
     resends: ClassVar[bool] = False
     #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
     attempt: int = 1
+    #: Likewise: when the record of the node was made, in seconds since the epoch; None = it does not say.
+    node_created: float | None = None
     #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
     waits_for: str = ""
     #: Is ``external_id`` only a name so far, of an instance that is to be made?
@@ -657,17 +659,22 @@ class CreationKey(NamedTuple):
 
     :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
     :param anew: how often the attempt was begun anew, see `CreationMachine.begin_anew`.
+    :param node_created: see `StateMachine`: ids of nodes begin anew in a new ZooKeeper, and a cloud remembers keys. No
+        launcher looks for the creation of another one by its key.
     """
 
     provider: str
     node_id: str
     attempt: int
     anew: int = 0
+    node_created: float | None = None
 
     @property
     def text(self) -> str:
         """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
         parts = [self.provider, self.node_id, str(self.attempt), *([str(self.anew)] if self.anew else [])]
+        if self.node_created is not None:
+            parts.append(f"of {self.node_created:.3f}")
         whole = "\0".join(parts)
         return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
 

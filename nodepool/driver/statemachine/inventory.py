@@ -256,6 +256,13 @@ class Inventory(Generic[R]):
             another = self.listed_at > self.complete_at or self._complete_before > since
             return self.complete_at > since and (another or not self._by_changes)
 
+    def made(self, record_id: str, since: float) -> None:
+        """A creation that began then has made an instance. Where ids are names, an earlier one may have been gone."""
+        with self._changed:
+            if self._gone.get(record_id, since) < since:
+                del self._gone[record_id]
+                self._never_seen.discard(record_id)
+
     def set_gone(self, record_id: str, was_there: bool = True) -> None:
         """The cloud said so elsewhere.
 

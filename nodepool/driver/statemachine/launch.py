@@ -362,7 +362,7 @@ class NodeLaunch(RunningLaunch):
             hostname(node.id), self.label, image_id, tags, self.request, node.az, self.log
         )
         machine.wanted = lambda: self._wants(machine)
-        machine.attempt = self._earlier + self._attempt
+        machine.attempt, machine.node_created = self._earlier + self._attempt, node.created_time
         self._machine = machine
         if ordered is not None:
             cast("Any", machine).adopt(ordered)

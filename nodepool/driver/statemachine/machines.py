@@ -386,7 +386,7 @@ class CreationMachine(InventoryMachine[R]):
 
     def key(self) -> CreationKey:
         """The key of the creation that begins now, or has begun."""
-        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
+        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew, self.node_created)
 
     def adopt(self, external_id: Any) -> None:
         """Go on with an instance of the node that another launcher has ordered; before the first `advance`.
@@ -466,6 +466,7 @@ class CreationMachine(InventoryMachine[R]):
                 return self._came_to_nothing(self.refused(error), error)
             self.log.warning("The repeated creation was rejected, looking for the instance: %s", error)
             return self._search()
+        self.cloud.inventory.made(record_id, self._creation.begun_at)
         if self.cloud.creations.answered(self._creation, record_id):
             self.cloud.delete_strays(self.cloud.of_node(self.node_id))
         return self._created(record_id)

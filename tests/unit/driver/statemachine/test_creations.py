@@ -49,6 +49,7 @@ def test_keys_and_names() -> None:
     The first creation has the name of the host; names of others fit where 15 characters are allowed.
     """
     keys = [key(), key(2), key(1, "2"), CreationKey("elsewhere", NODE, 1), CreationKey(PROVIDER, NODE, 1, 1)]
+    keys += [one._replace(node_created=created) for one in keys for created in (1.0, 1.5)]
     texts = [each.text for each in keys]
     assert len(set(texts)) == len(keys)
     assert all(re.fullmatch(r"[a-z][a-z0-9-]{1,62}", text) for text in texts)
