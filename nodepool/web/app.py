@@ -308,7 +308,9 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
     """A request or a node that ended."""
     now, links, title = snapshot.observed.now, Links(snapshot), f"{life.kind.capitalize()} {life.id}"
     waited = "" if life.waited is None else f" after it had waited {short(life.waited)}"
-    ago, why = short(now - (life.ended or now)), f": {life.reason}" if life.reason else ""
+    # A snapshot may be older than the history, and the history older than a snapshot.
+    when = "began or ended just now" if life.ended is None else f"ended {short(now - life.ended)} ago ({life.result})"
+    why = f": {life.reason}" if life.reason else ""
     found = []
     for name, value in life.facts.items():
         of = {"request": "request", "nodes": "node"}.get(name)
@@ -319,8 +321,8 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
     begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
     values = {
         "kind": life.kind.capitalize(),
-        "explained": Explained(life.id, life.result, f"ended {ago} ago ({life.result}){why}"),
-        "facts": [fact("Result", f"{life.result}{waited}"), *found],
+        "explained": Explained(life.id, life.result, f"{when}{why}"),
+        "facts": [fact("Result", f"{life.result}{waited}".strip()), *found],
         "history": story(begin, now, life),
         "commands": log_commands(f"{_MARKS[life.kind]}: {life.id}"),
     }

@@ -21,6 +21,7 @@ from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
 from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS
 from nodepool.web.frame import MAX_TEXT, NAVIGATION, log_commands, shown_text
+from nodepool.web.history import History
 from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
@@ -351,6 +352,10 @@ def test_records_that_ended() -> None:
     for word, location in (("192.0.2.90", "./nodes/0000000090"), ("200-70", "./requests/200-0000000070")):
         assert get("/search", params={"q": word}).headers["location"] == location
     assert get("/nodes/0000000091").status_code == 404
+    history, node = History(lambda: NOW), observed.node(91)
+    history.note("node", node.key, node)
+    history.take_notes()
+    assert "Node 0000000091 began or ended just now<" in page("/nodes/0000000091", history=history)
 
 
 def test_node_in_use_whose_request_was_removed() -> None:
