@@ -107,6 +107,10 @@ class Site:
         while self._processes:
             self._processes.pop().kill()
 
+    def marks(self, node_id: str) -> Json:
+        """What the instance of a node bears."""
+        return {**self.cloud.marks("cloud-a", self.znodes.installation_id()), "nodepool_node_id": node_id}
+
     # -- requests
 
     def submit(self, count: int = 1, label: str = "small", **fields: Any) -> str:

@@ -30,15 +30,8 @@ def test_record_and_metadata(site: Site) -> None:
         assert (node["cloud"], node["region"], node["az"], node["username"]) == ("simulator", None, "nova", "debian")
         assert node["interface_ip"] == node["public_ipv4"] == node["private_ipv4"]
         assert node["resources"] == {"cores": 1, "instances": 1, "ram": 1024}
-        assert server(site).metadata == {
-            "a": "1",
-            "tenant": "tenant",
-            "groups": "cloud-a,debian,small",
-            "nodepool_installation_id": site.znodes.installation_id(),
-            "nodepool_node_id": name,
-            "nodepool_pool_name": "main",
-            "nodepool_provider_name": "cloud-a",
-        }
+        own = {"a": "1", "tenant": "tenant", "groups": "cloud-a,debian,small"}
+        assert server(site).metadata == {**own, **site.marks(name)}
     assert site.cloud.state()["calls"].get("compute.show_server", 0) == 0
 
 

@@ -11,14 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from kazoo import exceptions
 from kazoo.client import KazooState
-from kazoo.exceptions import (
-    ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
-    NoNodeError,
-    SessionExpiredError,
-)
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -79,12 +73,12 @@ class ModelKazoo:
         session = self.session
         try:
             result: Any = self.server.handle(session, request)
-        except KazooException as error:
+        except exceptions.KazooException as error:
             session.inbox.append(lambda e=error: self._answer(reply, None, e))  # type: ignore[misc]
         else:
             session.inbox.append(lambda: self._answer(reply, result, None))
 
-    def _answer(self, reply: Reply, result: Any, error: KazooException | None) -> None:
+    def _answer(self, reply: Reply, result: Any, error: exceptions.KazooException | None) -> None:
         self._under_way.remove(reply)
         if error is None:
             reply.set(result)
@@ -111,7 +105,7 @@ class ModelKazoo:
     def notice(self) -> None:
         """The client sees that the connection is gone."""
         self.broken = False
-        self._fail_pending(ConnectionLoss())
+        self._fail_pending(exceptions.ConnectionLoss())
         self._tell(KazooState.SUSPENDED)
 
     def reconnect(self) -> None:
@@ -120,7 +114,7 @@ class ModelKazoo:
         if self.session is not None and not self.session.alive:
             self.session = None
             self._tell(KazooState.LOST)
-            self._fail_pending(SessionExpiredError())
+            self._fail_pending(exceptions.SessionExpiredError())
             return
         if self.session is None:
             self.session = self.server.open(self.name)
@@ -128,7 +122,7 @@ class ModelKazoo:
         self.heartbeat()
         self._tell(KazooState.CONNECTED)
 
-    def _fail_pending(self, error: KazooException) -> None:
+    def _fail_pending(self, error: exceptions.KazooException) -> None:
         pending = [*self._under_way, *(reply for _, reply in self.outbox)]
         self._under_way.clear()
         self.outbox.clear()
@@ -182,7 +176,7 @@ class ModelKazoo:
         if self.dead:
             if self.world.baton.current is not None:
                 raise Killed
-            reply.set_exception(ConnectionClosedError())
+            reply.set_exception(exceptions.ConnectionClosedError())
         else:
             self.outbox.append((request, reply))
         return reply
@@ -197,7 +191,7 @@ class ModelKazoo:
         while True:
             try:
                 return function(*arguments, **options)
-            except (ConnectionLoss, SessionExpiredError):
+            except (exceptions.ConnectionLoss, exceptions.SessionExpiredError):
                 self.world.baton.wait(lambda: self.state == KazooState.CONNECTED)
 
     def _ask(self, request: Any) -> Any:
@@ -212,7 +206,7 @@ class ModelKazoo:
     def exists(self, path: str) -> Any:
         try:
             return self._ask(Exists(path, None))
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return None
 
     def sync(self, path: str) -> Any:
@@ -227,7 +221,7 @@ class ModelKazoo:
         flags = (EPHEMERAL if ephemeral else 0) | (SEQUENCE if sequence else 0)
         try:
             made: str = self._ask(Create(path, data, OPEN_ACL_UNSAFE, flags))
-        except NoNodeError:
+        except exceptions.NoNodeError:
             if not makepath:
                 raise
             self.ensure_path(path.rpartition("/")[0])
@@ -245,7 +239,7 @@ class ModelKazoo:
             self._ensure(above)
         try:
             self.create(path)
-        except KazooException as error:
+        except exceptions.KazooException as error:
             if type(error).__name__ != "NodeExistsError":
                 raise
 
@@ -255,13 +249,13 @@ class ModelKazoo:
             return
         try:
             names = self.get_children(path)
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return
         for name in names:
             self.delete(f"{path}/{name}", recursive=True)
         try:
             self.delete(path)
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return
 
     def Lock(self, path: str, identifier: str | None = None) -> ModelLock:

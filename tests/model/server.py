@@ -12,16 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.exceptions import (
-    BadVersionError,
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
-    SessionExpiredError,
-)
+from kazoo import exceptions
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
@@ -124,7 +115,7 @@ class Server:
     def handle(self, session: Session, request: Any) -> Any:
         """Do what a request says; returns its answer or raises a KazooException."""
         if not session.alive:
-            raise SessionExpiredError
+            raise exceptions.SessionExpiredError
         if isinstance(request, MultiRequest):
             return self._multi(session, request.operations)
         if isinstance(request, MultiRead):
@@ -145,7 +136,7 @@ class Server:
     def _read(self, request: Any) -> Any:
         znode = self.znodes.get(request.path)
         if znode is None:
-            raise NoNodeError
+            raise exceptions.NoNodeError
         if isinstance(request, GetData):
             return znode.data, znode.stat()
         if isinstance(request, GetChildren):
@@ -155,7 +146,7 @@ class Server:
     def _tried(self, request: Any) -> Any:
         try:
             return self._read(request)
-        except KazooException as error:
+        except exceptions.KazooException as error:
             return error
 
     def _multi(self, session: Session, operations: list[Any]) -> list[Any]:
@@ -166,11 +157,11 @@ class Server:
         for index, operation in enumerate(operations):
             try:
                 results.append(self._write(operation, session, changes, undo))
-            except KazooException as error:
+            except exceptions.KazooException as error:
                 for step in reversed(undo):
                     step()
-                after = [RuntimeInconsistency() for _ in operations[index + 1 :]]
-                return [*(RolledBackError() for _ in range(index)), error, *after]
+                after = [exceptions.RuntimeInconsistency() for _ in operations[index + 1 :]]
+                return [*(exceptions.RolledBackError() for _ in range(index)), error, *after]
         self._publish(changes)
         return results
 
@@ -199,19 +190,19 @@ class Server:
     def _existing(self, path: str, version: int) -> Znode:
         znode = self.znodes.get(path)
         if znode is None:
-            raise NoNodeError
+            raise exceptions.NoNodeError
         if version not in (-1, znode.version):
-            raise BadVersionError
+            raise exceptions.BadVersionError
         return znode
 
     def _create(self, op: Any, session: Session, changes: list[Change], undo: list[Callable[[], None]]) -> str:
         above = op.path.rpartition("/")[0] or "/"
         parent = self.znodes.get(above)
         if parent is None:
-            raise NoNodeError
+            raise exceptions.NoNodeError
         path: str = f"{op.path}{parent.created:010d}" if op.flags & SEQUENCE else op.path
         if path in self.znodes:
-            raise NodeExistsError
+            raise exceptions.NodeExistsError
         name = path.rpartition("/")[2]
         owner = session.id if op.flags & EPHEMERAL else 0
         self.znodes[path] = Znode(op.data, owner, self.zxid, self.zxid, self._clock())
@@ -229,7 +220,7 @@ class Server:
     def _delete(self, op: Any, session: Session, changes: list[Change], undo: list[Callable[[], None]]) -> bool:
         znode = self._existing(op.path, op.version)
         if znode.children:
-            raise NotEmptyError
+            raise exceptions.NotEmptyError
         above, _, name = op.path.rpartition("/")
         parent = self.znodes[above or "/"]
         before = dict(parent.children)

@@ -12,33 +12,16 @@ from hypothesis import strategies as st
 
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.plan.images import (
-    BACKOFF,
-    KEPT,
-    BuildHistory,
-    DeleteUpload,
-    Due,
-    MarkBuild,
-    OwnBuilds,
-    RemoveBuild,
-    UploadHistory,
-    Verdict,
-    WantedImage,
-    WantedImages,
-    WantedUpload,
-    build_due,
-    judge_images,
-    overtaken,
-    uploads_due,
-)
+from nodepool.plan import images
 from tests.model.budget import budget
 
 NOW = 10_000.0
 PROVIDERS = ("one", "two")
 WANTED, UNWANTED = "debian", "old"
-USES = {"one": WantedUpload("qcow2"), "two": WantedUpload("raw")}
-CONFIGURATION = WantedImages(
-    {WANTED: WantedImage(WANTED, frozenset({"qcow2", "raw"}))}, {name: {WANTED: use} for name, use in USES.items()}
+USES = {"one": images.WantedUpload("qcow2"), "two": images.WantedUpload("raw")}
+CONFIGURATION = images.WantedImages(
+    {WANTED: images.WantedImage(WANTED, frozenset({"qcow2", "raw"}))},
+    {name: {WANTED: use} for name, use in USES.items()},
 )
 
 
@@ -57,7 +40,7 @@ def uploads(draw: st.DrawFn, image: str, build_id: str, provider: str) -> tuple[
 
 
 @st.composite
-def images(draw: st.DrawFn, name: str) -> ImageView:
+def image_views(draw: st.DrawFn, name: str) -> ImageView:
     builds = {}
     for number in range(draw(st.integers(0, 5))):
         build_id = f"{number:032x}"
@@ -79,17 +62,19 @@ def images(draw: st.DrawFn, name: str) -> ImageView:
     return ImageView(name, build_locked=draw(st.booleans()), builds=builds)
 
 
-views = st.builds(lambda *found: ImagesView({image.name: image for image in found}), images(WANTED), images(UNWANTED))
+views = st.builds(
+    lambda *found: ImagesView({image.name: image for image in found}), image_views(WANTED), image_views(UNWANTED)
+)
 
 
-def apply(view: ImagesView, verdict: Verdict) -> ImagesView:
+def apply(view: ImagesView, verdict: images.Verdict) -> ImagesView:
     """What a clean-up worker makes of it."""
     image = view.image(verdict.image)
     builds = dict(image.builds)
     build = builds[verdict.build_id]
-    if isinstance(verdict, RemoveBuild):
+    if isinstance(verdict, images.RemoveBuild):
         del builds[verdict.build_id]
-    elif isinstance(verdict, MarkBuild):
+    elif isinstance(verdict, images.MarkBuild):
         data = {"state": states.DELETING, "state_time": NOW}
         record = ImageBuild.from_dict(data, verdict.image, verdict.build_id)
         builds[verdict.build_id] = dataclasses.replace(build, record=record)
@@ -139,9 +124,9 @@ def kept_uploads(view: ImagesView) -> set[tuple[str, str, str]]:
 @budget(80)
 def test_what_is_wanted_stays(view: ImagesView) -> None:
     """R-1, R-2: and nothing that somebody works on is touched."""
-    for verdict in judge_images(CONFIGURATION, view, NOW):
+    for verdict in images.judge_images(CONFIGURATION, view, NOW):
         build = view.image(verdict.image).builds[verdict.build_id]
-        if isinstance(verdict, DeleteUpload):
+        if isinstance(verdict, images.DeleteUpload):
             upload = next(found for found in build.uploads[verdict.provider] if found.id == verdict.upload_id)
             assert not upload.locked
             state = None if upload.record is None else upload.record.state
@@ -152,7 +137,7 @@ def test_what_is_wanted_stays(view: ImagesView) -> None:
             assert not build.locked
             if verdict.image == WANTED:
                 assert verdict.build_id not in kept_builds(view)
-            if isinstance(verdict, RemoveBuild):
+            if isinstance(verdict, images.RemoveBuild):
                 assert not build.upload_count
 
 
@@ -163,11 +148,11 @@ def test_clean_up_ends_with_exactly_what_is_wanted(view: ImagesView, order: Rand
     view = idle(view)
     builds, uploads = kept_builds(view), kept_uploads(view)
     for _ in range(100):
-        verdicts = judge_images(CONFIGURATION, view, NOW)
+        verdicts = images.judge_images(CONFIGURATION, view, NOW)
         if not verdicts:
             break
         view = apply(view, order.choice(verdicts))
-    assert not judge_images(CONFIGURATION, view, NOW)
+    assert not images.judge_images(CONFIGURATION, view, NOW)
     assert not view.image(UNWANTED).builds
     left = view.image(WANTED).builds
     # A record that nobody can read stays as long as there are uploads that are wanted.
@@ -189,7 +174,7 @@ def test_only_the_newest_build_is_uploaded_and_only_by_who_has_it(
     """U-1, U-10, U-12, U-13."""
     disk = {(WANTED, f"{number:032x}"): found for number, found in formats.items()}
     newest = next(iter(view.image(WANTED).ready_builds()), None)
-    jobs = uploads_due(CONFIGURATION, view, disk, UploadHistory(), NOW).jobs
+    jobs = images.uploads_due(CONFIGURATION, view, disk, images.UploadHistory(), NOW).jobs
     assert len({job.key for job in jobs}) == len(jobs)
     for job in jobs:
         assert newest is not None
@@ -197,7 +182,7 @@ def test_only_the_newest_build_is_uploaded_and_only_by_who_has_it(
         assert job.format in disk[job.image, job.build_id]
         assert not newest.ready_uploads(job.provider)
         assert job.provider not in newest.uploading
-        assert overtaken(newest, view.image(WANTED), job.provider) is None
+        assert images.overtaken(newest, view.image(WANTED), job.provider) is None
 
 
 @given(view=views, disk=st.frozensets(st.integers(0, 4)))
@@ -210,18 +195,18 @@ def test_there_is_always_something_that_makes_an_image_ready(view: ImagesView, d
     for build in view.image(WANTED).ready_builds():
         assert build.record is not None
         build.record.builder_id = "me"
-    mine = OwnBuilds("me", own)
-    due = build_due(CONFIGURATION.images[WANTED], view.image(WANTED), BuildHistory(), NOW, USES, mine)
-    jobs = uploads_due(CONFIGURATION, view, own, UploadHistory(), NOW).jobs
+    mine = images.OwnBuilds("me", own)
+    due = images.build_due(CONFIGURATION.images[WANTED], view.image(WANTED), images.BuildHistory(), NOW, USES, mine)
+    jobs = images.uploads_due(CONFIGURATION, view, own, images.UploadHistory(), NOW).jobs
     newest = next(iter(view.image(WANTED).ready_builds()), None)
     for provider in PROVIDERS:
         ready = newest is not None and newest.ready_uploads(provider)
         is_uploaded = provider in [job.provider for job in jobs]
-        assert ready or is_uploaded or isinstance(due, Due)
+        assert ready or is_uploaded or isinstance(due, images.Due)
 
 
 def test_modules_have_what_is_played() -> None:
     """Verdicts of another kind would need a part in `apply`."""
-    assert Verdict == DeleteUpload | MarkBuild | RemoveBuild
-    assert KEPT == 2
-    assert BACKOFF.pause(0) == 0
+    assert images.Verdict == images.DeleteUpload | images.MarkBuild | images.RemoveBuild
+    assert images.KEPT == 2
+    assert images.BACKOFF.pause(0) == 0

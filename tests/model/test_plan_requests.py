@@ -12,26 +12,16 @@ from nodepool.model.request import NodeRequest
 from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.launch import stands_before
-from nodepool.plan.triage import (
-    MIN_READY_REQUESTOR,
-    Consider,
-    Decline,
-    Leave,
-    PoolInfo,
-    RequestKind,
-    RequestQueue,
-    screen,
-)
 from tests.model.budget import budget
 
 LABELS = ("a", "b", "c")
 
 
 @st.composite
-def registries(draw: st.DrawFn) -> list[PoolInfo]:
+def registries(draw: st.DrawFn) -> list[triage.PoolInfo]:
     """Pools with different ids."""
     return [
-        PoolInfo(
+        triage.PoolInfo(
             f"pool{number}",
             draw(st.sampled_from(("one", "two"))),
             draw(st.frozensets(st.sampled_from(LABELS))),
@@ -43,7 +33,7 @@ def registries(draw: st.DrawFn) -> list[PoolInfo]:
 
 
 KINDS = st.builds(
-    RequestKind,
+    triage.RequestKind,
     st.lists(st.sampled_from(LABELS), max_size=3).map(lambda labels: tuple(sorted(labels))),
     st.sampled_from((None, None, "one", "two", "nobody")),
     st.frozensets(st.sampled_from([f"pool{number}" for number in range(5)])),
@@ -55,7 +45,9 @@ KINDS = st.builds(
 
 @given(pools=registries(), kind=KINDS)
 @budget(150)
-def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: list[PoolInfo], kind: RequestKind) -> None:
+def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(
+    pools: list[triage.PoolInfo], kind: triage.RequestKind
+) -> None:
     """A-2 to A-6, A-15: nobody waits for one who waits for him.
 
     Whoever considers it may refuse it in the end. So the worst case is that all do; then it fails.
@@ -63,8 +55,8 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: lis
     declined = set(kind.declined_by)
     for _ in range(len(pools) + 1):
         now = kind._replace(declined_by=frozenset(declined))
-        verdicts = {pool.id: screen(now, pool, pools) for pool in pools}
-        active = [pool_id for pool_id, verdict in verdicts.items() if not isinstance(verdict, Leave)]
+        verdicts = {pool.id: triage.screen(now, pool, pools) for pool in pools}
+        active = [pool_id for pool_id, verdict in verdicts.items() if not isinstance(verdict, triage.Leave)]
         state = triage.declined_state(now.labels, declined, [pool.id for pool in pools])
         if state == states.FAILED:
             assert not active
@@ -72,9 +64,9 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: lis
             return
         assert active, f"everybody leaves it: {verdicts}"
         for pool in pools:
-            if isinstance(verdicts[pool.id], Consider):
+            if isinstance(verdicts[pool.id], triage.Consider):
                 assert pool.supports(now.labels)
-            if isinstance(verdicts[pool.id], Decline):
+            if isinstance(verdicts[pool.id], triage.Decline):
                 assert not pool.supports(now.labels)
         declined.add(active[0])
     raise AssertionError("no end")
@@ -83,7 +75,7 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: lis
 @given(pools=registries(), kind=KINDS, gone=st.integers(0, 4), request=st.integers(0, 10**6))
 @budget(120)
 def test_each_request_has_one_first_choice_and_others_after_it(
-    pools: list[PoolInfo], kind: RequestKind, gone: int, request: int
+    pools: list[triage.PoolInfo], kind: triage.RequestKind, gone: int, request: int
 ) -> None:
     request_id = f"500-{request:010d}"
     able = triage.able_pools(kind, pools)
@@ -109,7 +101,7 @@ def test_each_request_has_one_first_choice_and_others_after_it(
 @budget(100)
 def test_the_queue_has_each_request_once_and_in_order(actions: list[tuple[int, int, str]]) -> None:
     """A-1. A priority of -1 takes a request out."""
-    queue = RequestQueue()
+    queue = triage.RequestQueue()
     expected: dict[str | None, NodeRequest] = {}
     for number, priority, label in actions:
         request = NodeRequest(f"{(number % 2) * 100 + 100}-{number:010d}")
@@ -126,7 +118,7 @@ def test_the_queue_has_each_request_once_and_in_order(actions: list[tuple[int, i
     for bucket in queue.buckets():
         keys = [expected[request_id].order_key for request_id in bucket]
         assert keys == sorted(keys)
-        assert all(RequestKind.of(expected[request_id]) == bucket.kind for request_id in bucket)
+        assert all(triage.RequestKind.of(expected[request_id]) == bucket.kind for request_id in bucket)
         assert bucket.head_key == keys[0]
 
 
@@ -138,7 +130,7 @@ def _ready(number: int, labels: list[str], allocated_to: str | None) -> Node:
 
 def _request(number: int, label: str, state: str) -> NodeRequest:
     request = NodeRequest(f"900-{number:010d}")
-    request.node_types, request.state, request.requestor = [label], state, MIN_READY_REQUESTOR
+    request.node_types, request.state, request.requestor = [label], state, triage.MIN_READY_REQUESTOR
     return request
 
 

@@ -7,6 +7,8 @@ run and what the launchers log. A found case becomes a test in ``test_found.py``
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,17 +18,30 @@ from tests.model.strategies import CALM, CLOUD, ORDERS, PROCESSES, moves
 from tests.model.world import replay
 
 MAINTENANCE = ("pause", "pause", "resume", "crash", "cut", "long_clock")
+PAUSED = moves((*CALM, "submit", *MAINTENANCE), 18)
 RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_clock", "host_down")
 
 
+def setups(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Setup]:
+    """Of two launchers, if ``fields`` do not say otherwise."""
+    return st.builds(Setup, **{"launchers": st.just(2), "order": ORDERS, **fields})
+
+
+#: Of launchers with pools that come and go, or are paused.
+POOLS: dict[str, st.SearchStrategy[Any]] = {
+    "max_servers": st.integers(1, 3),
+    "pools": st.integers(1, 2),
+    "min_ready": st.integers(0, 1),
+    "boot_seconds": st.sampled_from((0.0, 4.0)),
+}
+
+
 @given(
-    setup=st.builds(
-        Setup,
+    setup=setups(
         launchers=st.integers(2, 3),
         max_servers=st.integers(1, 3),
         min_ready=st.sampled_from((0, 0, 1, 2)),
         tenant_limit=st.sampled_from((None, None, 2)),
-        order=ORDERS,
         sends_after_death=st.booleans(),
     ),
     moves=moves((*CALM, *PROCESSES, *CLOUD), 25),
@@ -37,13 +52,7 @@ def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(3),
-        max_servers=st.integers(1, 3),
-        tenant_limit=st.sampled_from((None, None, 2)),
-        order=ORDERS,
-    ),
+    setup=setups(launchers=st.just(3), max_servers=st.integers(1, 3), tenant_limit=st.sampled_from((None, None, 2))),
     count=st.integers(2, 5),
     moves=moves(CALM, 12),
 )
@@ -54,9 +63,7 @@ def test_launchers_that_fill_one_limit_at_the_same_time(setup: Setup, count: int
 
 
 @given(
-    setup=st.builds(
-        Setup, launchers=st.integers(2, 3), max_servers=st.just(3), min_ready=st.integers(1, 2), order=ORDERS
-    ),
+    setup=setups(launchers=st.integers(2, 3), max_servers=st.just(3), min_ready=st.integers(1, 2)),
     moves=moves(("stall", "clock", "long_clock"), 8),
 )
 @budget(15)
@@ -66,14 +73,7 @@ def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, mo
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
-        pools=st.just(0),
-        hosts=st.integers(1, 3),
-        order=ORDERS,
-        sends_after_death=st.booleans(),
-    ),
+    setup=setups(pools=st.just(0), hosts=st.integers(1, 3), sends_after_death=st.booleans()),
     moves=moves((*CALM, *PROCESSES, "host_down"), 20),
 )
 @budget(30)
@@ -83,14 +83,8 @@ def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves:
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
-        pools=st.just(0),
-        hosts=st.integers(1, 3),
-        quarantine_after=st.integers(0, 3),
-        order=ORDERS,
-        sends_after_death=st.booleans(),
+    setup=setups(
+        pools=st.just(0), hosts=st.integers(1, 3), quarantine_after=st.integers(0, 3), sends_after_death=st.booleans()
     ),
     moves=moves((*CALM, *PROCESSES, "host_down", "quarantine", "quarantine", "quarantine"), 20),
 )
@@ -101,16 +95,7 @@ def test_a_host_that_is_quarantined_loses_no_node_and_comes_back(setup: Setup, m
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        hosts=st.integers(0, 2),
-        min_ready=st.integers(0, 1),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-    ),
+    setup=setups(**POOLS, hosts=st.integers(0, 2)),
     moves=moves((*CALM, *RELOADS), 16),
 )
 @budget(20)
@@ -120,14 +105,11 @@ def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Mo
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
+    setup=setups(
         max_servers=st.integers(1, 3),
         pools=st.integers(2, 3),
         cloud_limit=st.sampled_from((None, 2, 3)),
         min_ready=st.integers(0, 2),
-        order=ORDERS,
         sends_after_death=st.booleans(),
     ),
     moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 20),
@@ -142,13 +124,10 @@ def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: lis
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
+    setup=setups(
         max_servers=st.integers(1, 3),
         slices=st.integers(1, 3),
         min_ready=st.integers(0, 1),
-        order=ORDERS,
         sends_after_death=st.booleans(),
     ),
     moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 18),
@@ -160,17 +139,8 @@ def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(s
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        hosts=st.integers(0, 2),
-        min_ready=st.integers(0, 1),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-    ),
-    moves=moves((*CALM, "submit", *MAINTENANCE), 18),
+    setup=setups(**POOLS, hosts=st.integers(0, 2)),
+    moves=PAUSED,
 )
 @budget(20)
 def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup, moves: list[Move]) -> None:
@@ -179,17 +149,8 @@ def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup,
 
 
 @given(
-    setup=st.builds(
-        Setup,
-        launchers=st.just(2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        slices=st.integers(1, 3),
-        min_ready=st.integers(0, 1),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-    ),
-    moves=moves((*CALM, "submit", *MAINTENANCE), 18),
+    setup=setups(**POOLS, slices=st.integers(1, 3)),
+    moves=PAUSED,
 )
 @budget(12)
 def test_where_backing_nodes_come_from_is_paused(setup: Setup, moves: list[Move]) -> None:

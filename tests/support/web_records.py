@@ -7,30 +7,11 @@ import copy
 from dataclasses import replace
 from typing import Final
 
-from nodepool.model import states
+from nodepool.model import states, status
 from nodepool.model.event import Event
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import (
-    AbsentProvider,
-    BuilderStatus,
-    BuildStatus,
-    FailedLaunch,
-    HostStatus,
-    LabelStatus,
-    LauncherStatus,
-    LaunchesStatus,
-    LimitStatus,
-    Maintenance,
-    Mode,
-    PoolComponent,
-    PoolStatus,
-    ReloadStatus,
-    RequestStatus,
-    UploadStatus,
-    WaitingStatus,
-)
 from nodepool.plan.observed import Observed
 from nodepool.web.history import History
 from nodepool.web.snapshot import WebSnapshot
@@ -57,7 +38,9 @@ def full(mark: str = "") -> WebSnapshot:
         registered=[_component(provider, label, mark) for provider in providers],
         statuses=[_cloud(providers[0], label, mark), _resting(providers[1], mark), _lab(providers[2], label, mark)],
         maintenance=[
-            Maintenance("provider", providers[0], Mode.PAUSE, f"why{mark}", f"alice{mark}", NOW - 60, NOW + 60)
+            status.Maintenance(
+                "provider", providers[0], status.Mode.PAUSE, f"why{mark}", f"alice{mark}", NOW - 60, NOW + 60
+            )
         ],
         locked=frozenset({"0000000001"}),
         events=[_event(mark)],
@@ -144,13 +127,13 @@ def _nodes(label: str, providers: list[str], mark: str) -> list[Node]:
     return [in_use, held, stuck, lab]
 
 
-def _component(provider: str, label: str, mark: str) -> PoolComponent:
+def _component(provider: str, label: str, mark: str) -> status.PoolComponent:
     made = observed.component(provider, label, host=f"l1{mark}")
     made.version = f"12.0.0{mark}"
     return made
 
 
-def _cloud(provider: str, label: str, mark: str) -> PoolStatus:
+def _cloud(provider: str, label: str, mark: str) -> status.PoolStatus:
     text = f"80 of 80 cores in use{mark}"
     return observed.status(
         provider,
@@ -158,29 +141,39 @@ def _cloud(provider: str, label: str, mark: str) -> PoolStatus:
         driver=f"openstack{mark}",
         version="12.0.0",
         limits=[
-            LimitStatus("pool", "instances", 20, 18),
-            LimitStatus("cloud", f"cores{mark}", 80, 72, 8, NOW - 30),
-            LimitStatus(f"tenant:t1{mark}", "ram", 4096, 4096),
+            status.LimitStatus("pool", "instances", 20, 18),
+            status.LimitStatus("cloud", f"cores{mark}", 80, 72, 8, NOW - 30),
+            status.LimitStatus(f"tenant:t1{mark}", "ram", 4096, 4096),
         ],
-        labels={f"broken{mark}": LabelStatus("label.broken", f"no flavor{mark}", NOW - 500)},
+        labels={f"broken{mark}": status.LabelStatus("label.broken", f"no flavor{mark}", NOW - 500)},
         waiting=[
-            WaitingStatus([label], None, f"t1{mark}", 1, NOW - 412, "room.cores", text, {"limit": 80, "used": 80})
+            status.WaitingStatus(
+                [label], None, f"t1{mark}", 1, NOW - 412, "room.cores", text, {"limit": 80, "used": 80}
+            )
         ],
-        requests=[RequestStatus("200-0000000002", "launching", "served.launching", f"launches{mark}", {}, NOW - 5)],
-        launches=LaunchesStatus(1, 3, 4, FailedLaunch("error.status", f"broke{mark}", NOW - 9, "0000000001", label)),
+        requests=[
+            status.RequestStatus("200-0000000002", "launching", "served.launching", f"launches{mark}", {}, NOW - 5)
+        ],
+        launches=status.LaunchesStatus(
+            1, 3, 4, status.FailedLaunch("error.status", f"broke{mark}", NOW - 9, "0000000001", label)
+        ),
     )
 
 
-def _resting(provider: str, mark: str) -> PoolStatus:
+def _resting(provider: str, mark: str) -> status.PoolStatus:
     told = {"code": "provider.circuit-open", "text": f"HTTP 503{mark}", "since": NOW - 900, "next": NOW + 12}
     return observed.status(provider, f"l1{mark}", driver="openstack", state="unavailable", **told)
 
 
-def _lab(provider: str, label: str, mark: str) -> PoolStatus:
+def _lab(provider: str, label: str, mark: str) -> status.PoolStatus:
     hosts = [
-        HostStatus(f"zuul@node9{mark}:22", False, f"cannot connect{mark}", NOW - 300, NOW + 30, slots=2, pool="main"),
-        HostStatus("zuul@node8:22", True, "", NOW - 300, slots=2, nodes=["0000000004"], pool="main", labels=[label]),
-        HostStatus("zuul@node7:22", True, "", NOW - 300, quarantine=f"disk{mark}", pool="main"),
+        status.HostStatus(
+            f"zuul@node9{mark}:22", False, f"cannot connect{mark}", NOW - 300, NOW + 30, slots=2, pool="main"
+        ),
+        status.HostStatus(
+            "zuul@node8:22", True, "", NOW - 300, slots=2, nodes=["0000000004"], pool="main", labels=[label]
+        ),
+        status.HostStatus("zuul@node7:22", True, "", NOW - 300, quarantine=f"disk{mark}", pool="main"),
     ]
     return observed.status(provider, f"l1{mark}", driver="static", hosts=hosts)
 
@@ -189,8 +182,8 @@ def _event(mark: str) -> Event:
     return Event(NOW - 100, f"l1{mark}", "request 200-0000000001", "declined", "label.unknown", f"unknown{mark}", 3)
 
 
-def _launchers(mark: str) -> list[LauncherStatus]:
-    first = LauncherStatus(
+def _launchers(mark: str) -> list[status.LauncherStatus]:
+    first = status.LauncherStatus(
         host=f"l1{mark}",
         pid=17,
         version="12.0.0",
@@ -199,20 +192,20 @@ def _launchers(mark: str) -> list[LauncherStatus]:
         since=NOW - 7200,
         servers=f"zk:2281{mark}",
         pools=[f"cloud-1{mark}/main"],
-        absent=[AbsentProvider(f"cloud-3{mark}", "openstack", f"no cloud{mark}", NOW - 60, NOW + 60)],
+        absent=[status.AbsentProvider(f"cloud-3{mark}", "openstack", f"no cloud{mark}", NOW - 60, NOW + 60)],
         tenant_limits={f"t1{mark}": {"instances": 5, f"cores{mark}": 20}},
-        reload=ReloadStatus(NOW - 30, False, f"line 3{mark}"),
+        reload=status.ReloadStatus(NOW - 30, False, f"line 3{mark}"),
         maintenance=f"drained{mark}",
         events=[_event(mark)],
     )
-    return [first, LauncherStatus(host="l2", pid=18, version="11.9.0", config="aaaa", since=NOW - 60)]
+    return [first, status.LauncherStatus(host="l2", pid=18, version="11.9.0", config="aaaa", since=NOW - 60)]
 
 
-def _builders(mark: str) -> BuilderStatus:
+def _builders(mark: str) -> status.BuilderStatus:
     name = f"debian{mark}"
-    return BuilderStatus(
-        builds={f"{name}/{_BUILD}": BuildStatus(f"apt-get{mark}", 600.0)},
-        uploads={f"{name}/{'f' * 32}/cloud-1{mark}/0000000002": UploadStatus(41.5, 1e6, 2e9)},
+    return status.BuilderStatus(
+        builds={f"{name}/{_BUILD}": status.BuildStatus(f"apt-get{mark}", 600.0)},
+        uploads={f"{name}/{'f' * 32}/cloud-1{mark}/0000000002": status.UploadStatus(41.5, 1e6, 2e9)},
     )
 
 

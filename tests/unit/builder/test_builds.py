@@ -15,14 +15,7 @@ from typing import Any, Final
 import pytest
 
 import nodepool
-from nodepool.builder.build import (
-    COMMAND,
-    BuildJob,
-    command_line,
-    conversion_commands,
-    environment,
-    temporary_directory,
-)
+from nodepool.builder import build
 from nodepool.builder.dib import DibRun, RunResult, end, kill, members, terminate, terminate_again
 from nodepool.builder.image_files import BuildLog, root_command, run_as_root
 from nodepool.builder.progress import BuildProgress, step_of
@@ -78,29 +71,31 @@ LONG: Final = 300.0
 (TOP,) = nodepool.__path__
 
 
-def job(*formats: str, output: str = "/images/debian-0123", elements_dir: str | None = None, **image: Any) -> BuildJob:
+def job(
+    *formats: str, output: str = "/images/debian-0123", elements_dir: str | None = None, **image: Any
+) -> build.BuildJob:
     """:param image: attributes of the image."""
     made = DiskImage("debian")
     for name, value in image.items():
         setattr(made, name, value)
-    return BuildJob(made, "0123", frozenset(formats or ["qcow2"]), Path(output), elements_dir)
+    return build.BuildJob(made, "0123", frozenset(formats or ["qcow2"]), Path(output), elements_dir)
 
 
 @rows(__file__, "test_command_line")
 def test_command_line(formats: list[str], fields: dict[str, Any], words: list[str]) -> None:
     """B-5, B-14, B-15: one build makes all formats, qcow2 for old versions. Split as by a shell, nothing expanded."""
     if words:
-        assert command_line(job(*formats, **fields)) == [word.replace("TOP", TOP) for word in words]
+        assert build.command_line(job(*formats, **fields)) == [word.replace("TOP", TOP) for word in words]
         return
     with pytest.raises(ValueError):
-        command_line(job(*formats, **fields))
+        build.command_line(job(*formats, **fields))
 
 
 def test_environment() -> None:
     """B-6: that of the process, then what diskimage-builder is to know, then env-vars."""
     base = {"A": "process", "PATH": "/bin", "NOTIFY_SOCKET": "/run/systemd", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "2"}
     variables = {"A": "job", "DIB_RELEASE": "trixie"}
-    made = environment(job(release="x", elements_dir="/elements", env_vars=variables), base, Path("/tmp/work"))
+    made = build.environment(job(release="x", elements_dir="/elements", env_vars=variables), base, Path("/tmp/work"))
     assert made == {
         **variables,
         "PATH": "/bin",
@@ -109,14 +104,14 @@ def test_environment() -> None:
         "ELEMENTS_PATH": "/elements",
         **dict.fromkeys(("TMPDIR", "TMP_DIR"), "/tmp/work"),
     }
-    made = environment(job(), {"ELEMENTS_PATH": "/mine"}, Path("/tmp/work"))
+    made = build.environment(job(), {"ELEMENTS_PATH": "/mine"}, Path("/tmp/work"))
     assert (made["ELEMENTS_PATH"], made["DIB_RELEASE"]) == ("/mine", "")
 
 
 @rows(__file__, "test_temporary_directory")
 def test_temporary_directory(variables: dict[str, str], base: dict[str, str], expected: str) -> None:
     """Where diskimage-builder would have put its files: env-vars decide before the process."""
-    assert temporary_directory(job(env_vars=variables), base) == Path(expected)
+    assert build.temporary_directory(job(env_vars=variables), base) == Path(expected)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +125,12 @@ def test_job(formats: set[str], made: list[str]) -> None:
     """B-18: diskimage-builder makes what another format is made of; a disk is rounded up."""
     found = job(*formats, conversions={"vhd": VHD})
     assert (found.formats, list(found.conversions)) == (made, ["vhd"] if "vhd" in formats else [])
-    assert (found.name, found.image.dib_cmd) == ("debian-0123", COMMAND)
-    create, convert = conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2001)
+    assert (found.name, found.image.dib_cmd) == ("debian-0123", build.COMMAND)
+    create, convert = build.conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2001)
     assert create == ["qemu-img", "create", "-q", "-f", "vpc", "-o", "subformat=fixed", "/i.vhd", "3000"]
     into = ["-n", "--target-is-zero", "-f", "raw", "-O", "vpc"]
     assert convert == ["qemu-img", "convert", *into, "/i.raw", "/i.vhd"]
-    assert conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2000)[0][-1] == "2000"
+    assert build.conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2000)[0][-1] == "2000"
 
 
 Scripted = Callable[..., ScriptedRun]

@@ -22,17 +22,6 @@ import pytest
 from nodepool import log_names
 from nodepool.cmd import daemon
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.daemon import (
-    DebugTools,
-    Notifier,
-    PidFile,
-    PidFileError,
-    ReplServer,
-    ServiceRunner,
-    load_package,
-    make_directory_of,
-    remedy,
-)
 from tests.support.launcher import ROOT
 from tests.support.manual_clock import monotonic_clock
 from tests.support.tables import rows
@@ -70,17 +59,17 @@ class Service:
         self.stopped.set()
 
 
-def runner_of(service: Any, notifier: Notifier | None = None, **options: Any) -> ServiceRunner:
-    return ServiceRunner(service, notifier or Notifier({}), **options)
+def runner_of(service: Any, notifier: daemon.Notifier | None = None, **options: Any) -> daemon.ServiceRunner:
+    return daemon.ServiceRunner(service, notifier or daemon.Notifier({}), **options)
 
 
 @pytest.fixture
-def notifier(tmp_path: Path) -> Iterator[Notifier]:
+def notifier(tmp_path: Path) -> Iterator[daemon.Notifier]:
     """Tells a socket as systemd's; `told` reads it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.setblocking(False)
-        made = Notifier({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "40000000"})
+        made = daemon.Notifier({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "40000000"})
         made.systemd = systemd  # type: ignore[attr-defined]
         yield made
 
@@ -152,7 +141,7 @@ def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
     assert threading.excepthook is before
 
 
-def test_what_systemd_hears(notifier: Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_systemd_hears(notifier: daemon.Notifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """READY once, the watchdog while the main loop turns, and a reload with its outcome; before READY nothing."""
     service, clock, loaded = Service(), monotonic_clock(monkeypatch, daemon), list[bool]()
     runner = runner_of(service, notifier)
@@ -183,7 +172,7 @@ def test_what_systemd_hears(notifier: Notifier, monkeypatch: pytest.MonkeyPatch)
 def test_watchdog_time(environment: dict[str, str], seconds: float | None) -> None:
     """A socket that is not there is no error."""
     values = {name: value.replace("PID", str(os.getpid())) for name, value in environment.items()}
-    notifier = Notifier({"NOTIFY_SOCKET": "/nowhere", **values})
+    notifier = daemon.Notifier({"NOTIFY_SOCKET": "/nowhere", **values})
     notifier.ready()
     assert notifier.watchdog_seconds == seconds
 
@@ -192,7 +181,7 @@ def test_abstract_socket() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(f"\0nodepool-test-{os.getpid()}")
         systemd.settimeout(30)
-        notifier = Notifier({"NOTIFY_SOCKET": f"@nodepool-test-{os.getpid()}"})
+        notifier = daemon.Notifier({"NOTIFY_SOCKET": f"@nodepool-test-{os.getpid()}"})
         notifier.reloading()
         first, second = systemd.recv(1000).decode().splitlines()
         assert (first, int(second.removeprefix("MONOTONIC_USEC=")) > 0) == ("RELOADING=1", True)
@@ -204,13 +193,13 @@ def take_over(path: Path, content: str | None) -> None:
     """A pid file with this content (None = there is none) does not keep a daemon from starting."""
     if content is not None:
         path.write_text(content, encoding="ascii")
-    pidfile = PidFile(str(path), timeout=0)
+    pidfile = daemon.PidFile(str(path), timeout=0)
     pidfile.acquire()
     with pidfile:
         assert path.read_text(encoding="ascii") == f"{os.getpid()}\n"
         assert pidfile.read() == os.getpid()
-        with pytest.raises(PidFileError, match=f"another daemon is running \\(process {os.getpid()}\\)"):
-            PidFile(str(path), timeout=0).acquire()
+        with pytest.raises(daemon.PidFileError, match=f"another daemon is running \\(process {os.getpid()}\\)"):
+            daemon.PidFile(str(path), timeout=0).acquire()
     assert not path.exists()
 
 
@@ -237,8 +226,8 @@ def test_number_of_a_process(tmp_path: Path, program: str, running: bool) -> Non
             take_over(path, f"{other.pid}\n")
             return
         path.write_text(f"{other.pid}\n", encoding="ascii")
-        with pytest.raises(PidFileError, match=f"process {other.pid}"):
-            PidFile(str(path), timeout=0).acquire()
+        with pytest.raises(daemon.PidFileError, match=f"process {other.pid}"):
+            daemon.PidFile(str(path), timeout=0).acquire()
 
 
 def test_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,18 +238,18 @@ def test_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         os.umask(umask)
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o755
-    make_directory_of(tmp_path / "log" / "nodepool.log", 0o750)
-    make_directory_of(tmp_path / "run" / "nodepool.log", 0o777)
-    make_directory_of(tmp_path / "a" / "b" / "nodepool.log", 0o750)
+    daemon.make_directory_of(tmp_path / "log" / "nodepool.log", 0o750)
+    daemon.make_directory_of(tmp_path / "run" / "nodepool.log", 0o777)
+    daemon.make_directory_of(tmp_path / "a" / "b" / "nodepool.log", 0o750)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"run": 0o755, "log": 0o750}
     missing, user = tmp_path / "missing" / "too", pwd.getpwuid(os.geteuid()).pw_name
-    with pytest.raises(PidFileError, match="cannot write the pid file: No such file or directory") as caught:
-        PidFile(str(missing / "nodepool.pid")).acquire()
+    with pytest.raises(daemon.PidFileError, match="cannot write the pid file: No such file or directory") as caught:
+        daemon.PidFile(str(missing / "nodepool.pid")).acquire()
     assert f"make the directory: install -d -o {user} {missing}," in str(caught.value)
     # A user who has no name.
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
-    assert remedy(missing / "f") == f"make the directory: install -d -o 4000000000 {missing}"
-    assert remedy(tmp_path / "f") == f"let the user 4000000000 write to {tmp_path}"
+    assert daemon.remedy(missing / "f") == f"make the directory: install -d -o 4000000000 {missing}"
+    assert daemon.remedy(tmp_path / "f") == f"let the user 4000000000 write to {tmp_path}"
 
 
 def ended(program: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -304,11 +293,11 @@ def test_stop_while_the_launcher_is_imported(tmp_path: Path, module: str) -> Non
 def test_console() -> None:
     """It answers, on this host only, and keeps its output apart; a port that is taken is named, with the option."""
     stdout = sys.stdout
-    server = ReplServer({"answer": 42}, port=0)
+    server = daemon.ReplServer({"answer": 42}, port=0)
     assert server.server_address[0] == "127.0.0.1"
     port = server.server_address[1]
     with pytest.raises(CommandError, match=f"--repl: .* localhost:{port}: Address already in use; leave out --repl"):
-        ReplServer({}, port=port)
+        daemon.ReplServer({}, port=port)
     with server, socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(b"answer + 1\nprint('out')\n1 / 0\nexit()\n")
         with connection.makefile("r", encoding="utf-8") as stream:
@@ -326,7 +315,7 @@ def test_profiler_and_growth(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("start", "stop", "clear_stats"):
         setattr(yappi, name, lambda name=name: calls.append(name))
     objgraph = SimpleNamespace(show_growth=lambda limit, file: file.write("dict 7 +7\n"))
-    tools = DebugTools({"yappi": yappi, "objgraph": objgraph}.get)
+    tools = daemon.DebugTools({"yappi": yappi, "objgraph": objgraph}.get)
 
     def logged() -> list[str]:
         tools.begin()
@@ -339,5 +328,5 @@ def test_profiler_and_growth(caplog: pytest.LogCaptureFixture) -> None:
     assert logged() == ["Started the profiler", growth]
     assert logged() == ["Stopped the profiler (yappi):\nfulfil 3 0.1 s\nfulfil 3 0.1 s\n", growth]
     assert calls == ["start", "stop", "clear_stats"]
-    assert load_package("nodepool.no_such_package") is None
-    assert load_package("nodepool.cmd.daemon") is daemon
+    assert daemon.load_package("nodepool.no_such_package") is None
+    assert daemon.load_package("nodepool.cmd.daemon") is daemon

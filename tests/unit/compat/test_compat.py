@@ -14,27 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.compat.modules import (
-    MODEL_API,
-    Attributes,
-    DriverConfig,
-    GlobalRegistry,
-    LabelRecorder,
-    LauncherView,
-    ProviderManager,
-    RateLimitInstance,
-    ReleasedZooKeeper,
-    Timer,
-    ZooKeeperBase,
-    as_list,
-    get_client,
-    get_provider_config,
-    iterate_timeout,
-    loadConfig,
-    nodescan,
-    set_node_ip,
-    version_info,
-)
+from nodepool.compat import modules
 from nodepool.compat.state_machine_tasks import NodescanRequest, NodescanWorker
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
@@ -67,7 +47,7 @@ def test_scans() -> None:
         for request in (answered, unchecked):
             worker.addRequest(request)
             assert request.result() == []
-        assert nodescan("127.0.0.1", port, timeout=5, gather_hostkeys=False) == []
+        assert modules.nodescan("127.0.0.1", port, timeout=5, gather_hostkeys=False) == []
     assert answered.complete
     wait_for("it is not waited for any more", lambda: worker.length() == 0)
     silent = scan(port, seconds=0.1)
@@ -77,7 +57,7 @@ def test_scans() -> None:
     worker.stop()
     worker.join()
     with pytest.raises(ConnectionTimeoutException):
-        nodescan("127.0.0.1", port, timeout=0.1)
+        modules.nodescan("127.0.0.1", port, timeout=0.1)
     failed = scan(1)
     failed.fail(KeyError("first"))
     failed.fail(ValueError("second"))
@@ -102,7 +82,7 @@ class Client:
         self.tell = listener
 
 
-class User(ZooKeeperBase):
+class User(modules.ZooKeeperBase):
     def __init__(self, client: Any) -> None:
         self.seen: list[str] = []
         super().__init__(client)
@@ -141,33 +121,33 @@ def test_provider_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts providers anew whose section has changed; only those with images, if a builder wants it so."""
     zk: Any = MemoryZooKeeper()
     config: Any = SimpleNamespace(providers={"a": section("a"), "b": section("b")})
-    ProviderManager.reconfigure(None, config, zk)
+    modules.ProviderManager.reconfigure(None, config, zk)
     before = dict(config.provider_managers)
     assert sorted(before) == ["a", "b"]
     assert before["a"].zk is zk
     changed: Any = SimpleNamespace(providers={"a": section("a"), "b": section("b", priority=7)})
-    ProviderManager.reconfigure(config, changed, zk)
+    modules.ProviderManager.reconfigure(config, changed, zk)
     assert [changed.provider_managers[name] is before[name] for name in "ab"] == [True, False]
-    ProviderManager.stopProviders(changed)
+    modules.ProviderManager.stopProviders(changed)
     monkeypatch.setattr(type(section("a")), "manage_images", property(lambda provider: provider.name == "a"))
-    ProviderManager.reconfigure(None, config, zk, only_image_manager=True)
+    modules.ProviderManager.reconfigure(None, config, zk, only_image_manager=True)
     assert list(config.provider_managers) == ["a"]
-    ProviderManager.stopProviders(config)
+    modules.ProviderManager.stopProviders(config)
 
 
 @pytest.mark.parametrize(
     ("item", "wanted"), [(None, []), ("a", ["a"]), (["a"], ["a"]), (0, []), ({"a": 1}, [{"a": 1}])]
 )
 def test_configuration(item: Any, wanted: list[Any], tmp_path: Path) -> None:
-    assert as_list(item) == wanted
-    made = get_provider_config({"name": "lab", "driver": "static"})
+    assert modules.as_list(item) == wanted
+    made = modules.get_provider_config({"name": "lab", "driver": "static"})
     assert isinstance(made, StaticProviderConfig)
     assert made.name == "lab"
     path = tmp_path / "nodepool.yaml"
     tls = "zookeeper-tls: {cert: a, key: b, ca: c}"
     path.write_text(f"zookeeper-servers: [{{host: localhost}}]\n{tls}\nlabels: [{{name: small}}]\n")
-    assert list(loadConfig(str(path)).labels) == ["small"]
-    one, other = DriverConfig(), DriverConfig()
+    assert list(modules.loadConfig(str(path)).labels) == ["small"]
+    one, other = modules.DriverConfig(), modules.DriverConfig()
     one.name = "mine"
     assert one != other
     other.name = "mine"
@@ -179,10 +159,10 @@ def test_rates_and_counts() -> None:
     slept, lines = list[float](), list[tuple[Any, ...]]()
     limiter = RateLimiter("cloud", 2, clock=lambda: 5.0, sleep=slept.append)
     for _ in range(2):
-        with RateLimitInstance(limiter, lambda *args: lines.append(args), "Listed"):
+        with modules.RateLimitInstance(limiter, lambda *args: lines.append(args), "Listed"):
             pass
     assert (slept, [line[2] for line in lines]) == ([0.5], ["Listed", "Listed"])
-    with pytest.raises(KeyError), RateLimitInstance(RateLimiter("cloud", 0), lambda *_: None, "Listed"):
+    with pytest.raises(KeyError), modules.RateLimitInstance(RateLimiter("cloud", 0), lambda *_: None, "Listed"):
         raise KeyError
     before = REGISTRY.snapshot()
     reporter = StatsReporter(None)
@@ -197,46 +177,46 @@ def test_rates_and_counts() -> None:
 
 def test_registries() -> None:
     """Of components, with the version of Zuul's model; of the launcher, with its providers; of releases."""
-    registry, provider = GlobalRegistry(), object()
+    registry, provider = modules.GlobalRegistry(), object()
     client, zk = object(), cast(Any, object())
-    assert registry.model_api == MODEL_API
+    assert registry.model_api == modules.MODEL_API
     assert registry.create(SimpleNamespace(client=client)) is client
     registry.clearRegistry()
-    assert registry.model_api == MODEL_API
-    view = LauncherView(zk, cast(Any, {"cloud": provider}.get))
+    assert registry.model_api == modules.MODEL_API
+    view = modules.LauncherView(zk, cast(Any, {"cloud": provider}.get))
     assert (view.getZK(), view.zk) == (zk, zk)
     assert view.getProviderManager("cloud") is provider
     with pytest.raises(KeyError, match="other"):
         view.getProviderManager("other")
-    assert version_info.release_string() == release_string()
-    assert release_string().startswith(str(version_info))
+    assert modules.version_info.release_string() == release_string()
+    assert release_string().startswith(str(modules.version_info))
 
 
 def test_the_class_has_what_its_objects_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also under another name: drivers look for it, and their tests put something else in its place."""
-    monkeypatch.setattr(ReleasedZooKeeper, "getBuild", lambda zk, image, build_id: build_id)
-    zk: ReleasedZooKeeper = object.__new__(ReleasedZooKeeper)
+    monkeypatch.setattr(modules.ReleasedZooKeeper, "getBuild", lambda zk, image, build_id: build_id)
+    zk: modules.ReleasedZooKeeper = object.__new__(modules.ReleasedZooKeeper)
     assert zk.getBuild("debian", "0000000007") == "0000000007"
-    assert all(hasattr(ReleasedZooKeeper, name) for name in ("connected", "getImageNames", "setImagePaused"))
+    assert all(hasattr(modules.ReleasedZooKeeper, name) for name in ("connected", "getImageNames", "setImagePaused"))
 
 
 @pytest.mark.parametrize(("host", "v4", "v6"), [("127.0.0.1", "127.0.0.1", None), ("::1", None, "::1")])
 def test_nodes(host: str, v4: str | None, v6: str | None, caplog: pytest.LogCaptureFixture) -> None:
     """Addresses of a name; numbers until a time is over, and then the error of the caller; durations in the log."""
     node = SimpleNamespace(hostname=host, connection_port=22, public_ipv4=None, public_ipv6=None)
-    set_node_ip(node)
+    modules.set_node_ip(node)
     assert (node.public_ipv4, node.public_ipv6) == (v4, v6)
-    counts = iterate_timeout(30, KeyError, "a machine", interval=0)
+    counts = modules.iterate_timeout(30, KeyError, "a machine", interval=0)
     assert [next(counts), next(counts), next(counts)] == [1, 2, 3]
     with pytest.raises(KeyError, match="Timeout waiting for a machine"):
-        next(iterate_timeout(0, KeyError, "a machine"))
-    with caplog.at_level(logging.DEBUG), Timer(LOG, "Listed servers"):
-        assert vars(Attributes(a=1, b=2)) == {"a": 1, "b": 2}
+        next(modules.iterate_timeout(0, KeyError, "a machine"))
+    with caplog.at_level(logging.DEBUG), modules.Timer(LOG, "Listed servers"):
+        assert vars(modules.Attributes(a=1, b=2)) == {"a": 1, "b": 2}
     assert caplog.messages[-1].startswith("Listed servers in ")
 
 
 def test_labels_in_order() -> None:
-    recorder = LabelRecorder()
+    recorder = modules.LabelRecorder()
     for label, node_id in (("a", "1"), ("a", "2"), ("b", "3")):
         recorder.add(label, node_id)
     assert recorder.labels() == ["a", "a", "b"]
@@ -273,7 +253,7 @@ def test_client_of_kubernetes(key: str, tmp_path: Path, monkeypatch: Any, caplog
         module = ModuleType(f"kubernetes{name}")
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    token, certificate, core, other = get_client(LOG, "lab", lambda api_client: ("extra", api_client))
+    token, certificate, core, other = modules.get_client(LOG, "lab", lambda api_client: ("extra", api_client))
     assert (token, base64.b64decode(certificate or ""), core) == ("secret", b"certificate", ("core", other[1]))
-    assert get_client(LOG, "nope") == (None, None, None, None)
+    assert modules.get_client(LOG, "nope") == (None, None, None, None)
     assert "context nope cannot be used" in caplog.text

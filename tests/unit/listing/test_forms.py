@@ -14,25 +14,9 @@ import pytest
 from nodepool.cmd.configuration import as_frame, as_github, as_json
 from nodepool.cmd.configuration import as_text as problem_text
 from nodepool.config.problems import Problem, Severity
+from nodepool.listing import table
 from nodepool.listing.overview import sentence
 from nodepool.listing.records import event_line
-from nodepool.listing.table import (
-    ONLY_JSON,
-    PEOPLE,
-    WHOLE,
-    Column,
-    Place,
-    Table,
-    UnknownColumn,
-    moment,
-    percent,
-    render,
-    since,
-    size,
-    speed,
-    until,
-)
-from nodepool.listing.table import state as state_style
 from nodepool.listing.terminal import Display, cut, fit, follow, show
 from nodepool.model.event import Event, amount
 from nodepool.plan.attention import StatusProblem
@@ -43,21 +27,26 @@ from tests.support.terminal import TerminalStream
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
 COLUMNS = (
-    Column("ID", "id"),
-    Column("State", "state", style=state_style),
-    Column("Age", "age", places=Place.TABLE),
-    Column("Seconds", "age_seconds", places=PEOPLE),
-    Column("Reason", "reason", places=PEOPLE, priority=1),
-    Column("Server", "server", places=Place.TABLE | Place.WIDE),
-    Column("Created", "created_time", places=ONLY_JSON),
+    table.Column("ID", "id"),
+    table.Column("State", "state", style=table.state),
+    table.Column("Age", "age", places=table.Place.TABLE),
+    table.Column("Seconds", "age_seconds", places=table.PEOPLE),
+    table.Column("Reason", "reason", places=table.PEOPLE, priority=1),
+    table.Column("Server", "server", places=table.Place.TABLE | table.Place.WIDE),
+    table.Column("Created", "created_time", places=table.ONLY_JSON),
 )
-TABLE = Table(
+TABLE = table.Table(
     COLUMNS,
     [["2", "ready", "x", 5, None, "s", 1.5], ["1", "failed", "x", 70, "no room in the whole cloud", "t", 2.5]],
     "id",
 )
-ODD = Table(
-    (Column("ID", "id"), Column("Types", "types"), Column("Data", "data"), Column("Size", "size", lambda n: f"{n} B")),
+ODD = table.Table(
+    (
+        table.Column("ID", "id"),
+        table.Column("Types", "types"),
+        table.Column("Data", "data"),
+        table.Column("Size", "size", lambda n: f"{n} B"),
+    ),
     [["1", ["a", "b"], None, 7], ["漢", [], {"k": "v"}, None], ["a\x1b[31mb\nc", [], "", 0]],
 )
 Resize = Callable[[int, int], None]
@@ -80,7 +69,7 @@ def resize(monkeypatch: pytest.MonkeyPatch) -> Resize:
 
 def test_forms() -> None:
     """reference/commands 2: ASCII boxes, left aligned, lists joined by ",", null shown empty; JSON keeps types."""
-    assert render(ODD).splitlines() == [
+    assert table.render(ODD).splitlines() == [
         "+-----------+-------+------------+------+",
         "| ID        | Types | Data       | Size |",
         "+-----------+-------+------------+------+",
@@ -89,25 +78,28 @@ def test_forms() -> None:
         "| a [31mb c |       |            | 0 B  |",
         "+-----------+-------+------------+------+",
     ]
-    assert [list(row.values()) for row in json.loads(render(ODD, "json"))] == ODD.rows
-    assert list(csv.reader(io.StringIO(render(ODD, "csv")))) == [
+    assert [list(row.values()) for row in json.loads(table.render(ODD, "json"))] == ODD.rows
+    assert list(csv.reader(io.StringIO(table.render(ODD, "csv")))) == [
         ["id", "types", "data", "size"],
         ["1", "a,b", "", "7"],
         ["漢", "", '{"k": "v"}', ""],
         ["a\x1b[31mb\nc", "", "", "0"],
     ]
-    assert (json.loads(render(Table(COLUMNS, []), "json")), len(render(Table(COLUMNS, [])).splitlines())) == ([], 4)
+    assert (
+        json.loads(table.render(table.Table(COLUMNS, []), "json")),
+        len(table.render(table.Table(COLUMNS, [])).splitlines()),
+    ) == ([], 4)
 
 
 @rows(__file__, "test_fit")
 def test_fit(priorities: list[int], natural: list[int], room: int | None, widths: dict[int, int]) -> None:
-    assert fit([Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
+    assert fit([table.Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
     # A column that needs more room.
-    assert fit([Column("A", "a", priority=1), Column("B", "b", least=30)], [10, 40], 35) == {1: 35}
+    assert fit([table.Column("A", "a", priority=1), table.Column("B", "b", least=30)], [10, 40], 35) == {1: 35}
     # Ids are not cut; columns of zeros go first, if they may.
-    assert fit([Column("A", "a", least=WHOLE), Column("B", "b")], [40, 40], 50) == {0: 40, 1: 8}
-    assert fit([Column("A", "a", least=WHOLE), Column("B", "b")], [40, 40], 20) == {0: 40, 1: 4}
-    zeros = [Column("A", "a"), Column("B", "b", priority=1), Column("C", "c", priority=2)]
+    assert fit([table.Column("A", "a", least=table.WHOLE), table.Column("B", "b")], [40, 40], 50) == {0: 40, 1: 8}
+    assert fit([table.Column("A", "a", least=table.WHOLE), table.Column("B", "b")], [40, 40], 20) == {0: 40, 1: 4}
+    zeros = [table.Column("A", "a"), table.Column("B", "b", priority=1), table.Column("C", "c", priority=2)]
     assert [list(fit(zeros, [9, 9, 9], 20, idle)) for idle in ((), (0, 1))] == [[0, 1], [0, 2]]
 
 
@@ -119,9 +111,9 @@ def test_cut(text: str, width: int, result: str) -> None:
     assert cut(text, width) == result
 
 
-def drawn(table: Table = TABLE, display: Display | None = None, encoding: str = "utf-8") -> list[str]:
+def drawn(listing: table.Table = TABLE, display: Display | None = None, encoding: str = "utf-8") -> list[str]:
     stream = TerminalStream(encoding)
-    show(table, display, stream)
+    show(listing, display, stream)
     return stream.lines
 
 
@@ -139,14 +131,14 @@ def test_a_terminal(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
     resize(30, 25)
     assert drawn()[1] == "1   failed  70"
     assert drawn(display=Display("wide"))[1] == "1   failed  70       no room in the whole cloud  t"
-    table = Table((Column("Name", "name"), Column("ID", "id")), [["日本", "1"], ["abcd", "2"]])
-    assert drawn(table) == ["NAME  ID", "日本  1", "abcd  2"]
+    wide_names = table.Table((table.Column("Name", "name"), table.Column("ID", "id")), [["日本", "1"], ["abcd", "2"]])
+    assert drawn(wide_names) == ["NAME  ID", "日本  1", "abcd  2"]
     # Texts of others do nothing to it: neither escape sequences nor what rich takes for markup.
-    odd = Table((Column("C", "c"),), [["a\x1b[31mb\n\u202ec [red]d[/red] :smile:"]])
+    odd = table.Table((table.Column("C", "c"),), [["a\x1b[31mb\n\u202ec [red]d[/red] :smile:"]])
     assert drawn(odd, Display("wide")) == ["C", "a [31mb  c [red]d[/red] :smile:"]
-    assert drawn(display=Display("json")) == render(TABLE, "json").splitlines()
+    assert drawn(display=Display("json")) == table.render(TABLE, "json").splitlines()
     for display in (Display(sort="ag"), Display(columns=["ag"])):
-        with pytest.raises(UnknownColumn, match="there is no column 'ag', did you mean 'age'"):
+        with pytest.raises(table.UnknownColumn, match="there is no column 'ag', did you mean 'age'"):
             drawn(display=display)
     resize(80, 25)
     for name, value in (("", ""), ("NO_COLOR", "1"), ("TERM", "dumb")):
@@ -167,11 +159,11 @@ def followed(stream: io.TextIOBase, rows: int = 1) -> None:
     """A listing of rows whose state changes with each look but the second, and that ends after four."""
     looks = 0
 
-    def look() -> Table:
+    def look() -> table.Table:
         nonlocal looks
         looks += 1
         state = ("init", "init", "building", "ready")[looks - 1]
-        return Table(COLUMNS, [[str(n), state, "x", looks, None, None, None] for n in range(1, rows + 1)])
+        return table.Table(COLUMNS, [[str(n), state, "x", looks, None, None, None] for n in range(1, rows + 1)])
 
     def wait(seconds: float) -> None:
         assert 0 < seconds <= 2
@@ -268,13 +260,13 @@ def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
 
 def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     """In local time. Records of other programs may have any number; the listing is shown all the same."""
-    assert [moment(at, NOON) for at in (NOON - 60, NOON - 86400)] == ["11:59:00", "2026-11-22 12:00:00"]
-    assert [moment(at, NOON)[:4] for at in (1e300, -1e300)] == ["9998", "1970"]
-    assert [since(NOON)(at) for at in (NOON - 7200, 0)] == ["10:00:00 (2 h)", ""]
-    assert [until(NOON)(at) for at in (NOON + 11.1, NOON - 1, NOON + 7199)] == ["in 12 s", "now", "in 2 h"]
+    assert [table.moment(at, NOON) for at in (NOON - 60, NOON - 86400)] == ["11:59:00", "2026-11-22 12:00:00"]
+    assert [table.moment(at, NOON)[:4] for at in (1e300, -1e300)] == ["9998", "1970"]
+    assert [table.since(NOON)(at) for at in (NOON - 7200, 0)] == ["10:00:00 (2 h)", ""]
+    assert [table.until(NOON)(at) for at in (NOON + 11.1, NOON - 1, NOON + 7199)] == ["in 12 s", "now", "in 2 h"]
     monkeypatch.setenv("TZ", "UTC-5")
     time.tzset()
-    assert moment(NOON - 60, NOON) == "16:59:00"
+    assert table.moment(NOON - 60, NOON) == "16:59:00"
     event = Event(NOON - 60, "l1 c/main", "request 200-2", "failed", "label.broken", "no\x1b flavor", 3)
     assert event_line(event, NOON).endswith(" l1 c/main: request 200-2 (and 2 more) failed [label.broken]: no  flavor")
 
@@ -285,6 +277,6 @@ def test_units() -> None:
     assert {count: amount(count, "ram") for count in of_ram} == of_ram
     assert [amount(count, "cores") for count in (72, 0.5, 2048.0, 4e7)] == ["72", "0.5", "2048", "40000000"]
     counts = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 20 * 1024**3: "20.0 GiB", 5 * 1024**5: "5120.0 TiB"}
-    assert {count: size(count) for count in counts} == counts
-    assert [speed(count) for count in counts] == [f"{text}/s" for text in counts.values()]
-    assert [percent(value) for value in (0, 99.9, 100, -1, 120)] == ["0%", "99%", "100%", "0%", "100%"]
+    assert {count: table.size(count) for count in counts} == counts
+    assert [table.speed(count) for count in counts] == [f"{text}/s" for text in counts.values()]
+    assert [table.percent(value) for value in (0, 99.9, 100, -1, 120)] == ["0%", "99%", "100%", "0%", "100%"]

@@ -15,25 +15,9 @@ import pytest
 
 from nodepool.cmd.configuration import check_table
 from nodepool.driver.framework.cloud_errors import CheckResult
-from nodepool.listing.images import (
-    alien_image_table,
-    build_table,
-    image_status_table,
-    image_table,
-    nodes_by_build,
-    split_build_name,
-    upload_table,
-)
+from nodepool.listing import images, pools
 from nodepool.listing.nodes import Filter, NodeFacts, host_table, node_table
 from nodepool.listing.overview import capacity_table
-from nodepool.listing.pools import (
-    label_overview,
-    limit_table,
-    provider_image_table,
-    provider_node_table,
-    provider_table,
-    tenant_table,
-)
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
 from nodepool.listing.requests import label_table
 from nodepool.listing.table import WHOLE, Place, Table, shown
@@ -121,26 +105,26 @@ def tables() -> dict[str, Table]:
     launchers = [replace(seen.launchers[0], leader=True), seen.launchers[1]]
     old = LauncherComponent("old", "11.0.0")
     old.state = "paused"
-    pools = summarize(seen.statuses)
+    summaries = summarize(seen.statuses)
     registered = [*registered_launchers(seen.registered), old]
     nodes, limits = list(seen.nodes.values()), {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
     checks = [CheckResult("label s", False, "no flavor", "x"), CheckResult("quota", True, "10", "y")]
     return {
-        "hosts": host_table(pools, NOW),
-        "labels": label_overview(seen),
+        "hosts": host_table(summaries, NOW),
+        "labels": pools.label_overview(seen),
         "launchers": launcher_table(launchers, registered, NOW),
         "maintenance": maintenance_table(seen.maintenance, NOW),
-        "capacity": capacity_table(pools, NodeIndex.of(nodes).counts),
-        "limits": limit_table(pools, NOW),
-        "providers": provider_table(pools, launchers, NOW),
-        "tenants": tenant_table(limits, nodes, seen.requests.values()),
-        "builds": build_table(seen.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
-        "status": image_status_table(seen.images, NOW),
-        "overview": image_table(seen.images, NOW),
-        "uploads": upload_table(seen.images, NOW, shown.builders),
-        "aliens": alien_image_table([("lab", "deb-1", "id")]),
-        "images": provider_image_table([("debian", "3", ["1", "2"])]),
-        "servers": provider_node_table([filled(Node("small"), id="7", external_id="server")]),
+        "capacity": capacity_table(summaries, NodeIndex.of(nodes).counts),
+        "limits": pools.limit_table(summaries, NOW),
+        "providers": pools.provider_table(summaries, launchers, NOW),
+        "tenants": pools.tenant_table(limits, nodes, seen.requests.values()),
+        "builds": images.build_table(seen.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
+        "status": images.image_status_table(seen.images, NOW),
+        "overview": images.image_table(seen.images, NOW),
+        "uploads": images.upload_table(seen.images, NOW, shown.builders),
+        "aliens": images.alien_image_table([("lab", "deb-1", "id")]),
+        "images": pools.provider_image_table([("debian", "3", ["1", "2"])]),
+        "servers": pools.provider_node_table([filled(Node("small"), id="7", external_id="server")]),
         "names": label_table([component("a", "small", "large"), component("b", "small")]),
         "checks": check_table({"zookeeper": [CheckResult("connection", True, "fine")], "provider c": checks}),
         "events": event_table([Event(5.5, "l1", "host zuul@a:22", "down", "", "no\x1b", 3)], 9.0),
@@ -205,10 +189,10 @@ def test_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
     """reference/commands 2: split at the last "-"; names of images may have some. Nodes have the path of an upload."""
-    assert split_build_name(name) == parts
+    assert images.split_build_name(name) == parts
     paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
     nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
-    assert nodes_by_build(nodes) == {"b1": ["0"]}
+    assert images.nodes_by_build(nodes) == {"b1": ["0"]}
 
 
 def cells(table: Table, number: int = 0) -> dict[str, Any]:

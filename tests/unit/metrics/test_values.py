@@ -10,19 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.metrics import reports
-from nodepool.metrics.registry import (
-    MAX_DATAGRAM_BYTES,
-    MAX_SERIES,
-    Distribution,
-    Metric,
-    MetricKind,
-    Registry,
-    Series,
-    StatsdClient,
-    Value,
-    get_client,
-)
+from nodepool.metrics import registry, reports
 from nodepool.model.image import ImagesView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -33,7 +21,7 @@ from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows, table
 
 
-def sent(values: Mapping[Series, Value]) -> dict[str, Value]:
+def sent(values: Mapping[registry.Series, registry.Value]) -> dict[str, registry.Value]:
     """By their names for statsd, without `nodepool.`"""
     return {name.removeprefix("nodepool."): value for series, value in values.items() for name in series.statsd_names()}
 
@@ -137,9 +125,9 @@ def test_what_statsd_gets(
 
 # -- the registry, and statsd on a real socket
 
-LEVEL = Metric("level", MetricKind.GAUGE, ("where",), "A gauge.", "level.{where}")
-EVENTS = Metric("events", MetricKind.COUNTER, ("where",), "A counter.", "events.{where}")
-WORK = Metric("work", MetricKind.TIMER, (), "A timer.", "work", buckets=(0.1, 1.0))
+LEVEL = registry.Metric("level", registry.MetricKind.GAUGE, ("where",), "A gauge.", "level.{where}")
+EVENTS = registry.Metric("events", registry.MetricKind.COUNTER, ("where",), "A counter.", "events.{where}")
+WORK = registry.Metric("work", registry.MetricKind.TIMER, (), "A timer.", "work", buckets=(0.1, 1.0))
 A, B, C = (LEVEL.series(where) for where in "abc")
 
 
@@ -150,16 +138,16 @@ def server() -> Iterator[StatsdServer]:
 
 
 @pytest.fixture
-def client(server: StatsdServer) -> Iterator[StatsdClient]:
-    made = get_client(server.environ)
+def client(server: StatsdServer) -> Iterator[registry.StatsdClient]:
+    made = registry.get_client(server.environ)
     assert made is not None
     yield made
     made.close()
 
 
-def test_registry(server: StatsdServer, client: StatsdClient) -> None:
+def test_registry(server: StatsdServer, client: registry.StatsdClient) -> None:
     """It has the sums, statsd gets what is added; a value falls into the first bucket whose bound is not below it."""
-    metrics = Registry(lambda: client)
+    metrics = registry.Registry(lambda: client)
     metrics.set(A, 3)
     metrics.set(A, 2)
     metrics.count(EVENTS.series("a"))
@@ -168,8 +156,8 @@ def test_registry(server: StatsdServer, client: StatsdClient) -> None:
         metrics.time(WORK.series(), seconds)
     before = metrics.snapshot()
     metrics.time(WORK.series(), 20.0)
-    assert before == {A: 2, EVENTS.series("a"): 5, WORK.series(): Distribution(3, 0.65, [2, 1, 0])}
-    assert metrics.snapshot()[WORK.series()] == Distribution(4, 20.65, [2, 1, 1])
+    assert before == {A: 2, EVENTS.series("a"): 5, WORK.series(): registry.Distribution(3, 0.65, [2, 1, 0])}
+    assert metrics.snapshot()[WORK.series()] == registry.Distribution(4, 20.65, [2, 1, 1])
     times = [one for ms in (50, 100, 500, 20_000) for one in (f"work:{ms}.000000|ms", "work:1|c")]
     assert server.drain() == ["level.a:3|g", "level.a:2|g", "events.a:1|c", "events.a:4|c", *times]
     with pytest.raises(TypeError, match="where"):
@@ -178,28 +166,28 @@ def test_registry(server: StatsdServer, client: StatsdClient) -> None:
 
 def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
     """Labels come from other programs: what is kept has a bound, and the log says so once; a group is kept whole."""
-    metrics = Registry()
-    for number in range(MAX_SERIES + 3):
+    metrics = registry.Registry()
+    for number in range(registry.MAX_SERIES + 3):
         metrics.count(EVENTS.series(str(number)))
-    assert len(metrics.snapshot()) == MAX_SERIES
-    text = f"Metric events has {MAX_SERIES} series: no more are kept"
+    assert len(metrics.snapshot()) == registry.MAX_SERIES
+    text = f"Metric events has {registry.MAX_SERIES} series: no more are kept"
     assert [record.getMessage() for record in caplog.records] == [text]
-    many = {LEVEL.series(str(number)): 1.0 for number in range(MAX_SERIES + 3)}
+    many = {LEVEL.series(str(number)): 1.0 for number in range(registry.MAX_SERIES + 3)}
     metrics.replace("group", many)
-    assert len(metrics.snapshot()) == 2 * MAX_SERIES + 3
+    assert len(metrics.snapshot()) == 2 * registry.MAX_SERIES + 3
 
 
 @rows(__file__, "test_environment")
 def test_environment(environ: dict[str, str], place: list[Any] | None, caplog: pytest.LogCaptureFixture) -> None:
     """The variable that is missing has a default; a port that is none is named in the log, and there are no metrics."""
-    client = get_client(environ)
+    client = registry.get_client(environ)
     assert (client and [client.host, client.port]) == place
     assert ("STATSD_PORT" in caplog.text) is (place is None and bool(environ.get("STATSD_PORT")))
     if client is not None:
         client.close()
 
 
-def test_wire_format(server: StatsdServer, client: StatsdClient) -> None:
+def test_wire_format(server: StatsdServer, client: registry.StatsdClient) -> None:
     """No name can make the sender fail; gauges are grouped, and no datagram is larger than a network frame."""
     client.gauge("a", 3)
     client.incr("b")
@@ -214,7 +202,7 @@ def test_wire_format(server: StatsdServer, client: StatsdClient) -> None:
     expected = sorted(f"nodepool.label.{place}-{i}.nodes.ready:1.0|g" for place in "abcd" for i in range(100))
     assert sorted(server.drain()) == expected
     assert len(server.datagrams) < 40
-    assert max(map(len, server.datagrams)) <= MAX_DATAGRAM_BYTES
+    assert max(map(len, server.datagrams)) <= registry.MAX_DATAGRAM_BYTES
 
 
 def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -226,7 +214,7 @@ def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: 
     with StatsdServer() as server:
         with monkeypatch.context() as patch:
             patch.setattr(socket, "getaddrinfo", broken)
-            client = get_client(server.environ)
+            client = registry.get_client(server.environ)
             assert client is not None
             assert not client.resolve()
             client.gauge("lost", 1)
@@ -241,11 +229,11 @@ def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert len(caplog.records) == 1
 
 
-def test_groups(server: StatsdServer, client: StatsdClient) -> None:
+def test_groups(server: StatsdServer, client: registry.StatsdClient) -> None:
     """A gauge that is not there any more is 0 for statsd, once, and not kept; a forgotten group is not sent again."""
-    metrics = Registry(lambda: client)
+    metrics = registry.Registry(lambda: client)
 
-    def sent_by(group: str, values: dict[Series, float]) -> set[str]:
+    def sent_by(group: str, values: dict[registry.Series, float]) -> set[str]:
         metrics.replace(group, values)
         return set(server.drain())
 

@@ -15,32 +15,12 @@ from typing import Any
 import pytest
 
 from doc.source.extensions import reason_codes
-from nodepool.model import reasons
+from nodepool.model import reasons, status
 from nodepool.model.config_keys import did_you_mean, names_a_secret
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
 from nodepool.model.node import QuotaInformation, Shortage, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.record import InvalidRecord, as_json, plain, read
-from nodepool.model.status import (
-    MODES,
-    AbsentProvider,
-    BuilderStatus,
-    BuildStatus,
-    FailedLaunch,
-    HostStatus,
-    LabelStatus,
-    LauncherStatus,
-    LaunchesStatus,
-    LimitStatus,
-    Maintenance,
-    Mode,
-    PoolStatus,
-    ReloadStatus,
-    RequestStatus,
-    UploadStatus,
-    WaitingStatus,
-    znode_name,
-)
 from nodepool.plan.explained import SENTENCES
 from tests.support.observed import like
 from tests.support.tables import rows
@@ -87,7 +67,7 @@ def test_another_type_is_refused(data: Any, message: str) -> None:
         read(Outer, data)
 
 
-KINDS = {kind.__name__: kind for kind in (Event, LauncherStatus, PoolStatus)}
+KINDS = {kind.__name__: kind for kind in (Event, status.LauncherStatus, status.PoolStatus)}
 
 
 @rows(__file__, "reports")
@@ -104,7 +84,7 @@ def test_reports_are_written_and_read(kind: str, data: dict[str, Any]) -> None:
 
 def test_builders() -> None:
     """OV-8: what odd records hold is not taken; providers of two processes on a host are one builder's."""
-    status = BuilderStatus.of_records(
+    told = status.BuilderStatus.of_records(
         [
             {
                 "builds": {
@@ -117,13 +97,13 @@ def test_builders() -> None:
             {"host": "b"},
         ]
     )
-    assert [status.build("deb", id) for id in ("b1", "b2")] == [BuildStatus("install", 60), BuildStatus()]
-    assert status.upload("deb", "b0", "lab", "1") == UploadStatus(12.5, 7, 100)
-    assert status.upload("deb", "b0", "x", "1") == UploadStatus()
-    assert status.providers == {"a": {"x", "y"}}
+    assert [told.build("deb", id) for id in ("b1", "b2")] == [status.BuildStatus("install", 60), status.BuildStatus()]
+    assert told.upload("deb", "b0", "lab", "1") == status.UploadStatus(12.5, 7, 100)
+    assert told.upload("deb", "b0", "x", "1") == status.UploadStatus()
+    assert told.providers == {"a": {"x", "y"}}
     odds: list[dict[str, Any]] = [{}, {"builds": None, "uploads": []}, {"builds": {"a/b": 1}, "uploads": {"a": "b"}}]
     for odd in odds:
-        assert BuilderStatus.of_records([odd]) == BuilderStatus()
+        assert status.BuilderStatus.of_records([odd]) == status.BuilderStatus()
 
 
 # -- events and maintenance
@@ -145,32 +125,36 @@ def test_events() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        Maintenance("pool", "cloud-1/main", Mode.PAUSE, "the network", "alice@desk", 1763809000, 1763816200),
-        Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE),
-        Maintenance("host", "h1", Mode.QUARANTINE, "3 failed checks", "launcher l1", 1.0, 61.0, automatic=True),
+        status.Maintenance(
+            "pool", "cloud-1/main", status.Mode.PAUSE, "the network", "alice@desk", 1763809000, 1763816200
+        ),
+        status.Maintenance("host", "zuul@[fe80::1]:22", status.Mode.QUARANTINE),
+        status.Maintenance(
+            "host", "h1", status.Mode.QUARANTINE, "3 failed checks", "launcher l1", 1.0, 61.0, automatic=True
+        ),
     ],
 )
-def test_maintenance(record: Maintenance) -> None:
+def test_maintenance(record: status.Maintenance) -> None:
     """MT-9, MT-10: written and read; over at its end; and what is refused."""
-    znode = znode_name(record.name)
+    znode = status.znode_name(record.name)
     assert "/" not in znode
-    assert Maintenance.of_record(record.kind, znode, record.to_dict()) == record
+    assert status.Maintenance.of_record(record.kind, znode, record.to_dict()) == record
     end = record.until or math.inf
     assert (record.is_over(end - 1), record.is_over(end)) == (False, record.until is not None)
-    assert {mode for modes in MODES.values() for mode in modes} == set(Mode)
+    assert {mode for modes in status.MODES.values() for mode in modes} == set(status.Mode)
     for change in ({"mode": ["pause"]}, {"mode": "odd"}, {"until": "tomorrow"}, {"reason": 1}):
         with pytest.raises(InvalidRecord):
-            Maintenance.of_record(record.kind, "x", {**record.to_dict(), **change})
+            status.Maintenance.of_record(record.kind, "x", {**record.to_dict(), **change})
     for kind in ("unknown", "label"):
         with pytest.raises(InvalidRecord):
-            Maintenance.of_record(kind, "x", {"mode": "quarantine"})
+            status.Maintenance.of_record(kind, "x", {"mode": "quarantine"})
 
 
 def test_words() -> None:
     """Of maintenance; words that may be meant; keys that may hold a secret; and times."""
-    pause = Maintenance("pool", "cloud-1/main", Mode.PAUSE, "the network", "alice@desk")
+    pause = status.Maintenance("pool", "cloud-1/main", status.Mode.PAUSE, "the network", "alice@desk")
     assert pause.text == "pool cloud-1/main is paused by alice@desk: the network"
-    assert Maintenance("label", "gpu", Mode.PAUSE).text == "label gpu is paused"
+    assert status.Maintenance("label", "gpu", status.Mode.PAUSE).text == "label gpu is paused"
     assert [did_you_mean(word, ["labels", "x"]) for word in ("lables", "xyz", 7)] == [
         ", did you mean 'labels'?",
         "",
@@ -270,10 +254,18 @@ def test_documentation_has_each_key() -> None:
     """reference/zookeeper 9.1 and 9.2."""
     page = (REFERENCE / "zookeeper.rst").read_text(encoding="utf-8")
     pool, launcher = page[page.index("9.1 Pool") :].split("9.2 Launcher")
-    parts = (LimitStatus, LabelStatus, WaitingStatus, RequestStatus, LaunchesStatus, FailedLaunch, HostStatus)
+    parts = (
+        status.LimitStatus,
+        status.LabelStatus,
+        status.WaitingStatus,
+        status.RequestStatus,
+        status.LaunchesStatus,
+        status.FailedLaunch,
+        status.HostStatus,
+    )
     for text, kinds in (
-        (pool, (PoolStatus, *parts)),
-        (launcher, (LauncherStatus, ReloadStatus, AbsentProvider, Event)),
+        (pool, (status.PoolStatus, *parts)),
+        (launcher, (status.LauncherStatus, status.ReloadStatus, status.AbsentProvider, Event)),
     ):
         named = set(re.findall(r"``(\w+)``", text))
         assert all(named >= {field.name for field in fields(kind)} for kind in kinds)

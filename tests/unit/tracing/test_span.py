@@ -14,22 +14,6 @@ import pytest
 from nodepool.metrics.catalog import SPANS
 from nodepool.model.request import NodeRequest
 from nodepool.tracing import spans
-from nodepool.tracing.spans import (
-    GRPC,
-    HTTP,
-    MAX_WAITING,
-    SPAN_ID_BITS,
-    TRACE_ID_BITS,
-    Exporter,
-    OtlpSettings,
-    OtlpTarget,
-    Span,
-    Trace,
-    derived_id,
-    missing_module,
-    record,
-    trace_of,
-)
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.counted import Counted
 from tests.support.otlp_receiver import Received, grpc_receiver, http_receiver
@@ -37,7 +21,7 @@ from tests.support.wait import wait_for
 
 #: As Zuul 14.3 writes it: whole numbers, that of the trace beyond 64 bits.
 SPAN_INFO = {"name": "RequestNodes", "trace_id": 2**127 + 12345, "span_id": 2**63 + 7, "trace_flags": 1, "parent": None}
-SPAN = Span("nodepool.launch", 2**127 + 1, 2**63 + 2, 3, 1.5, 2.5, {"a": "b", "c": ("d", "e"), "n": 2}, "why")
+SPAN = spans.Span("nodepool.launch", 2**127 + 1, 2**63 + 2, 3, 1.5, 2.5, {"a": "b", "c": ("d", "e"), "n": 2}, "why")
 
 
 def request(info: Any = None, **fields: Any) -> NodeRequest:
@@ -52,37 +36,43 @@ ODD += [{"span_id": 2**64}, {"span_id": -1}, {"span_id": 1.5}]
 @pytest.mark.parametrize("info", [None, "text", {}, *({**SPAN_INFO, **odd} for odd in ODD)])
 def test_a_trace_of_its_own(info: Any) -> None:
     """TR-2: the same one in each process, and another one for each request."""
-    one = trace_of(request(info))
-    assert (one, one.parent_id) == (trace_of(request(info)), 0)
-    assert one != trace_of(request(info, created_time=6.0))
-    assert trace_of(request(requestor_data=info)).parent_id == 0
-    assert 0 < derived_id(SPAN_ID_BITS, "a", 1) < 2**64 < derived_id(TRACE_ID_BITS, "a", 1) < 2**128
-    assert derived_id(SPAN_ID_BITS, "a", "b") != derived_id(SPAN_ID_BITS, "ab")
-    assert derived_id(SPAN_ID_BITS, "\ud800") > 0
+    one = spans.trace_of(request(info))
+    assert (one, one.parent_id) == (spans.trace_of(request(info)), 0)
+    assert one != spans.trace_of(request(info, created_time=6.0))
+    assert spans.trace_of(request(requestor_data=info)).parent_id == 0
+    assert (
+        0
+        < spans.derived_id(spans.SPAN_ID_BITS, "a", 1)
+        < 2**64
+        < spans.derived_id(spans.TRACE_ID_BITS, "a", 1)
+        < 2**128
+    )
+    assert spans.derived_id(spans.SPAN_ID_BITS, "a", "b") != spans.derived_id(spans.SPAN_ID_BITS, "ab")
+    assert spans.derived_id(spans.SPAN_ID_BITS, "\ud800") > 0
 
 
 @pytest.fixture
-def kept() -> Iterator[list[Span]]:
+def kept() -> Iterator[list[spans.Span]]:
     """What was recorded."""
-    found: list[Span] = []
+    found: list[spans.Span] = []
     spans.use(found.append)
     yield found
     spans.stop_using(found.append)
 
 
-def test_records(kept: list[Span]) -> None:
+def test_records(kept: list[spans.Span]) -> None:
     """TR-2, TR-5: also when the clock went back; and what is not sampled is not recorded."""
-    trace = Trace(5, 7)
-    record(trace, "a", (1,), 10.0, 9.0, error="e", x=1)
-    record(Trace(5, 7, sampled=False), "a", (), 1.0, 2.0)
-    assert kept == [Span("a", 5, spans.span_id_of(trace, "a", 1), 7, 10.0, 10.0, {"nodepool.x": 1}, "e")]
+    trace = spans.Trace(5, 7)
+    spans.record(trace, "a", (1,), 10.0, 9.0, error="e", x=1)
+    spans.record(spans.Trace(5, 7, sampled=False), "a", (), 1.0, 2.0)
+    assert kept == [spans.Span("a", 5, spans.span_id_of(trace, "a", 1), 7, 10.0, 10.0, {"nodepool.x": 1}, "e")]
     assert spans.log_id(request(SPAN_INFO)) == f"{SPAN_INFO['trace_id']:032x}"
     assert spans.log_id(request({**SPAN_INFO, "trace_flags": 0})) is None
     spans.stop_using(lambda _span: None)
     assert spans.enabled(), "another sink stays"
 
 
-def test_an_upload_belongs_to_its_build(kept: list[Span]) -> None:
+def test_an_upload_belongs_to_its_build(kept: list[spans.Span]) -> None:
     """TR-4: also when another builder uploads it."""
     spans.build_ended("debian", "b1", 10.0, "")
     spans.upload_ended("debian", "b1", "cloud", "0000000001", 5.0, "failed", "full")
@@ -98,22 +88,22 @@ def test_an_upload_belongs_to_its_build(kept: list[Span]) -> None:
 # -- a thread that sends them
 
 
-class Collector(OtlpTarget):
+class Collector(spans.OtlpTarget):
     """Answers when it may; `answers` are what it says, the last one again and again."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers)
-        self.got: list[Span] = []
+        self.got: list[spans.Span] = []
         self.asked, self.may_answer = threading.Event(), threading.Event()
         self.may_answer.set()
 
-    def send(self, spans: Sequence[Span]) -> str:
+    def send(self, batch: Sequence[spans.Span]) -> str:
         self.asked.set()
         self.may_answer.wait(60)
         answer = self.answers.pop(0) if self.answers else ""
         if isinstance(answer, Exception):
             raise answer
-        self.got += [] if answer else spans
+        self.got += [] if answer else batch
         return answer
 
     def close(self) -> None:
@@ -124,21 +114,24 @@ def test_who_records_never_waits() -> None:
     """TR-6: a collector that does not answer costs spans, and no time; all others are sent."""
     counted, collector = Counted(SPANS), Collector()
     collector.may_answer.clear()
-    exporter = Exporter(collector, "there")
+    exporter = spans.Exporter(collector, "there")
     exporter.record(SPAN)
     assert collector.asked.wait(60)
-    for _ in range(MAX_WAITING + 15):
+    for _ in range(spans.MAX_WAITING + 15):
         exporter.record(SPAN)
     assert counted.new() == {("dropped",): 15}
     collector.may_answer.set()
     assert exporter.stop(60)
-    assert (len(collector.got), counted.new()) == (MAX_WAITING + 1, {("sent",): MAX_WAITING + 1, ("dropped",): 15})
+    assert (len(collector.got), counted.new()) == (
+        spans.MAX_WAITING + 1,
+        {("sent",): spans.MAX_WAITING + 1, ("dropped",): 15},
+    )
 
 
 def test_spans_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     """TR-6: logged once; an error of the library does not end the thread."""
     counted, collector = Counted(SPANS), Collector("no", "no", ZeroDivisionError())
-    exporter = Exporter(collector, "there")
+    exporter = spans.Exporter(collector, "there")
     for number in range(1, 4):
         exporter.record(SPAN)
         wait_for("it is lost", lambda number=number: counted.new() == {("dropped",): number})  # type: ignore[misc]
@@ -152,7 +145,9 @@ def test_spans_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
 # -- the protocol
 
 Receiver = Callable[[Certificates | None], AbstractContextManager[Received]]
-RECEIVERS = pytest.mark.parametrize(("protocol", "receiver"), [(HTTP, http_receiver), (GRPC, grpc_receiver)])
+RECEIVERS = pytest.mark.parametrize(
+    ("protocol", "receiver"), [(spans.HTTP, http_receiver), (spans.GRPC, grpc_receiver)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +155,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def sent(settings: OtlpSettings, *spans: Span) -> str:
-    target = OtlpTarget(settings)
+def sent(settings: spans.OtlpSettings, *found: spans.Span) -> str:
+    target = spans.OtlpTarget(settings)
     try:
-        return target.send(spans)
+        return target.send(found)
     finally:
         target.close()
 
@@ -174,7 +169,7 @@ def test_sent(protocol: str, receiver: Receiver, compression: str | None) -> Non
     """TR-3, TR-6: what is no text or time does not lose the spans that are sent with it."""
     odd = [SPAN._replace(begin=-5.0), SPAN._replace(error="no \ud800"), SPAN._replace(attributes={"a": "\ud800"})]
     with receiver(None) as received:
-        settings = OtlpSettings(protocol, received.endpoint, "np", timeout=60, compression=compression)
+        settings = spans.OtlpSettings(protocol, received.endpoint, "np", timeout=60, compression=compression)
         assert sent(settings, *odd, SPAN) == ""
         *others, span = received.spans
     assert [(one.begin, one.error) for one in others] == [(0, "why"), (1.5, "no ?"), (1.5, "why")]
@@ -192,9 +187,9 @@ def test_tls(
     cert, key, ca = map(str, (certificates.client_cert, certificates.client_key, certificates.ca))
     others = make_certificates(tmp_path / "others")
     with receiver(certificates) as received:
-        assert sent(OtlpSettings(protocol, received.endpoint, "np", tls_ca=str(others.ca), timeout=1), SPAN)
+        assert sent(spans.OtlpSettings(protocol, received.endpoint, "np", tls_ca=str(others.ca), timeout=1), SPAN)
         assert received.spans == []
-        assert sent(OtlpSettings(protocol, received.endpoint, "np", cert, key, ca, timeout=60), SPAN) == ""
+        assert sent(spans.OtlpSettings(protocol, received.endpoint, "np", cert, key, ca, timeout=60), SPAN) == ""
         assert len(received.spans) == 1
 
 
@@ -202,18 +197,18 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
     """A collector that refuses is named with its answer; a file that is missing is an error of the configuration."""
     with http_receiver() as received:
         received.refuse = 400
-        assert "400" in sent(OtlpSettings(HTTP, received.endpoint), SPAN)
-    for protocol in (HTTP, GRPC):
-        assert missing_module(protocol) is None
+        assert "400" in sent(spans.OtlpSettings(spans.HTTP, received.endpoint), SPAN)
+    for protocol in (spans.HTTP, spans.GRPC):
+        assert spans.missing_module(protocol) is None
         with pytest.raises(FileNotFoundError):
-            OtlpTarget(OtlpSettings(protocol, tls_ca=str(tmp_path / "none.pem")))
+            spans.OtlpTarget(spans.OtlpSettings(protocol, tls_ca=str(tmp_path / "none.pem")))
 
 
 def test_the_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """TR-7: what waits is lost then, and logged."""
     collector = Collector("closed")
     collector.may_answer.clear()
-    exporter = Exporter(collector, "there")
+    exporter = spans.Exporter(collector, "there")
     exporter.record(SPAN)
     assert collector.asked.wait(60)
     exporter.record(SPAN)

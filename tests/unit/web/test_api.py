@@ -21,19 +21,8 @@ from starlette.testclient import TestClient
 
 from nodepool.listing.nodes import Filter
 from nodepool.model.status import MODES
+from nodepool.web import api
 from nodepool.web.answers import MAX_DETAIL, to_json
-from nodepool.web.api import (
-    MAX_CURSOR,
-    OPENAPI,
-    ROOT,
-    TAG_SECONDS,
-    ApiResource,
-    Order,
-    all_resources,
-    part_of,
-    routes,
-    whole,
-)
 from nodepool.web.changes import routes as write_routes
 from nodepool.web.frame import MAX_QUERY, MAX_VALUE, NODE_STATE, ROWS, Query, parse
 from tests.support.tables import rows, table
@@ -42,7 +31,7 @@ from tests.support.web_site import WebSite
 from tests.support.web_tokens import token
 from tests.unit.web.rig import GuardedSite, bearer
 
-RESOURCES = all_resources()
+RESOURCES = api.all_resources()
 RECORDS = {
     "requests": ["200-0000000001", "200-0000000002", "200-0000000003"],
     "nodes": [f"000000000{number}" for number in range(1, 5)],
@@ -52,13 +41,13 @@ RECORDS = {
 PROBLEM = "application/problem+json"
 
 
-def addresses(resource: ApiResource, mark: str = "") -> Iterator[str]:
+def addresses(resource: api.ApiResource, mark: str = "") -> Iterator[str]:
     """Of a list, or of all its records."""
     for name in RECORDS[resource.path.split("/")[1]] if resource.has_name else [""]:
         # Half of a surrogate pair cannot be asked for.
         if "{mark}" not in name or "\ud800" not in mark:
             place = quote(name.replace("{mark}", mark))
-            yield ROOT + re.sub("{name.*?}", place, resource.path)
+            yield api.ROOT + re.sub("{name.*?}", place, resource.path)
 
 
 @pytest.mark.parametrize("mark", ["", HOSTILE, None], ids=["full", "hostile", "empty"])
@@ -71,7 +60,7 @@ def test_answers_fit_their_schemas(mark: str | None) -> None:
             answer = client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json"), path
             data = json.loads(answer.content, parse_constant=pytest.fail)
-            Draft202012Validator(whole(resource.schema)).validate(data)
+            Draft202012Validator(api.whole(resource.schema)).validate(data)
             count += 1
             if "items" in data:
                 known = resource.schema["properties"]["items"]["items"]["properties"]
@@ -95,7 +84,7 @@ def test_odd_values() -> None:
 @rows(__file__, "test_what_cannot_be_understood")
 def test_what_cannot_be_understood(path: str, detail: str) -> None:
     """WP-25: says what is allowed."""
-    answer = WebSite(full()).client.get(ROOT + path)
+    answer = WebSite(full()).client.get(api.ROOT + path)
     assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
     assert (answer.json()["status"], answer.json()["title"]) == (400, "Bad Request")
     assert detail in answer.json()["detail"]
@@ -105,7 +94,7 @@ def test_long_queries() -> None:
     """WP-25: also in the address of a page."""
     client = WebSite(full()).client
     for value, detail in (("x" * (MAX_VALUE + 1), "than 500"), ("x," * 51, "50 names"), ("x" * MAX_QUERY, "query")):
-        for path in (f"{ROOT}/nodes", "/nodes"):
+        for path in (f"{api.ROOT}/nodes", "/nodes"):
             answer = client.get(f"{path}?label={value}")
             assert (answer.status_code, detail in answer.text) == (400, True)
 
@@ -124,8 +113,8 @@ def test_queries() -> None:
     assert (parsed("").limit, parsed("limit=7").limit, parsed("fields=a,b,a").fields) == (ROWS, 7, ["a", "b"])
     assert [parsed(text).since(100.0) for text in ("", "since=90.5", "since=1m")] == [0.0, 90.5, 40.0]
     client = WebSite(full()).client
-    first = client.get(f"{ROOT}/nodes?sort=-id&limit=3&fields=id").json()
-    second = client.get(f"{ROOT}/nodes?sort=-id&limit=3&fields=id&cursor={first['next']}").json()
+    first = client.get(f"{api.ROOT}/nodes?sort=-id&limit=3&fields=id").json()
+    second = client.get(f"{api.ROOT}/nodes?sort=-id&limit=3&fields=id&cursor={first['next']}").json()
     found = [item for page in (first, second) for item in page["items"]]
     assert (found, second["next"]) == ([{"id": f"000000000{number}"} for number in (4, 3, 2, 1)], None)
 
@@ -135,18 +124,18 @@ def test_other_names_paths_and_methods() -> None:
     client = WebSite(full()).client
     for resource in RESOURCES:
         if resource.has_name:
-            path = ROOT + resource.path.replace("{name:path}", "no/body").replace("{name}", "nobody")
+            path = api.ROOT + resource.path.replace("{name:path}", "no/body").replace("{name}", "nobody")
             answer = client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
             assert "body" in answer.json()["detail"]
     for path, name in (("providers/cluod-1", "cloud-1"), ("labels/gpuu", "gpu")):
-        assert f"did you mean '{name}'?" in client.get(f"{ROOT}/{path}").json()["detail"]
-    unknown, method = client.get(f"{ROOT}/nothing"), client.post(f"{ROOT}/summary")
+        assert f"did you mean '{name}'?" in client.get(f"{api.ROOT}/{path}").json()["detail"]
+    unknown, method = client.get(f"{api.ROOT}/nothing"), client.post(f"{api.ROOT}/summary")
     assert (unknown.status_code, unknown.json()["title"]) == (404, "Not Found")
     assert (method.status_code, method.json()["title"]) == (405, "Method Not Allowed")
     assert "GET" in method.headers["allow"]
     assert client.get("/nothing").headers["content-type"].startswith("text/plain")
-    answer = client.get(f"{ROOT}/nodes/{'x' * 9999}")
+    answer = client.get(f"{api.ROOT}/nodes/{'x' * 9999}")
     assert (answer.headers["cache-control"], len(answer.json()["detail"])) == ("no-store", MAX_DETAIL)
     assert set(answer.json()) == {"type", "title", "status", "detail"}
 
@@ -156,7 +145,7 @@ def test_tags() -> None:
     site = WebSite(full())
 
     def ask(query: str = "", tag: str = "") -> tuple[int, str]:
-        answer = site.client.get(f"{ROOT}/nodes{query}", headers={"If-None-Match": tag})
+        answer = site.client.get(f"{api.ROOT}/nodes{query}", headers={"If-None-Match": tag})
         assert bool(answer.content) == (answer.status_code == 200)
         return answer.status_code, answer.headers["etag"]
 
@@ -170,19 +159,19 @@ def test_tags() -> None:
     for known in (tag, f'"other", {tag.removeprefix("W/")}', "*"):
         assert ask(tag=known) == (304, tag)
     assert ask("?limit=5", tag)[0] == 200
-    show(1, TAG_SECONDS - 0.001 - full().observed.now % TAG_SECONDS)
+    show(1, api.TAG_SECONDS - 0.001 - full().observed.now % api.TAG_SECONDS)
     assert ask(tag=tag)[0] == 304
-    for number, later in ((1, TAG_SECONDS), (2, 0.0)):
+    for number, later in ((1, api.TAG_SECONDS), (2, 0.0)):
         show(number, later)
         assert ask(tag=tag)[0] == 200
-    assert WebSite(full()).client.get(f"{ROOT}/nodes").headers["etag"] != tag
+    assert WebSite(full()).client.get(f"{api.ROOT}/nodes").headers["etag"] != tag
     for complete in (True, False):
         shown = WebSite(dataclasses.replace(full(), complete=complete))
-        assert shown.client.get(f"{ROOT}/nodes").json()["complete"] is complete, "WP-20: while caches are filled"
+        assert shown.client.get(f"{api.ROOT}/nodes").json()["complete"] is complete, "WP-20: while caches are filled"
 
 
 def document(site: WebSite) -> dict[str, Any]:
-    found: dict[str, Any] = site.client.get(f"{ROOT}/openapi.json").json()
+    found: dict[str, Any] = site.client.get(f"{api.ROOT}/openapi.json").json()
     OpenAPIV31SpecValidator(found).validate()
     return found
 
@@ -192,7 +181,7 @@ def served(found: list[Any]) -> dict[str, set[str]]:
     paths: dict[str, set[str]] = {}
     for route in found:
         if isinstance(route, Route):
-            path = route.path.removeprefix(ROOT).replace(":path}", "}")
+            path = route.path.removeprefix(api.ROOT).replace(":path}", "}")
             paths.setdefault(path, set()).update(method.lower() for method in route.methods or ())
     return paths
 
@@ -201,7 +190,7 @@ def test_description() -> None:
     """WP-27: it has every route and parameter, and no other but the stream of events; names of operations differ."""
     found = document(WebSite())
     assert found["info"]["version"] == "1.2.3"
-    extra = set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"])
+    extra = set(served(list(api.routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"])
     assert extra == {"/openapi.json", "/events/stream"}
     for resource in RESOURCES:
         get = found["paths"][resource.path.replace(":path}", "}")]["get"]
@@ -216,7 +205,7 @@ def test_description() -> None:
 def test_description_of_changes() -> None:
     """WP-27: where there are some; but the addresses and methods that are there for forms of our pages."""
     site = GuardedSite()
-    described = {path: set(methods) for path, methods in OPENAPI["changes"].items()}
+    described = {path: set(methods) for path, methods in api.OPENAPI["changes"].items()}
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
     there = served(list(write_routes(site.access.actions, MagicMock())))
@@ -224,18 +213,18 @@ def test_description_of_changes() -> None:
     for path, methods in described.items():
         assert methods <= there[path]
         assert there[path] - methods <= {"post"}
-    begin = OPENAPI["changes"]["/maintenance/{kind}/{name}"]["put"]
+    begin = api.OPENAPI["changes"]["/maintenance/{kind}/{name}"]["put"]
     assert begin["parameters"][0]["schema"]["enum"] == list(MODES)
 
 
 @rows(__file__, "test_answers_to_changes")
 def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, Any], status: int) -> None:
     """WP-27"""
-    described = OPENAPI["changes"][path][method]
+    described = api.OPENAPI["changes"][path][method]
     if body:
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite(full())
-    answer = site.client.request(method.upper(), ROOT + place, json=body, headers=bearer(token()))
+    answer = site.client.request(method.upper(), api.ROOT + place, json=body, headers=bearer(token()))
     assert answer.status_code == status, answer.text
     schema = described["responses"][str(status)]["content"]["application/json"]["schema"]
     Draft202012Validator(schema).validate(answer.json())
@@ -251,7 +240,7 @@ TEXTS = st.one_of(st.sampled_from(ODD), st.text(max_size=20), st.text("*?[]-,.%\
 )
 PAIRS = st.tuples(st.sampled_from(PARAMETERS), TEXTS).map("=".join)
 QUERIES = st.one_of(st.lists(PAIRS, max_size=4).map("&".join), st.text("&=;%?+abcdef0123456789", max_size=30))
-TOPS = st.sampled_from([*PATHS, "", *(f"{ROOT}/{kind}" for kind in RECORDS)])
+TOPS = st.sampled_from([*PATHS, "", *(f"{api.ROOT}/{kind}" for kind in RECORDS)])
 WHERE = st.one_of(st.sampled_from(PATHS), st.tuples(TOPS, TEXTS).map("/".join))
 NAMES = st.sampled_from(["accept", "if-none-match", "if-modified-since", "range", "accept-encoding", "host", "cookie"])
 BYTES = st.one_of(st.binary(max_size=30).map(lambda raw: raw.translate(None, b"\r\n")), st.just(b"*/*"))
@@ -262,11 +251,11 @@ CLIENT = TestClient(WebSite(full()).client.app, base_url="http://nodepool.exampl
 
 @settings(max_examples=60, deadline=None)
 @given(METHODS, WHERE, QUERIES, HEADERS)
-@example("GET", f"{ROOT}/nodes", "cursor=W2ZhbHNlLGZhbHNlLDEsIiIsIiJd", {})
+@example("GET", f"{api.ROOT}/nodes", "cursor=W2ZhbHNlLGZhbHNlLDEsIiIsIiJd", {})
 @example("GET", "/node-list", "fields=%ff", {"accept": b"\xff"})
 def test_any_request(method: str, path: str, query: str, headers: dict[str, bytes]) -> None:
     """WP-8, WP-25: no answer has a status of 500 or above, and each is what it says that it is."""
-    if path == f"{ROOT}/events/stream":
+    if path == f"{api.ROOT}/events/stream":
         return
     sent = [(name.encode(), value) for name, value in headers.items()]
     answer = CLIENT.request(method, f"{path}?{query}", headers=sent, follow_redirects=False)
@@ -274,7 +263,7 @@ def test_any_request(method: str, path: str, query: str, headers: dict[str, byte
     if answer.content and "json" in answer.headers.get("content-type", "") and answer.text != "OK":
         json.loads(answer.content)
     # The client takes .. out of a path.
-    if answer.request.url.path.startswith(ROOT) and answer.status_code >= 400:
+    if answer.request.url.path.startswith(api.ROOT) and answer.status_code >= 400:
         assert answer.headers["content-type"] == PROBLEM
         if method != "HEAD":
             assert answer.json()["status"] == answer.status_code
@@ -287,18 +276,18 @@ VALUES = st.one_of(
 )
 
 
-def order(*, descending: bool = False) -> Order[Record]:
-    return Order(lambda record: record[0], lambda record: record[1], descending)
+def order(*, descending: bool = False) -> api.Order[Record]:
+    return api.Order(lambda record: record[0], lambda record: record[1], descending)
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=20), st.integers(1, 7), st.booleans())
 def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: bool) -> None:
     """WP-21, WP-23: each record once, in order; those without a value last, those with the same one by their ids."""
     by, records = order(descending=descending), [(value, identity) for identity, value in sorted(values.items())]
-    found, cursor = part_of(records, by, limit, "")
+    found, cursor = api.part_of(records, by, limit, "")
     while cursor is not None:
-        assert (len(found) % limit, len(cursor) <= MAX_CURSOR) == (0, True)
-        part, cursor = part_of(records, by, limit, cursor)
+        assert (len(found) % limit, len(cursor) <= api.MAX_CURSOR) == (0, True)
+        part, cursor = api.part_of(records, by, limit, cursor)
         found = [*found, *part]
     there = [record for record in records if record[0] is not None]
     there.sort(key=lambda record: by.rank(record)[0], reverse=descending)
@@ -308,9 +297,9 @@ def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: boo
 def test_what_comes_and_goes() -> None:
     """WP-21: the record before the cursor may be there no more."""
     records: list[Record] = [(number, str(number)) for number in range(6)]
-    first, cursor = part_of(records, order(), 2, "")
+    first, cursor = api.part_of(records, order(), 2, "")
     assert cursor is not None
     left = [record for record in records if record not in first]
-    assert part_of([(-1, "new"), *left], order(), 9, cursor) == (left, None)
-    assert part_of([], order(), 9, cursor) == ([], None)
-    assert part_of(records[:2], order(), 2, "") == (records[:2], None)
+    assert api.part_of([(-1, "new"), *left], order(), 9, cursor) == (left, None)
+    assert api.part_of([], order(), 9, cursor) == ([], None)
+    assert api.part_of(records[:2], order(), 2, "") == (records[:2], None)

@@ -24,18 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.testclient import TestClient
 
 from nodepool.config.webapp import Authenticator
+from nodepool.web import logins
 from nodepool.web.changes import Access, Actions
-from nodepool.web.logins import (
-    MOST_REFUSALS,
-    REASON_LENGTH,
-    BadTokenError,
-    BrowserLogin,
-    LoginFailed,
-    LoginState,
-    Tokens,
-    claim,
-    provider_json,
-)
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
 from nodepool.web.server import browser_logins
@@ -45,12 +35,12 @@ from tests.support.web_tokens import authenticator, claims, operator_rule, token
 from tests.unit.web.rig import BASE, GuardedSite
 
 
-def tokens(**changes: Any) -> Tokens:
-    return Tokens([authenticator(**changes)], [operator_rule()])
+def tokens(**changes: Any) -> logins.Tokens:
+    return logins.Tokens([authenticator(**changes)], [operator_rule()])
 
 
-def refused(found: Tokens, text: str) -> str:
-    with pytest.raises(BadTokenError) as caught:
+def refused(found: logins.Tokens, text: str) -> str:
+    with pytest.raises(logins.BadTokenError) as caught:
         found.user(text)
     return str(caught.value)
 
@@ -82,7 +72,7 @@ def test_operator_and_viewer() -> None:
     assert operator.expires > time.time()
     found = tokens(audience="pages", uid_claim="preferred_username")
     assert found.user(token(aud=["pages", "x"], preferred_username="Al\nice")).name == "Alice"
-    both = Tokens([authenticator(secret="b" * 32), authenticator()], [])
+    both = logins.Tokens([authenticator(secret="b" * 32), authenticator()], [])
     assert (both.user(token()).name, both.user(token()).operator) == ("alice", False), "each of an issuer is tried"
 
 
@@ -123,7 +113,7 @@ def test_too_old() -> None:
 @rows(__file__, "test_claim")
 def test_claim(name: str, found: object) -> None:
     """WP-82"""
-    assert claim({"a.b": 1, "c": {"d": 2}, "sub": "s"}, name) == found
+    assert logins.claim({"a.b": 1, "c": {"d": 2}, "sub": "s"}, name) == found
 
 
 def test_openid_connect(provider: OidcProvider) -> None:
@@ -147,7 +137,7 @@ def test_openid_connect(provider: OidcProvider) -> None:
     text = refused(found, signed(issuer, f"a\nINFO Login of alice{400 * 'x'}"))
     assert "INFO Login" in text
     assert text.isprintable()
-    assert len(text) <= REASON_LENGTH
+    assert len(text) <= logins.REASON_LENGTH
     provider.key = key
     assert "404" in refused(tokens(driver="OpenIDConnect", issuer_id=f"{issuer}/gone"), signed(f"{issuer}/gone"))
     by_url = tokens(driver="OpenIDConnect", issuer_id="x", keys_url=f"{issuer}/keys")
@@ -184,7 +174,7 @@ def test_answers_of_providers(path: str, error: str, text: str) -> None:
         thread.start()
         try:
             with pytest.raises(getattr(requests, error, ValueError), match=text):
-                provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
+                logins.provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
         finally:
             server.shutdown()
             thread.join()
@@ -195,9 +185,11 @@ class LoginSite(GuardedSite):
 
     def __init__(self, provider: OidcProvider, origins: tuple[str, ...] = (), prefix: str = "", **more: Any) -> None:
         settings = Authenticator(provider.section(**more))
-        found = Tokens([settings], [operator_rule()])
-        logins = {settings.name: BrowserLogin(settings, found)}
-        super().__init__(None, Access(found, Actions(MagicMock(), MagicMock()), origins=origins, browser_logins=logins))
+        found = logins.Tokens([settings], [operator_rule()])
+        browser = {settings.name: logins.BrowserLogin(settings, found)}
+        super().__init__(
+            None, Access(found, Actions(MagicMock(), MagicMock()), origins=origins, browser_logins=browser)
+        )
         self.client = TestClient(self.client.app, base_url=BASE, follow_redirects=False, root_path=prefix)
 
     def begin(self, target: str = "nodes") -> str:
@@ -287,15 +279,15 @@ def test_another_browser(provider: OidcProvider) -> None:
     victim.begin()
     assert victim.client.get(back).status_code == 403
     for text in ("", "e30=", "bm90IGpzb24=", "ä", "W10=", "eyJuYW1lIjoxfQ=="):
-        assert LoginState.of_cookie(text) is None
+        assert logins.LoginState.of_cookie(text) is None
 
 
 def test_refused_logins_do_not_flood_the_log(site: LoginSite, caplog: pytest.LogCaptureFixture) -> None:
     """Any client can cause them."""
     with caplog.at_level(logging.INFO, "nodepool"):
-        for _ in range(MOST_REFUSALS + 5):
+        for _ in range(logins.MOST_REFUSALS + 5):
             assert site.client.get("/login/done").status_code == 400
-    assert caplog.text.count("Refused a login: This browser has begun no login") == MOST_REFUSALS
+    assert caplog.text.count("Refused a login: This browser has begun no login") == logins.MOST_REFUSALS
 
 
 @rows(__file__, "test_bad_tokens")
@@ -332,9 +324,9 @@ def test_provider_is_away_or_the_extra_is_missing(
 ) -> None:
     """WP-102: tokens are taken all the same; the log says what is missing."""
     section = {"name": "kc", "driver": "OpenIDConnect", "client_id": "c", "issuer_id": "http://127.0.0.1:1/x"}
-    found = Tokens([Authenticator(section)], [])
+    found = logins.Tokens([Authenticator(section)], [])
     config = cast(Any, SimpleNamespace(webapp_authenticators=[Authenticator(section)]))
-    with pytest.raises(LoginFailed, match="cannot be reached"):
+    with pytest.raises(logins.LoginFailed, match="cannot be reached"):
         browser_logins(config, found)["kc"].begin(BASE, "")
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with caplog.at_level(logging.INFO):

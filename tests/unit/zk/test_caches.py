@@ -20,20 +20,8 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImagesView
 from nodepool.model.node import Node
 from nodepool.model.status import MaintenanceRecords, Mode
+from nodepool.zk import caches
 from nodepool.zk.cache import JointReads, RecordCache
-from nodepool.zk.caches import (
-    IMAGES,
-    ImageCache,
-    MaintenanceCache,
-    build,
-    build_id_lock,
-    build_lock,
-    build_request,
-    image,
-    pause,
-    upload,
-    upload_lock,
-)
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connection import CHANGED, Reply
 from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, maintenance
@@ -84,13 +72,21 @@ def plain_images(view: ImagesView) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(30))
 def test_images_in_any_order(seed: int) -> None:
     """In the end the view is what is there."""
-    server, rng = EventServer(IMAGES), random.Random(seed)
+    server, rng = EventServer(caches.IMAGES), random.Random(seed)
 
     def change() -> None:
         name, number, place = rng.choice("xy"), rng.choice("12"), rng.choice("pq")
-        locks = [build_lock(name), build_id_lock(name, number), upload_lock(name, number, place)]
-        records = [build(name, number), upload(name, number, place, rng.choice(["0000000001", "0000000002"]))]
-        others = [image(name), pause(name), build_request(name), f"{build(name, number)}/unknown/below"]
+        locks = [caches.build_lock(name), caches.build_id_lock(name, number), caches.upload_lock(name, number, place)]
+        records = [
+            caches.build(name, number),
+            caches.upload(name, number, place, rng.choice(["0000000001", "0000000002"])),
+        ]
+        others = [
+            caches.image(name),
+            caches.pause(name),
+            caches.build_request(name),
+            f"{caches.build(name, number)}/unknown/below",
+        ]
         path = rng.choice([*(f"{lock}/{CONTENDER}" for lock in locks), *records, *others])
         if rng.random() < 0.4:
             server.delete(path)
@@ -102,11 +98,11 @@ def test_images_in_any_order(seed: int) -> None:
         change()
     server.events.clear()
     server.delivered = server.counted
-    cache = ImageCache(cast(ZooKeeperClient, server))
+    cache = caches.ImageCache(cast(ZooKeeperClient, server))
     any_order(server, rng, change, 400)
-    fresh = EventServer(IMAGES)
+    fresh = EventServer(caches.IMAGES)
     fresh.znodes = server.znodes
-    expected = ImageCache(cast(ZooKeeperClient, fresh))
+    expected = caches.ImageCache(cast(ZooKeeperClient, fresh))
     fresh.settle()
     assert (cache.ready.is_set(), expected.ready.is_set(), cache.pending_reads) == (True, True, 0)
     assert plain_images(cache.snapshot()) == plain_images(expected.snapshot())
@@ -115,9 +111,9 @@ def test_images_in_any_order(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_free_lock_beside_a_build_that_has_ended(seed: int) -> None:
     """R-5: no build looks abandoned whose holder stored its end before the lock was free."""
-    server, rng = EventServer(IMAGES), random.Random(seed)
-    server.put(build_lock("debian"))
-    cache = ImageCache(cast(ZooKeeperClient, server))
+    server, rng = EventServer(caches.IMAGES), random.Random(seed)
+    server.put(caches.build_lock("debian"))
+    cache = caches.ImageCache(cast(ZooKeeperClient, server))
     server.settle()
     seen: set[tuple[bool, str | None]] = set()
 
@@ -127,10 +123,10 @@ def test_free_lock_beside_a_build_that_has_ended(seed: int) -> None:
 
     cache.add_listener(look)
     steps: list[Callable[[], None]] = [
-        lambda: server.put(f"{build_lock('debian')}/{CONTENDER}"),
-        lambda: server.put(build("debian", "b1"), state="building", state_time=1.0),
-        lambda: server.put(build("debian", "b1"), state="ready", state_time=2.0),
-        lambda: server.delete(f"{build_lock('debian')}/{CONTENDER}"),
+        lambda: server.put(f"{caches.build_lock('debian')}/{CONTENDER}"),
+        lambda: server.put(caches.build("debian", "b1"), state="building", state_time=1.0),
+        lambda: server.put(caches.build("debian", "b1"), state="ready", state_time=2.0),
+        lambda: server.delete(f"{caches.build_lock('debian')}/{CONTENDER}"),
     ]
     for step in steps:
         step()
@@ -151,7 +147,7 @@ def plain(records: MaintenanceRecords) -> dict[str, tuple[Mode, str]]:
 def test_maintenance_in_any_order(seed: int) -> None:
     """MT-10: an unknown kind, and what is below a record, is no record."""
     server, rng = EventServer(MAINTENANCE), random.Random(seed)
-    cache = MaintenanceCache(cast(ZooKeeperClient, server))
+    cache = caches.MaintenanceCache(cast(ZooKeeperClient, server))
     last: list[dict[str, tuple[Mode, str]]] = []
     cache.add_listener(lambda: last.append(plain(cache.snapshot())))
 
@@ -181,7 +177,7 @@ def test_maintenance_in_any_order(seed: int) -> None:
 def test_bad_maintenance_record(caplog: pytest.LogCaptureFixture) -> None:
     """MT-10: it is logged once for each write, also one without data."""
     server = EventServer(MAINTENANCE)
-    cache = MaintenanceCache(cast(ZooKeeperClient, server))
+    cache = caches.MaintenanceCache(cast(ZooKeeperClient, server))
     server.settle()
     for count, fields in enumerate([{}, {"mode": "explode"}, {"mode": "explode"}], 1):
         server.put(PROVIDER, **fields)

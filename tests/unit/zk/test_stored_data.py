@@ -31,25 +31,7 @@ from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolComponent
-from nodepool.plan.images import (
-    BuildHistory,
-    LocalBuild,
-    OwnBuilds,
-    RemoveBuild,
-    UploadHistory,
-    WantedImage,
-    WantedImages,
-    WantedUpload,
-    build_due,
-    choose_rollback,
-    judge_files,
-    judge_images,
-    next_upload,
-    overtaken,
-    uploads_due,
-)
-from nodepool.plan.images import observe_builds as observe_builds
-from nodepool.plan.images import observe_uploads as observe_uploads
+from nodepool.plan import images
 from nodepool.plan.launch import judge_age, judge_unlocked, missing, reset_lost_request
 from nodepool.plan.static import decide
 from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue, screen
@@ -179,9 +161,9 @@ def test_registrations(data: bytes) -> None:
 
 
 IDS = ("b1", "b2", "b3")
-WANTED = WantedImages(
-    {"debian": WantedImage("debian", frozenset({"raw"}), delete_after_upload=True)},
-    {"cloud": {"debian": WantedUpload("raw")}},
+WANTED = images.WantedImages(
+    {"debian": images.WantedImage("debian", frozenset({"raw"}), delete_after_upload=True)},
+    {"cloud": {"debian": images.WantedUpload("raw")}},
 )
 STAT = SimpleNamespace(version=0, mzxid=1, czxid=1, ctime=1000, mtime=1000)
 
@@ -202,24 +184,26 @@ def test_every_decision_about_images_can_be_taken(stored: list[tuple[bytes, byte
     view = tree.view("debian")
     assert view is not None
     assert sorted(view.builds) == sorted(IDS)
-    images, wanted = ImagesView({"debian": view}), WANTED.images["debian"]
+    everything, wanted = ImagesView({"debian": view}), WANTED.images["debian"]
     for now in (0.0, NOW, 2 * NOW):
-        history = observe_builds(BuildHistory(), view, wanted.settings, now)
-        due = build_due(wanted, view, history, now, WANTED.users("debian"), OwnBuilds("1", {}))
+        history = images.observe_builds(images.BuildHistory(), view, wanted.settings, now)
+        due = images.build_due(wanted, view, history, now, WANTED.users("debian"), images.OwnBuilds("1", {}))
         assert due.reason.isprintable()
-        jobs = uploads_due(WANTED, images, {("debian", number): ("raw",) for number in IDS}, UploadHistory(), now).jobs
-        observe_uploads(UploadHistory(), images, now)
-        next_upload(jobs, [], 2, 1)
+        jobs = images.uploads_due(
+            WANTED, everything, {("debian", number): ("raw",) for number in IDS}, images.UploadHistory(), now
+        ).jobs
+        images.observe_uploads(images.UploadHistory(), everything, now)
+        images.next_upload(jobs, [], 2, 1)
         for found in view.builds.values():
-            overtaken(found, view, "cloud")
-        for verdict in judge_images(WANTED, images, now):
-            if not isinstance(verdict, RemoveBuild) and verdict.record is not None:
+            images.overtaken(found, view, "cloud")
+        for verdict in images.judge_images(WANTED, everything, now):
+            if not isinstance(verdict, images.RemoveBuild) and verdict.record is not None:
                 copied = verdict.record.copy()
                 copied.state = "deleting"
                 json.loads(encode(copied.to_dict(now)))
-        local = [LocalBuild("debian", build_id, frozenset({"raw"}), 0.0) for build_id in IDS]
-        assert all(one.reason for one in judge_files(local, WANTED, images, now, knows_own_records=True))
-    choose_rollback(view, "cloud")
+        local = [images.LocalBuild("debian", build_id, frozenset({"raw"}), 0.0) for build_id in IDS]
+        assert all(one.reason for one in images.judge_files(local, WANTED, everything, now, knows_own_records=True))
+    images.choose_rollback(view, "cloud")
 
 
 # -- JSON (zookeeper 1)

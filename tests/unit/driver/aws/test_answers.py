@@ -19,22 +19,9 @@ from botocore.session import Session
 from urllib3 import HTTPResponse
 
 from benchmarks.aws_lists import answer
+from nodepool.driver.aws import types
 from nodepool.driver.aws.client import AnswerParsers, AwsTransport, Ec2
 from nodepool.driver.aws.images import ObjectStore
-from nodepool.driver.aws.types import (
-    AVAILABLE,
-    COMPLETED,
-    ERROR,
-    FAILED,
-    PENDING,
-    RUNNING,
-    SHUTTING_DOWN,
-    TERMINATED,
-    AwsHost,
-    AwsNotFound,
-    AwsRecord,
-)
-from nodepool.driver.aws.types import PENDING as WRITING
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import Rig, instance, shown
@@ -65,10 +52,10 @@ def parsed(factory: Any, body: bytes, status: int = 200, shape: Any = LIST) -> d
     return found
 
 
-def both(body: bytes) -> list[AwsRecord]:
+def both(body: bytes) -> list[types.AwsRecord]:
     """What our parser finds; what botocore's does is the same."""
     ours, theirs = (
-        [AwsRecord(data) for reservation in found["Reservations"] for data in reservation["Instances"]]
+        [types.AwsRecord(data) for reservation in found["Reservations"] for data in reservation["Instances"]]
         for found in (parsed(AnswerParsers(), body), parsed(ResponseParserFactory(), body))
     )
     assert ours == theirs
@@ -165,8 +152,8 @@ QUOTAS = [{"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY"}}, {"Qu
         # Answers of success that have nothing in them.
         ([(200, ec2("RunInstances"))], lambda t: Ec2(t).run_instances({}, 1, lambda: None), "has no instances"),
         ([(200, ec2("DescribeInstanceTypes"))], lambda t: Ec2(t).instance_type("t3.small"), CloudRefused),
-        ([(200, ec2("DescribeImages"))], lambda t: Ec2(t).image("ami-1"), AwsNotFound),
-        ([(200, ec2("DescribeHosts"))], lambda t: Ec2(t).host("h-1"), AwsNotFound),
+        ([(200, ec2("DescribeImages"))], lambda t: Ec2(t).image("ami-1"), types.AwsNotFound),
+        ([(200, ec2("DescribeHosts"))], lambda t: Ec2(t).host("h-1"), types.AwsNotFound),
         # s3: 200 with an error in it.
         (
             [(200, b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>again</Message></Error>")],
@@ -174,7 +161,7 @@ QUOTAS = [{"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY"}}, {"Qu
             CloudAway,
         ),
         # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html: several errors in one answer.
-        ([(400, refusal("InvalidInstanceID.NotFound", "Other"))], _instances, AwsNotFound),
+        ([(400, refusal("InvalidInstanceID.NotFound", "Other"))], _instances, types.AwsNotFound),
         # Load balancers and proxies answer with pages, or with nothing.
         ([(404, PROXY)], _instances, "is it a proxy"),
         ([(403, b"<!DOCTYPE html><p>x<br></html>")], _instances, CloudAway),
@@ -219,15 +206,22 @@ def test_states() -> None:
     def values(shape: str) -> set[str]:
         return set(MODEL.shape_for(shape).enum)
 
-    assert values("InstanceStateName") == {PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, "stopping", "stopped"}
-    states = {state: AwsRecord(instance(state=state)).gone for state in values("InstanceStateName")}
-    assert [state for state, gone in states.items() if gone] == [TERMINATED]
-    lives = [AwsRecord({"InstanceId": "i", "InstanceLifecycle": one}) for one in values("InstanceLifecycleType")]
+    assert values("InstanceStateName") == {
+        types.PENDING,
+        types.RUNNING,
+        types.SHUTTING_DOWN,
+        types.TERMINATED,
+        "stopping",
+        "stopped",
+    }
+    states = {state: types.AwsRecord(instance(state=state)).gone for state in values("InstanceStateName")}
+    assert [state for state, gone in states.items() if gone] == [types.TERMINATED]
+    lives = [types.AwsRecord({"InstanceId": "i", "InstanceLifecycle": one}) for one in values("InstanceLifecycleType")]
     assert sum(record.spot for record in lives) == 1
-    assert values("SnapshotState") - {WRITING, COMPLETED, ERROR} == {"recoverable", "recovering"}
-    assert AVAILABLE in values("ImageState")
-    assert values("AllocationState") >= FAILED
-    hosts = {one: AwsHost({"HostId": "h", "State": one}) for one in values("AllocationState")}
+    assert values("SnapshotState") - {types.PENDING, types.COMPLETED, types.ERROR} == {"recoverable", "recovering"}
+    assert types.AVAILABLE in values("ImageState")
+    assert values("AllocationState") >= types.FAILED
+    hosts = {one: types.AwsHost({"HostId": "h", "State": one}) for one in values("AllocationState")}
     now = datetime(2026, 1, 1, tzinfo=UTC)
     kept = {state for state, host in hosts.items() if not host.may_be_released(now)}
     assert kept == {"released", "released-permanent-failure", "pending", "configuring"}

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework import rate
 from nodepool.driver.framework.fact import LazyExecutorTTLCache
-from nodepool.driver.framework.rate import (
-    RECOVERY_SECONDS,
-    BucketSize,
-    HeldTime,
-    TimeLimit,
-    TokenBucket,
-    held_up,
-    working_for,
-)
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.tables import rows
@@ -30,21 +22,21 @@ def clock() -> ManualClock:
 # -- turns --
 
 
-def turns(bucket: TokenBucket, count: int, now: float) -> list[float]:
+def turns(bucket: rate.TokenBucket, count: int, now: float) -> list[float]:
     """Seconds until the next turns, all taken at once."""
     return [round(bucket.take(now).at - now, 6) for _ in range(count)]
 
 
 @rows(__file__, "turns")
 def test_burst_and_rate(size: list[float], calls: list[tuple[float, list[float]]]) -> None:
-    bucket = TokenBucket(BucketSize(*size), 0.0)
+    bucket = rate.TokenBucket(rate.BucketSize(*size), 0.0)
     for now, wanted in calls:
         assert turns(bucket, len(wanted), now) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_throttled() -> None:
     """Half the rate after the pause, at first without a burst; then slowly back to the full one."""
-    bucket = TokenBucket(BucketSize(10, 10), 0.0)
+    bucket = rate.TokenBucket(rate.BucketSize(10, 10), 0.0)
     for tenth in range(100):
         turn = bucket.take(tenth / 10)
     assert bucket.throttled(10.0, turn, 4.0) == 4.0
@@ -52,8 +44,8 @@ def test_throttled() -> None:
     first, last = turns(bucket, 7, 10.0)[0::6]
     assert first == 4.0
     assert last > 4.2
-    assert bucket.rate(14.0) < bucket.rate(14.0 + RECOVERY_SECONDS / 4) < 10
-    assert bucket.rate(14.0 + RECOVERY_SECONDS) == 10
+    assert bucket.rate(14.0) < bucket.rate(14.0 + rate.RECOVERY_SECONDS / 4) < 10
+    assert bucket.rate(14.0 + rate.RECOVERY_SECONDS) == 10
     assert turns(bucket, 10, 1000.0) == [0.0] * 10
 
 
@@ -111,19 +103,19 @@ def test_cached_answers(clock: ManualClock, caplog: pytest.LogCaptureFixture, er
 
 
 @pytest.fixture
-def held(clock: ManualClock) -> HeldTime:
-    return HeldTime(clock)
+def held(clock: ManualClock) -> rate.HeldTime:
+    return rate.HeldTime(clock)
 
 
-def test_waits_at_the_same_time_count_once(clock: ManualClock, held: HeldTime) -> None:
-    limit = TimeLimit(10, held, clock)
-    with working_for((held,)), held_up():
+def test_waits_at_the_same_time_count_once(clock: ManualClock, held: rate.HeldTime) -> None:
+    limit = rate.TimeLimit(10, held, clock)
+    with rate.working_for((held,)), rate.held_up():
         clock.pass_seconds(2)
-        with held_up():
+        with rate.held_up():
             clock.pass_seconds(3)
         clock.pass_seconds(4)
         assert (held.seconds, limit.left) == (9, 10)
     clock.pass_seconds(1)
     assert (held.seconds, limit.left) == (9, 9)
     # What was before does not make a later limit longer.
-    assert TimeLimit(10, held, clock).left == 10
+    assert rate.TimeLimit(10, held, clock).left == 10

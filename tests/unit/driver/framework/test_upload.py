@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.uploads import (
-    ImageUploader,
-    Segment,
-    StoredPart,
-    crc32_of,
-    is_part,
-    watched,
-)
+from nodepool.driver.framework import uploads
 
 LOG = logging.getLogger("test")
 DATA = b"0123456789abcdef0"
@@ -35,7 +28,7 @@ def image(tmp_path: Path) -> Path:
 # -- segments --
 
 
-class Uploader(ImageUploader):
+class Uploader(uploads.ImageUploader):
     """Notes steps and segments.
 
     :ivar errors: of the attempts, by the index of a segment or the name of a step. ``tries``: calls by the same.
@@ -50,7 +43,7 @@ class Uploader(ImageUploader):
         self.errors = errors
         self.tries: list[str] = []
         self.steps: list[str] = []
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, uploads.Segment] = {}
         self.read = b""
         self.lock = threading.Lock()
 
@@ -68,7 +61,7 @@ class Uploader(ImageUploader):
     def startUpload(self) -> None:
         self.step("start")
 
-    def uploadSegment(self, segment: Segment) -> None:
+    def uploadSegment(self, segment: uploads.Segment) -> None:
         # Drivers of old releases retry single calls themselves: attempts do not multiply.
         self.retry(self.once, f"s{segment.index}")
         self.segments[segment.index] = segment
@@ -83,7 +76,7 @@ class Uploader(ImageUploader):
     def shouldRetryException(self, exception: BaseException) -> bool:
         return not isinstance(exception, ValueError)
 
-    def segmentRead(self, segment: Segment) -> None:
+    def segmentRead(self, segment: uploads.Segment) -> None:
         self.read += segment.data
 
 
@@ -92,7 +85,7 @@ def test_whole_file(image: Path, data: bytes) -> None:
     """reference/driver 12: each segment once, in any thread; who watches the thread of the upload sees the progress."""
     image.write_bytes(data)
     seen: list[tuple[int, int]] = []
-    with watched(lambda *at: seen.append(at)):
+    with uploads.watched(lambda *at: seen.append(at)):
         uploader = Uploader(image)
         assert uploader.upload() == "finish"
     assert uploader.steps == ["start", "finish"]
@@ -143,10 +136,10 @@ def test_errors(image: Path, failing: Any, fails: type[Exception] | None, name: 
 
 def test_which_part_is_there() -> None:
     """U-14: size and checksum; where the bucket encrypts only what it says of the checksum counts."""
-    plain = StoredPart(1, hashlib.md5(b"aaaa", usedforsecurity=False).hexdigest(), 4)
-    encrypted = StoredPart(1, "no-md5", 4, crc32_of(b"aaaa"))
+    plain = uploads.StoredPart(1, hashlib.md5(b"aaaa", usedforsecurity=False).hexdigest(), 4)
+    encrypted = uploads.StoredPart(1, "no-md5", 4, uploads.crc32_of(b"aaaa"))
     for stored, data, good in (
         *((plain, b"aaaa", True), (plain, b"aaab", False), (plain._replace(size=3), b"aaaa", False)),
         *((encrypted, b"aaaa", True), (encrypted, b"aaab", False), (encrypted._replace(crc32=""), b"aaaa", False)),
     ):
-        assert is_part(stored, data) is good
+        assert uploads.is_part(stored, data) is good

@@ -17,17 +17,9 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.uploads import ImageTime
+from nodepool.driver.gce import types
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.images import GceImages
-from nodepool.driver.gce.types import (
-    ENDING,
-    RUNNING,
-    GceApi,
-    GceImage,
-    LabelReader,
-    errors_in,
-    operation_failure,
-)
 from nodepool.plan.retries import Backoff
 from tests.support.provider_sections import has
 from tests.support.tables import driver_table
@@ -50,22 +42,22 @@ def test_kinds(given: dict[str, Any], expected: type[Exception], words: str) -> 
     """
     if "body" in given:
         answer = HttpAnswer(given["status"], {}, content(given["body"]))
-        found: Exception | None = GceApi().error(HEAD, answer)
+        found: Exception | None = types.GceApi().error(HEAD, answer)
         put_off = expected is CloudAway and answer.status < 500
-        assert GceApi().throttled(answer) is put_off
+        assert types.GceApi().throttled(answer) is put_off
         assert expected is not CloudAway or getattr(found, "maybe_done", None) is not put_off
     else:
-        found = operation_failure(HEAD, given)
+        found = types.operation_failure(HEAD, given)
     assert type(found) is expected
     assert str(found).startswith(f"{HEAD}: ")
     assert words in str(found)
-    assert operation_failure(HEAD, {"status": "DONE"}) is None
+    assert types.operation_failure(HEAD, {"status": "DONE"}) is None
 
 
 @pytest.mark.parametrize("data", driver_table("gce", "no_errors_of_google"))
 def test_no_errors_of_google(data: Any) -> None:
     """Nothing in them is believed."""
-    assert [error.message for error in errors_in(data)] in ([], [""])
+    assert [error.message for error in types.errors_in(data)] in ([], [""])
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), driver_table("gce", "answers_to_a_deletion"))
@@ -121,7 +113,7 @@ def test_records() -> None:
     none, as one that is not known.
     """
     data = {"name": "i", "diskSizeGb": "10", "archiveSizeBytes": "536870912", "labels": None}
-    has(GceImage(data, LabelReader(PROVIDER, [])), size_gib=10, metadata={})
+    has(types.GceImage(data, types.LabelReader(PROVIDER, [])), size_gib=10, metadata={})
     project = {"quotas": [{"metric": "CPUS", "limit": "Infinity", "usage": 3}, {"metric": "INSTANCES", "limit": 2}]}
     client, _ = recorded((200, project), (200, {"quotas": [{"metric": "INSTANCES", "limit": 1}]}))
     assert client.quotas() == {"CPUS": float("inf"), "INSTANCES": 1}
@@ -130,7 +122,7 @@ def test_records() -> None:
     assert [record.metadata for record in client.instances()[0]] == [{}, {}, METADATA]
     known = {"DEPROVISIONING", "PENDING", "PENDING_STOP", "PROVISIONING", "REPAIRING", "RUNNING", "STAGING", "STOPPED"}
     known |= {"STOPPING", "SUSPENDED", "SUSPENDING", "TERMINATED"}
-    assert known - ENDING == {"PENDING", "PROVISIONING", "STAGING", "REPAIRING", RUNNING}
+    assert known - types.ENDING == {"PENDING", "PROVISIONING", "STAGING", "REPAIRING", types.RUNNING}
 
 
 # -- operations of images --

@@ -15,14 +15,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
-from nodepool.driver.gce.images import (
-    BLOCK_BYTES,
-    GceImages,
-    ObjectUpload,
-    disk_size,
-    image_labels,
-    tar_gz,
-)
+from nodepool.driver.gce import images
 from nodepool.exceptions import ImageCreateException
 from simulators.gce.cloud import BUCKET
 from simulators.gce.images import disk_of
@@ -30,8 +23,8 @@ from tests.unit.driver.gce.support import PROVIDER, Here, at_simulator, section
 
 # -- the archive --
 
-ZEROS = bytes(BLOCK_BYTES)
-NOISE = bytes(range(256)) * (BLOCK_BYTES // 256)
+ZEROS = bytes(images.BLOCK_BYTES)
+NOISE = bytes(range(256)) * (images.BLOCK_BYTES // 256)
 HOLES = NOISE + ZEROS + ZEROS + NOISE
 
 
@@ -45,19 +38,19 @@ def test_archive(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     seen: list[int] = []
     with path.open("rb") as file:
-        packed = b"".join(tar_gz(file, 4 * BLOCK_BYTES, seen.append))
+        packed = b"".join(images.tar_gz(file, 4 * images.BLOCK_BYTES, seen.append))
     unpacked = gzip.decompress(packed)
     assert len(unpacked) % tarfile.RECORDSIZE == 0
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
         (member,) = archive.getmembers()
         taken = archive.extractfile(member)
         assert taken is not None
-        assert (member.name, member.size) == ("disk.raw", disk_size(len(content), 4 * BLOCK_BYTES))
+        assert (member.name, member.size) == ("disk.raw", images.disk_size(len(content), 4 * images.BLOCK_BYTES))
         assert taken.read() == content + bytes(member.size - len(content))
     assert seen[-1:] == ([len(content)] if content else [])
-    assert len(packed) < BLOCK_BYTES / 10 or any(content)
+    assert len(packed) < images.BLOCK_BYTES / 10 or any(content)
     gib = 1024**3
-    assert [disk_size(size) for size in (0, 1, gib, gib + 1)] == [gib, gib, gib, 2 * gib]
+    assert [images.disk_size(size) for size in (0, 1, gib, gib + 1)] == [gib, gib, gib, 2 * gib]
 
 
 # -- its way --
@@ -74,7 +67,7 @@ METADATA = {"nodepool_build_id": "b" * 32, "nodepool_provider_name": PROVIDER}
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is sent in several pieces: most of it cannot be compressed."""
     # Constants of the modules, wherever those are.
-    for user in (tar_gz, ObjectUpload.run, GceImages.upload):
+    for user in (images.tar_gz, images.ObjectUpload.run, images.GceImages.upload):
         monkeypatch.setitem(user.__globals__, "DISK_UNIT_BYTES", UNIT)
         monkeypatch.setitem(user.__globals__, "PIECE_BYTES", PIECE_BYTES)
     path = tmp_path / "image.raw"
@@ -138,7 +131,7 @@ def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.M
 
     def late(*arguments: Any) -> None:
         with here.simulator.cloud() as cloud:
-            cloud.images.add(IMAGE, labels=image_labels({**METADATA, "nodepool_provider_name": "south"}))
+            cloud.images.add(IMAGE, labels=images.image_labels({**METADATA, "nodepool_provider_name": "south"}))
         create(*arguments)
 
     monkeypatch.setattr(here.adapter.images, "create_image", late)

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.gce import instances
 from nodepool.driver.gce.client import FAILURES, PAUSE, ComputeEngine, SilentZones
-from nodepool.driver.gce.instances import (
-    AWAY,
-    MISSING_SECONDS,
-    PAUSE_SECONDS,
-    Insert,
-    InsertOperations,
-    proven_gone,
-)
 from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import driver_table
@@ -72,16 +65,16 @@ class Rig:
     def __init__(self, **listed: list[Operation] | Exception) -> None:
         self.clock = ManualClock()
         self.calls = Calls(**listed)
-        self.operations = InsertOperations("north", self.calls, self.clock)
+        self.operations = instances.InsertOperations("north", self.calls, self.clock)
         self.woken = 0
 
     def wake(self) -> None:
         self.woken += 1
 
-    def watch(self, name: str = "op-1", status: str = "PENDING", target: str = "a/np1") -> Insert:
+    def watch(self, name: str = "op-1", status: str = "PENDING", target: str = "a/np1") -> instances.Insert:
         return self.operations.watch(operation(name, status, target), "head", self.wake)
 
-    def look(self, seconds: float = PAUSE_SECONDS) -> None:
+    def look(self, seconds: float = instances.PAUSE_SECONDS) -> None:
         self.clock.now += seconds
         self.operations.look()
 
@@ -91,17 +84,17 @@ def test_zone_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(a=NO_ANSWER, b=[operation("op-2", "RUNNING", "b/np2")])
     missing, twin, other = rig.watch(), rig.watch("op-3"), rig.watch("op-2", target="b/np2")
     rig.calls.itself = NO_ANSWER
-    rig.look(MISSING_SECONDS)
+    rig.look(instances.MISSING_SECONDS)
     for _ in range(10):
         rig.look()
     assert (rig.calls.looked_at.count("a"), rig.calls.looked_at.count("b"), rig.calls.asked) == (1, 11, ["op-1"])
-    rig.look(AWAY.first_seconds - 10)
+    rig.look(instances.AWAY.first_seconds - 10)
     assert rig.calls.looked_at.count("a") == 2
-    rig.look(AWAY.first_seconds)
+    rig.look(instances.AWAY.first_seconds)
     assert (rig.calls.looked_at.count("a"), len(rig.calls.asked)) == (2, 2)
     assert caplog.text.count("are not known") == 1
     rig.calls.listed["a"] = [operation(), operation("op-3")]
-    rig.look(AWAY.first_seconds)
+    rig.look(instances.AWAY.first_seconds)
     assert (missing.done, twin.done, other.done) == (True, True, False)
 
 
@@ -120,7 +113,7 @@ def test_proof_of_absence(
         found = [operation("op", target=target, **{"status": "DONE", **more}) for target, more in deletions or []]
         calls.listed[zone] = NO_ANSWER if deletions is None else found
     calls.itself = None if itself else GONE
-    errors = proven_gone(calls, lambda: ids)
+    errors = instances.proven_gone(calls, lambda: ids)
     assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
     assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
     assert (calls.looked_at, calls.read) == (zones, read)

@@ -21,16 +21,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
 from tests.support.wait import wait_for
-from tests.unit.driver.ibmvpc.support import (
-    GROUP,
-    PROVIDER,
-    Here,
-    at_simulator,
-    changed,
-    in_region,
-    load,
-    section,
-)
+from tests.unit.driver.ibmvpc import support
 from tests.unit.driver.simulated_adapter import HOST, NODE
 
 # -- names of the configuration --
@@ -45,7 +36,7 @@ class Region:
         self.known_groups = Fact(lambda: self.ids("groups"), self.clock)
         self.of: dict[str, Any] = {"vpcs": {"ci": "vpc-1"}, "keys": {"zuul": "key-1"}, "groups": {"Default": "g0"}}
         self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": driver_table("ibmvpc", "subnets_of_a_region")}
-        config = load(section(**provider))
+        config = support.load(support.section(**provider))
         self.facts = IbmFacts(config, self, self.clock)  # type: ignore[arg-type]
         self.label = label_of(config)
 
@@ -119,7 +110,7 @@ def test_launch_that_fails(
     tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     """CM-6, IV-4: it says why, in the words of IBM, and nothing is left."""
-    with at_simulator(tmp_path, changed(data, in_region)) as here:
+    with support.at_simulator(tmp_path, support.changed(data, support.in_region)) as here:
         here.simulator.change(**settings)
         with pytest.raises(kind, match=words):
             here.launch()
@@ -134,7 +125,7 @@ def test_other_places(
     """CM-6, IV-5, IV-7: the next place that the label allows, without a failed attempt; later nodes leave the first one
     alone. What a node uses is that of its own profile.
     """
-    with at_simulator(tmp_path, changed(data, in_region)) as here:
+    with support.at_simulator(tmp_path, support.changed(data, support.in_region)) as here:
         here.simulator.change(**settings)
         with here.simulator.cloud() as cloud:
             small = cloud.network.add_subnet("small", "us-south-1", "10.241.0.0/29")
@@ -152,7 +143,7 @@ def test_other_places(
             here.delete(external_id)
 
 
-def test_name_of_another_installation(here: Here) -> None:
+def test_name_of_another_installation(here: support.Here) -> None:
     """CM-8, D-10: an instance of the name of a node, also in the group of its pool, is not taken for ours."""
     know_installation(("0" * 16,))
     here.launch()
@@ -160,8 +151,8 @@ def test_name_of_another_installation(here: Here) -> None:
     with pytest.raises(CloudRefused, match="validation_unique_failed"):
         here.launch()
     listed = [one.metadata for one in here.adapter.listInstances()]
-    assert [node_id_of(one, PROVIDER) for one in listed] == [None]
-    assert others(listed, PROVIDER) == {"0" * 16: 1}
+    assert [node_id_of(one, support.PROVIDER) for one in listed] == [None]
+    assert others(listed, support.PROVIDER) == {"0" * 16: 1}
 
 
 # -- what is left over --
@@ -172,21 +163,21 @@ def test_resources(tmp_path: Path) -> None:
     use is part of its instance. Each is deleted by itself.
     """
     know_installation(("0" * 16,))
-    with at_simulator(tmp_path, in_region(pool={"public-ipv4": True, "floating-ip-pool": 0})) as here:
+    with support.at_simulator(tmp_path, support.in_region(pool={"public-ipv4": True, "floating-ip-pool": 0})) as here:
         here.launch()
         with here.simulator.cloud() as cloud:
-            cloud.add_address("np0000000043", GROUP)
-            cloud.add_volume("np0000000044", GROUP)
+            cloud.add_address("np0000000043", support.GROUP)
+            cloud.add_volume("np0000000044", support.GROUP)
             for number, group in enumerate(["np_north_main", "Default"]):
                 for add in (cloud.add_instance, cloud.add_address, cloud.add_volume):
                     add(f"np000000005{number}", group)
-        ours = [one for one in here.adapter.listResources() if node_id_of(one.metadata, PROVIDER)]
-        assert sorted((one.type, node_id_of(one.metadata, PROVIDER)) for one in ours) == [
+        ours = [one for one in here.adapter.listResources() if node_id_of(one.metadata, support.PROVIDER)]
+        assert sorted((one.type, node_id_of(one.metadata, support.PROVIDER)) for one in ours) == [
             *(("floatingip", "0000000043"), ("instance", NODE)),
             ("volume", "0000000044"),
         ]
         know_installation(("1" * 16,))
-        of_others = [one.type for one in here.adapter.listResources() if not node_id_of(one.metadata, PROVIDER)]
+        of_others = [one.type for one in here.adapter.listResources() if not node_id_of(one.metadata, support.PROVIDER)]
         assert of_others == ["instance", "volume", "volume"], "it is that of another installation"
         before = here.contents()
         for one in ours:

@@ -12,21 +12,13 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import CLUSTER_ROLES
 from nodepool.driver.kubernetes.cloud import KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
     MENDING_SECONDS,
     NamespaceCreation,
     PodJudge,
-)
-from nodepool.driver.kubernetes.objects import (
-    PLACE,
-    POD,
-    SECRET,
-    KubeRecord,
-    PodView,
-    Verdict,
-    of_pod,
 )
 from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.exceptions import LaunchStatusException, NotFound
@@ -99,16 +91,18 @@ def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]]
         if what == "begin":
             begun = monotonic()
         elif what == "watch":
-            cloud.listed(PLACE, found, begun)
+            cloud.listed(objects.PLACE, found, begun)
         elif what == "list":
             client.lists = [(found, "1")]
             cloud.inventory.refresh(complete=True)
         elif what == "launch":
             cloud.awaited("main-7", "pod")
         elif what in ("pod", "secret", "no secret"):
-            cloud.changed(*((POD, pod("old")) if what == "pod" else (SECRET, secret("old"))), gone=what[0] == "n")
+            cloud.changed(
+                *((objects.POD, pod("old")) if what == "pod" else (objects.SECRET, secret("old"))), gone=what[0] == "n"
+            )
         elif what in ("seen", "end"):
-            cloud.changed(PLACE, found[0], gone=what == "end")
+            cloud.changed(objects.PLACE, found[0], gone=what == "end")
         if what in ("launch", "made") and found:
             cloud.made("main-7", f"place-{uids[0]}")
     record = cloud.inventory.get("main-7")
@@ -139,7 +133,7 @@ def test_orders_to_delete(
 ) -> None:
     """KU-11, KU-12: in the background, of this very namespace."""
     if known:
-        cloud.listed(PLACE, [place(known)], 0.0)
+        cloud.listed(objects.PLACE, [place(known)], 0.0)
     client.answers["GET", PATH], client.answers["DELETE", PATH] = there, list(answers)
     if outcome is NotFound:
         with pytest.raises(NotFound):
@@ -149,7 +143,7 @@ def test_orders_to_delete(
         assert client.calls[-1][2]["propagationPolicy"] == "Background"
         assert deleted(client)[-1] == outcome
         # The end of the attempt before is not its end.
-        cloud.changed(PLACE, place("old"), gone=True)
+        cloud.changed(objects.PLACE, place("old"), gone=True)
         assert cloud.inventory.is_gone("main-7") is (outcome == "place-old")
     assert len(deleted(client)) == len(answers)
 
@@ -162,9 +156,9 @@ def deleted(client: StandIn) -> list[str]:
 
 #: What each watch shows, in its order.
 TOLD: Final[list[list[Event]]] = [
-    [(PLACE, place("old"), True), (PLACE, place("new"), False)],
-    [(POD, pod("old"), False), (POD, pod("old"), True), (POD, pod("new"), False)],
-    [(SECRET, secret("old"), True), (SECRET, secret("new"), False)],
+    [(objects.PLACE, place("old"), True), (objects.PLACE, place("new"), False)],
+    [(objects.POD, pod("old"), False), (objects.POD, pod("old"), True), (objects.POD, pod("new"), False)],
+    [(objects.SECRET, secret("old"), True), (objects.SECRET, secret("new"), False)],
 ]
 
 
@@ -184,12 +178,12 @@ class Launch(NamespaceCreation):
     def __init__(self, client: StandIn) -> None:
         cloud = KubeCloud("cluster", client)
         cloud.accounts.stop()
-        for kind, found in ((PLACE, place("old")), (POD, pod("old")), (SECRET, secret("old"))):
+        for kind, found in ((objects.PLACE, place("old")), (objects.POD, pod("old")), (objects.SECRET, secret("old"))):
             cloud.changed(kind, found, gone=False)
         super().__init__(cloud, Order("np7", label_of(), None, METADATA, None, None, LOG))
         self.create(KEY)
 
-    def instance(self, record: KubeRecord) -> Any:
+    def instance(self, record: objects.KubeRecord) -> Any:
         return record
 
     def look(self) -> tuple[str, str, str] | None:
@@ -301,20 +295,20 @@ def test_shared_role(client: StandIn, post: Any, name: Any) -> None:
 @pytest.mark.parametrize(("status", "verdict"), driver_table("kubernetes", "verdicts"))
 def test_verdicts(status: Any, verdict: dict[str, Any] | str) -> None:
     """KU-4, KU-9, KU-10: a pod that runs is a node; else the cluster's own words."""
-    found = of_pod({"spec": {"restartPolicy": "Never"}, "status": status})
+    found = objects.of_pod({"spec": {"restartPolicy": "Never"}, "status": status})
     if isinstance(verdict, str):
         assert found.fatal
         assert verdict in found.problem
     else:
-        assert found == Verdict(**verdict)
+        assert found == objects.Verdict(**verdict)
 
 
 def test_pod_of_a_launch() -> None:
     """KU-9, KU-10: trouble that may mend itself has some seconds, which begin anew; what others delete is the end."""
 
-    def view(terminating: bool = False, **verdict: Any) -> PodView:
-        pod = PodView({"metadata": {"name": "p", "namespace": "main-7", "uid": "u"}})
-        return pod._replace(terminating=terminating, verdict=Verdict(**verdict))
+    def view(terminating: bool = False, **verdict: Any) -> objects.PodView:
+        pod = objects.PodView({"metadata": {"name": "p", "namespace": "main-7", "uid": "u"}})
+        return pod._replace(terminating=terminating, verdict=objects.Verdict(**verdict))
 
     clock = ManualClock()
     judge = PodJudge("where", LOG, clock)

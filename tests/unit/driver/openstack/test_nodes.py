@@ -26,19 +26,9 @@ from nodepool.exceptions import (
 from nodepool.plan.launch import Failure, classify
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import driver_table
-from tests.unit.driver.openstack.support import (
-    LOG,
-    StubCloud,
-    StubTransport,
-    answer_of,
-    label_section,
-    load,
-    only_label,
-    section,
-    server,
-)
+from tests.unit.driver.openstack import support
 
-MakeCloud = Callable[..., StubCloud]
+MakeCloud = Callable[..., support.StubCloud]
 VOLUME: dict[str, Any] = {"boot-from-volume": True, "volume-size": 80}
 OURS = {"cores": 2, "instances": 1, "ram": 4096}
 WITH_VOLUME = {"volumes": 1, "volume-gb": 80}
@@ -60,13 +50,13 @@ def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dic
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(("fault", "kind", "failure", "key"), driver_table("openstack", "faults"))
 def test_error_status(
-    cloud: StubCloud, fault: str, kind: type[Exception], failure: str, key: str, listed: bool
+    cloud: support.StubCloud, fault: str, kind: type[Exception], failure: str, key: str, listed: bool
 ) -> None:
     """O-3, O-4: no room, a quota and a broken server differ; the text has the fault, also where lists lack it."""
-    broken = server(status="ERROR", fault={"message": fault, "code": 500})
+    broken = support.server(status="ERROR", fault={"message": fault, "code": 500})
     cloud.stub.answers["GET", "/servers/s1"] = {"server": broken} if fault else CloudAway("500")
     launch = cloud.creation()
-    cloud.show(broken if listed else server(status="ERROR"))
+    cloud.show(broken if listed else support.server(status="ERROR"))
     wanted = f"provider cloud-a, label small: server s1 went to ERROR: {fault or 'the cloud gives no reason'}"
     with pytest.raises(kind, match=wanted) as caught:
         launch.advance()
@@ -78,7 +68,7 @@ def test_error_status(
 def test_refusals(make_cloud: MakeCloud, text: str, status: int, wanted: str) -> None:
     """O-2, O-3: the setting is named, as it stands in the file; what was believed in is asked for again."""
     settings = {"key-name": "mine", "networks": ["internal"]}
-    cloud = make_cloud(label_section(**settings), pool={"security-groups": ["sg"]})
+    cloud = make_cloud(support.label_section(**settings), pool={"security-groups": ["sg"]})
     cloud.stub.answers["POST", "/servers"] = refusal("Provider cloud-a: creating a server failed", text, status)
     kind = CloudQuota if "Quota" in text else LaunchNodepoolException
     with pytest.raises(kind) as caught:
@@ -95,7 +85,7 @@ def test_refusals(make_cloud: MakeCloud, text: str, status: int, wanted: str) ->
 # -- floating IPs --
 
 
-def with_floating_ips(cloud: StubCloud) -> StubCloud:
+def with_floating_ips(cloud: support.StubCloud) -> support.StubCloud:
     networks = [("n1", "internal"), ("n2", "storage"), ("x1", "ext")]
     cloud.stub.answers["GET", "/networks"] = {
         "networks": [{"id": key, "name": name, "router:external": key == "x1"} for key, name in networks]
@@ -127,9 +117,11 @@ def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row
 
 
 @pytest.mark.parametrize(("error", "kind", "asked"), driver_table("openstack", "no_floating_ip"))
-def test_no_floating_ip(cloud: StubCloud, error: list[Any], kind: type[Exception] | None, asked: list[int]) -> None:
+def test_no_floating_ip(
+    cloud: support.StubCloud, error: list[Any], kind: type[Exception] | None, asked: list[int]
+) -> None:
     """O-5"""
-    with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = answer_of(error)
+    with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = support.answer_of(error)
     for wanted in asked:
         if kind is None:
             assert cloud.launched().interface_ip == "10.0.0.5"
@@ -157,7 +149,7 @@ def test_several_ports(
     cloud.facts.networks.get()
     refused = pytest.raises(LaunchNetworkException, match=f"{result}; mark the network .* nat_destination: true")
     with refused if " " in result else nullcontext():
-        made = cloud.floating.attach(Server(server()), "note")
+        made = cloud.floating.attach(Server(support.server()), "note")
         assert (made.fixed_address if made else "") == (result and f"10.0.{result[1]}.5")
     sent = [body["floatingip"]["port_id"] for body in cloud.stub.bodies if body]
     assert sent == ([result] if result[:1] == "p" else [])
@@ -167,13 +159,13 @@ def test_several_ports(
 # -- deletions --
 
 
-def deletion(cloud: StubCloud, server_id: str | None = "s1") -> ServerDeletion:
-    made = ServerDeletion(cloud, server_id, LOG)
+def deletion(cloud: support.StubCloud, server_id: str | None = "s1") -> ServerDeletion:
+    made = ServerDeletion(cloud, server_id, support.LOG)
     made.advance()
     return made
 
 
-def fips(cloud: StubCloud) -> StubCloud:
+def fips(cloud: support.StubCloud) -> support.StubCloud:
     shown = [("fip1", "8.8.8.8", "p1", "10.0.0.5"), ("fip2", "8.8.4.4", "p2", "10.0.0.9")]
     keys = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
     cloud.stub.answers["GET", "/floatingips"] = {"floatingips": [dict(zip(keys, one, strict=True)) for one in shown]}
@@ -184,7 +176,7 @@ def fips(cloud: StubCloud) -> StubCloud:
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(("seen", "port", "wanted"), driver_table("openstack", "floating_ip_deleted"))
 def test_deletion_of_a_floating_ip(
-    cloud: StubCloud, seen: dict[str, Any] | None, port: str, wanted: bool | None, listed: bool
+    cloud: support.StubCloud, seen: dict[str, Any] | None, port: str, wanted: bool | None, listed: bool
 ) -> None:
     """O-5: before the server, also if another launcher made it a moment ago.
 
@@ -196,7 +188,7 @@ def test_deletion_of_a_floating_ip(
         cloud.clock.now += 1
     fips(cloud)
     if seen is not None:
-        cloud.show(server(status="ACTIVE", **seen))
+        cloud.show(support.server(status="ACTIVE", **seen))
     deletion(cloud)
     first = ["/floatingips/fip1"] if wanted or (wanted is None and not listed) else []
     assert cloud.stub.sent("DELETE") == [*["/servers/s9"][: int(listed)], *first, "/servers/s1"]
@@ -215,7 +207,7 @@ def test_choose_flavor(make_cloud: MakeCloud, name: str | None, min_ram: int, wa
     if found is not None:
         assert found.name == wanted
         return
-    label = only_label(make_cloud().config)
+    label = support.only_label(make_cloud().config)
     label.flavor_name, label.min_ram = name, min_ram
     assert missing_flavor(label).startswith(f"the cloud has no flavor{wanted}; correct flavor-name or min-ram")
 
@@ -230,12 +222,12 @@ def at(second: int) -> str:
 
 
 @pytest.fixture
-def lists(cloud: StubCloud) -> ServerLists:
+def lists(cloud: support.StubCloud) -> ServerLists:
     return ServerLists(cloud.api)
 
 
 @pytest.mark.parametrize("latest", [at(30), at(30)[:-1], "2026-01-01T14:00:30+02:00", "yesterday", ""])
-def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str) -> None:
+def test_wide_and_narrow_lists(lists: ServerLists, cloud: support.StubCloud, latest: str) -> None:
     """O-8: the second before counts until its transactions can be expected to have ended."""
     if ":" not in latest:
         assert lists.changes_since(latest) is None, "what is no time asks for everything"
@@ -248,12 +240,12 @@ def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str
 @pytest.mark.parametrize("since", [None, at(25)])
 @pytest.mark.parametrize(("answer", "kind"), driver_table("openstack", "lists_after_another"))
 def test_list_after_another(
-    lists: ServerLists, cloud: StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
+    lists: ServerLists, cloud: support.StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
 ) -> None:
     """D-2, O-8: wide after one of all, or one that failed. A cloud that refuses changes is asked for everything."""
     for wanted in (25, 29):
         assert lists.changes_since(at(30)) == at(wanted)
-    cloud.stub.answers[LISTS] = answer_of(answer)
+    cloud.stub.answers[LISTS] = support.answer_of(answer)
     if kind is None:
         lists.list(since)
     else:
@@ -264,13 +256,13 @@ def test_list_after_another(
 
 @pytest.mark.parametrize(("listed", "late"), driver_table("openstack", "late_changes"))
 def test_change_that_a_narrow_list_does_not_show(
-    lists: ServerLists, cloud: StubCloud, listed: list[dict[str, Any]], late: bool
+    lists: ServerLists, cloud: support.StubCloud, listed: list[dict[str, Any]], late: bool
 ) -> None:
     """O-8: clocks of a cloud differ, or it is slow: lists are wide from then on, for a while."""
-    cloud.stub.answers[LISTS] = {"servers": [server(updated=at(20))]}
+    cloud.stub.answers[LISTS] = {"servers": [support.server(updated=at(20))]}
     lists.list(None)
     cloud.clock.pass_seconds(WIDE_SECONDS)
-    cloud.stub.answers[LISTS] = {"servers": [server(**one) for one in listed]}
+    cloud.stub.answers[LISTS] = {"servers": [support.server(**one) for one in listed]}
     lists.list(lists.changes_since(at(30)))
     assert lists.changes_since(at(30)) == at(25 if late else 29)
     cloud.clock.pass_seconds(LATE_SECONDS)
@@ -283,16 +275,16 @@ MakeAdapter = Callable[..., OpenStackAdapter]
 
 
 @pytest.fixture
-def transport() -> StubTransport:
-    return StubTransport()
+def transport() -> support.StubTransport:
+    return support.StubTransport()
 
 
 @pytest.fixture
-def adapter(transport: StubTransport, clock: ManualClock) -> Iterator[MakeAdapter]:
+def adapter(transport: support.StubTransport, clock: ManualClock) -> Iterator[MakeAdapter]:
     made: list[OpenStackAdapter] = []
 
     def make(label: dict[str, Any] | None = None) -> OpenStackAdapter:
-        made.append(OpenStackAdapter(load(section(label))[0], transport))  # type: ignore[arg-type]
+        made.append(OpenStackAdapter(support.load(support.section(label))[0], transport))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
@@ -300,24 +292,24 @@ def adapter(transport: StubTransport, clock: ManualClock) -> Iterator[MakeAdapte
         one.stop()
 
 
-def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
+def test_quota(adapter: MakeAdapter, transport: support.StubTransport) -> None:
     """Q-4, Q-14: limits, needs, and what servers use, those of others too; volumes count when they are used here."""
     absolute = {"maxTotalCores": 20, "maxTotalRAMSize": -1, "maxTotalVolumes": 3, "maxTotalVolumeGigabytes": 100}
     transport.answers["GET", "/limits"] = {"limits": {"absolute": absolute}}
     transport.answers["GET", "/volumes/detail"] = {"volumes": [{"id": "v1", "size": 20}]}
     transport.answers["GET", "/flavors/old"] = {"flavor": {"id": "old", "vcpus": 3, "ram": 7}}
-    foreign = server("x", "ACTIVE", metadata={}, flavor={"vcpus": 8, "ram": 100}, **ATTACHED)
+    foreign = support.server("x", "ACTIVE", metadata={}, flavor={"vcpus": 8, "ram": 100}, **ATTACHED)
     others = [
-        server("o", flavor={"id": "old"}),
-        server("p", flavor={"id": "x"}, **{"OS-EXT-STS:task_state": "deleting"}),
+        support.server("o", flavor={"id": "old"}),
+        support.server("p", flavor={"id": "x"}, **{"OS-EXT-STS:task_state": "deleting"}),
     ]
-    transport.answers[LISTS] = {"servers": [server(), foreign, *others]}
+    transport.answers[LISTS] = {"servers": [support.server(), foreign, *others]}
     for volumes in (False, True):
-        made = adapter(label_section(**VOLUME) if volumes else None)
+        made = adapter(support.label_section(**VOLUME) if volumes else None)
         limits = made.getQuotaLimits().quota["compute"]
         assert [limits[key] for key in ("cores", "instances", "ram")] == [20, math.inf, math.inf]
         assert [limits[key] for key in WITH_VOLUME] == ([3, 100] if volumes else [math.inf] * 2)
-        label: Any = only_label(made.config)
+        label: Any = support.only_label(made.config)
         assert made.getQuotaForLabel(label).get_resources() == {**OURS, **(WITH_VOLUME if volumes else {})}
         found = made.listInstances()
         used = [instance.getQuotaInformation().get_resources() for instance in found]
@@ -332,17 +324,17 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
         made.getQuotaForLabel(label)
 
 
-def test_check_without_networks(adapter: MakeAdapter, transport: StubTransport) -> None:
+def test_check_without_networks(adapter: MakeAdapter, transport: support.StubTransport) -> None:
     """reference/commands: a cloud that does not list its networks says so; it tells no remedy."""
-    made = adapter(label_section(networks=["lan"]))
+    made = adapter(support.label_section(networks=["lan"]))
     transport.answers["GET", "/networks"] = CloudAway(f"Provider {made.config.name}: reading networks failed: 503")
     found = [one for one in made.preflight() if "networks" in one.text and one.status == "failed"]
     assert [(one.text, one.remedy) for one in found] == [("reading networks failed: 503", "")]
 
 
-def test_images(cloud: StubCloud) -> None:
+def test_images(cloud: support.StubCloud) -> None:
     """O-7, O-10: a name may be an id; one that is missing is asked for every 300 s, and before a launch fails."""
-    facts, label, image = cloud.facts, only_label(cloud.config), cloud.config.cloud_images["debian"]
+    facts, label, image = cloud.facts, support.only_label(cloud.config), cloud.config.cloud_images["debian"]
     assert facts.image_id(image) == "i1"
     image.image_name = "uuid-1"
     cloud.stub.answers["GET", "/images/uuid-1"] = {"id": "uuid-1", "status": "active"}

@@ -5,27 +5,18 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.statemachine.inventory import (
-    FORGOTTEN_SECONDS,
-    PAID_PAUSE_SECONDS,
-    PRICE_SECONDS,
-    SHORTEST_PART,
-    SHORTEST_PAUSE_SECONDS,
-    ListPace,
-    Waiter,
-    worth_a_list,
-)
+from nodepool.driver.statemachine import inventory
 
-NOW, PRICE, NEVER = 1000.0, PRICE_SECONDS, float("inf")
-SHORTEST, SHARED = SHORTEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * SHORTEST_PART
-SOON = max(PRICE / 2, PAID_PAUSE_SECONDS)
+NOW, PRICE, NEVER = 1000.0, inventory.PRICE_SECONDS, float("inf")
+SHORTEST, SHARED = inventory.SHORTEST_PAUSE_SECONDS, inventory.SHORTEST_PAUSE_SECONDS * inventory.SHORTEST_PART
+SOON = max(PRICE / 2, inventory.PAID_PAUSE_SECONDS)
 
 
-def waiter(kind: str = "boot", since: float = NOW, record_id: str | None = None) -> Waiter:
-    return Waiter(kind, lambda: None, since, record_id, False)
+def waiter(kind: str = "boot", since: float = NOW, record_id: str | None = None) -> inventory.Waiter:
+    return inventory.Waiter(kind, lambda: None, since, record_id, False)
 
 
-class Pace(ListPace):
+class Pace(inventory.ListPace):
     """With some that wait, each for so many seconds, after so many waits that ended well."""
 
     def __init__(self, *waited: float, ended: int = 0) -> None:
@@ -59,7 +50,7 @@ class Pace(ListPace):
         (Pace(1), 0.5, 0.2, 0.3),
         (Pace(*[1] * 1000), 0.5, 0, 0.5),
         (Pace(*[0] * 300), None, 0, SHARED),
-        (Pace(*[5] * 30, ended=1000), None, 0, PAID_PAUSE_SECONDS),
+        (Pace(*[5] * 30, ended=1000), None, 0, inventory.PAID_PAUSE_SECONDS),
         (Pace(*[5] * 30, ended=1000), None, 0.04, 0.04),
         (Pace(*[1] * 300, ended=1000), None, 0, SHARED),
         (Pace(0.1, 0.1, ended=1000), None, 0, SOON),
@@ -88,7 +79,7 @@ def test_pauses(pace: Pace, shortest: float | None, took: float, expected: float
 )
 def test_worth_a_list(ends: list[float], expected: float) -> None:
     """What all lose together counts, from when on each may have ended."""
-    assert worth_a_list(ends, PRICE) == pytest.approx(expected, rel=1e-9)
+    assert inventory.worth_a_list(ends, PRICE) == pytest.approx(expected, rel=1e-9)
 
 
 def test_whom_a_list_concerns() -> None:
@@ -117,5 +108,5 @@ def test_whom_a_list_concerns() -> None:
         pace.add(waiter(record_id=str(number)))
     pace.next_list(NOW, NOW)
     assert pace.to_wake({"0", "kept"}) == [kept]
-    assert pace.next_list(NOW + FORGOTTEN_SECONDS + 1, NOW) == NEVER, "nothing drives it any more"
+    assert pace.next_list(NOW + inventory.FORGOTTEN_SECONDS + 1, NOW) == NEVER, "nothing drives it any more"
     assert not pace.has(kept)

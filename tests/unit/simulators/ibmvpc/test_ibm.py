@@ -28,19 +28,7 @@ from ibm_vpc import VpcV1
 from ibm_vpc import vpc_v1 as models
 
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused, CodedError
-from nodepool.driver.ibmvpc.types import (
-    AVAILABLE,
-    DELETING,
-    FAILED,
-    PENDING,
-    PREEMPTED,
-    RUNNING,
-    STOPPED,
-    USABLE_IMAGES,
-    VpcApi,
-    errors_in,
-    meaning,
-)
+from nodepool.driver.ibmvpc import types
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
 from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.network import KEY_NAME
@@ -170,11 +158,14 @@ def _paths(document: Any, at: str = "") -> set[str]:
 
 #: States that the driver names -> the enumeration of IBM's client.
 STATES: Final = (
-    ((RUNNING, FAILED, DELETING, *STOPPED), models.Instance.StatusEnum),
-    ((AVAILABLE, FAILED, DELETING), models.FloatingIP.StatusEnum),
-    ((AVAILABLE, PENDING, FAILED, DELETING, *USABLE_IMAGES), models.Image.StatusEnum),
-    ((PREEMPTED, "cannot_start_compute"), models.InstanceStatusReason.CodeEnum),
-    (sorted(code for code in VpcApi.capacity if code.startswith("cannot_start")), models.InstanceStatusReason.CodeEnum),
+    ((types.RUNNING, types.FAILED, types.DELETING, *types.STOPPED), models.Instance.StatusEnum),
+    ((types.AVAILABLE, types.FAILED, types.DELETING), models.FloatingIP.StatusEnum),
+    ((types.AVAILABLE, types.PENDING, types.FAILED, types.DELETING, *types.USABLE_IMAGES), models.Image.StatusEnum),
+    ((types.PREEMPTED, "cannot_start_compute"), models.InstanceStatusReason.CodeEnum),
+    (
+        sorted(code for code in types.VpcApi.capacity if code.startswith("cannot_start")),
+        models.InstanceStatusReason.CodeEnum,
+    ),
     (("image_data_corrupted", "image_request_in_progress"), models.ImageStatusReason.CodeEnum),
 )
 
@@ -192,7 +183,7 @@ def test_each_reason_is_known() -> None:
         reason.value for reason in models.InstanceStatusReason.CodeEnum
     }
     for kind, codes in reasons.items():
-        assert {type(meaning("head", [CodedError(code, "")])) for code in codes} == {KINDS[kind]}
+        assert {type(types.meaning("head", [CodedError(code, "")])) for code in codes} == {KINDS[kind]}
 
 
 def _same_name(caller: Caller) -> None:
@@ -219,8 +210,8 @@ PROVOKE: Final = {"same name": _same_name, "no address": _no_address, "no memory
 def test_recorded_errors(caller: Caller, name: str) -> None:
     """The region answers with the same status, code, properties and words; the driver knows what it means."""
     recorded = RECORDED[name]
-    (error,) = errors_in(recorded["body"])
-    assert type(meaning("head", [error], recorded["status"])) is KINDS[recorded["kind"]]
+    (error,) = types.errors_in(recorded["body"])
+    assert type(types.meaning("head", [error], recorded["status"])) is KINDS[recorded["kind"]]
     with pytest.raises(ApiException) as caught:
         PROVOKE[name](caller)
     response = caught.value.http_response
@@ -251,7 +242,7 @@ def test_what_the_api_cannot_do(caller: Caller) -> None:
     assert refused(caller.bind, "ip-2", first) == (409, "network_interface_in_use")
     moved = caller.vpc.update_floating_ip(made["id"], {"target": {"id": second.id}}).get_result()
     assert moved["target"]["id"] == second.id
-    api = VpcApi
+    api = types.VpcApi
     for code in frozenset().union(
         *(api.quota, api.capacity, api.exists, api.throttled_codes, api.login, api.denied, api.busy)
     ):
