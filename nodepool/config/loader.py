@@ -73,14 +73,16 @@ def read_documents(path: str, secure_path: str | None, problems: Problems) -> tu
     :raises ConfigError: a file cannot be read, is not YAML, or is something else than a mapping.
     """
     reasons: list[str] = []
+    cause: BaseException | None = None
     documents: list[Document | None] = []
     for name, may_be_empty in ((path, False), (secure_path, True)):
         try:
             documents.append(None if name is None else _document(name, problems, may_be_empty))
         except ConfigError as error:
             reasons.append(str(error))
+            cause = cause or error.__cause__
     if reasons:
-        raise ConfigError("\n".join(reasons))
+        raise ConfigError("\n".join(reasons)) from cause
     main, secure = documents
     assert main is not None
     return main, secure

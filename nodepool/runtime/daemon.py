@@ -373,6 +373,8 @@ def _listed(noun: str, names: Sequence[str], what: str = "") -> str:
 MAX_CHANGES: Final = 100
 #: From a reload that failed to the next attempt.
 RETRY: Final = Backoff(1.0, 60.0)
+#: Why a file cannot be read, until its times change.
+OF_THE_FILE: Final = (FileNotFoundError, IsADirectoryError, PermissionError)
 
 
 class Configuration:
@@ -449,6 +451,9 @@ class Configuration:
         try:
             config = self.source.load()
         except ConfigError as error:
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, OF_THE_FILE):
+                # Such as too many open files: no file changes when it can be read again.
+                raise
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
             REGISTRY.count(RELOADS.series("refused"))
             self._refused = str(error).splitlines()

@@ -609,7 +609,9 @@ class SlotRequests:
 
     def add(self, slot_request: SlotRequest) -> None:
         """A node waits; what it waited for before is forgotten."""
-        self._waiting[slot_request.node_id] = slot_request
+        # `_answer` may take out the one before just now.
+        with self._lock:
+            self._waiting[slot_request.node_id] = slot_request
         self._on_change()
 
     def waiting(self) -> Waiting:
@@ -676,8 +678,9 @@ class SlotRequests:
 
         :param wake: called when it is in ``given_back`` no more.
         """
-        self.given_back[node_id] = wake
-        self._waiting.pop(node_id, None)
+        with self._lock:
+            self._waiting.pop(node_id, None)
+            self.given_back[node_id] = wake
         self._on_change()
 
     def taken_back(self, node_id: str) -> None:

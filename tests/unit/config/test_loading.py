@@ -123,8 +123,9 @@ def test_a_file_that_may_not_be_read(source: ConfigSource, files: Files, monkeyp
     files.main.chmod(0)
     with monkeypatch.context() as patched:
         patched.setattr("builtins.open", Mock(side_effect=PermissionError(13, "Permission denied")))
-        with pytest.raises(ConfigError, match="may not be read by this user"):
+        with pytest.raises(ConfigError, match="may not be read by this user") as caught:
             source.load()
+        assert isinstance(caught.value.__cause__, PermissionError)
         assert not source.changed()
     files.main.chmod(0o600)
     loaded(source)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -242,11 +243,19 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     return Daemon(monotonic_clock(monkeypatch, sys.modules[Configuration.__module__]))
 
 
-def test_file_that_cannot_be_loaded(daemon: Daemon) -> None:
-    """G-8: an error that is not foreseen, e.g. of a library of a driver: it is loaded again, though it is the same."""
-    daemon.follow(OSError("no more files"))
+def _unreadable() -> ConfigError:
+    error = ConfigError("nodepool.yaml: cannot be read: Too many open files")
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no library"), _unreadable()], ids=["library", "files"])
+def test_file_that_cannot_be_loaded(daemon: Daemon, error: Exception) -> None:
+    """G-8: an error that may pass, of a library or of the system: it is loaded again, though it is the same."""
+    daemon.follow(error)
     assert daemon.configuration.current is daemon.first
-    assert daemon.outcomes == [(False, ["the configuration could not be loaded: OSError: no more files"])]
+    text = f"the configuration could not be loaded: {type(error).__name__}: {error}"
+    assert daemon.outcomes == [(False, [text])]
     daemon.follow()
     assert len(daemon.loaded) == 2
     daemon.follow(seconds=1.0)
