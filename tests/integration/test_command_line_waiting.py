@@ -448,7 +448,7 @@ def test_nodes_in_the_background(cloud: LocalLauncher) -> None:
     """A job of a shell has its nodes without a stop for the terminal, of which another command has the input."""
     nodepool = CommandLine(cloud.path)
     line = shlex.join(
-        [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(cloud.path), *"request small --hold 1s".split()]
+        [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(cloud.path), *["request", "small", "--hold", "1s"]]
     )
     above, terminal = pty.openpty()
     shell = ["setsid", "--wait", "--ctty", "bash", "-mc", f"{line} & wait $!; echo status $?; kill -9 $!"]
