@@ -395,13 +395,14 @@ def do_request(options: argparse.Namespace) -> int:
     """
     # What is no answer goes to standard error, where a program that reads JSON does not look.
     say: Say = partial(print, file=sys.stderr if options.format == "json" else sys.stdout, flush=True)
-    # The end of the terminal, and `kill`, are as Ctrl-C: the nodes are given back.
+    # The end of the terminal, and `kill`, are as Ctrl-C: the nodes are given back. `nohup` keeps its meaning.
     for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     with session.open_zookeeper(options) as zk, contextlib.ExitStack() as cleanup:
         begin = monotonic()
         request = _submit(zk, options)
-        cleanup.callback(zk.requests.delete, request)
+        cleanup.callback(_withdraw, zk, request)
         request = _wait_for_nodes(zk, request, options.timeout)
         nodes = _take(zk, request, cleanup, say)
         zk.requests.delete(request)
@@ -531,7 +532,7 @@ def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
     say(f"Yours until {'Enter or ' if terminal else ''}Ctrl-C{until}.")
     end = None if seconds is None else monotonic() + seconds
     listen = sys.stdin is not None
-    if terminal:
+    if terminal and not _in_background():
         # What was typed while the nodes were waited for.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     while (left := 1.0 if end is None else min(1.0, end - monotonic())) > 0:
@@ -548,18 +549,27 @@ def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
 
 
 def _in_background() -> bool:
-    """Would a look at what is typed, for another command, stop this one?"""
+    """Would a look at what is typed for another command, or a change of the terminal, stop this one?"""
     with contextlib.suppress(OSError):
         return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
     # It is no terminal, or not the one of a shell.
     return False
 
 
+def _withdraw(zk: ZooKeeper, request: NodeRequest) -> None:
+    """Delete the request. Without a connection there is no wait for one: it ends with the session."""
+    if zk.client.connected:
+        zk.requests.delete(request)
+
+
 def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:
     """Give a node back, as Zuul does: one that was in use is not used again. The others are free.
 
-    One whose lock was lost belongs to the launchers already.
+    One whose lock was lost belongs to the launchers already; without a connection it is theirs at the end of the
+    session.
     """
+    if not zk.client.connected:
+        return
     with contextlib.suppress(ZKConflict):
         zk.nodes.surely_locked(node)
         in_use = node.state == states.IN_USE

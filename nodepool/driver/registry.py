@@ -175,16 +175,29 @@ def _packages(directory: Path) -> list[tuple[str, Path]]:
 
 def installed_drivers() -> list[EntryPoint]:
     """The drivers of installed distributions. Reads what these say of themselves; imports nothing."""
-    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    try:
+        return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    except ERRORS as error:
+        # One file that cannot be read, of any distribution, which need not have a driver.
+        Drivers.log.error("Drivers of installed distributions are left out: %s: %s", type(error).__name__, error)
+        return []
 
 
 def _installed() -> Iterator[tuple[str, Path, str]]:
     """Name, directory and package of each."""
     for point in installed_drivers():
+        if point.name in TAKEN:
+            Drivers.log.error("Driver %s is left out: no driver can have the name %s", point.value, point.name)
+            continue
         try:
+            # Python imports the packages that it is in.
             spec = importlib.util.find_spec(point.module)
         except ModuleNotFoundError:
             spec = None
+        except ERRORS as error:
+            text = "Driver %s is left out: %s cannot be found: %s: %s"
+            Drivers.log.error(text, point.name, point.value, type(error).__name__, error)
+            continue
         if spec is None or spec.origin is None:
             Drivers.log.error("Driver %s is left out: there is no package %s", point.name, point.module)
         else:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import shlex
 import shutil
 import signal
@@ -416,6 +418,51 @@ def test_session_that_ends(start: Callable[..., Waiting], cloud: LocalLauncher, 
     # On a busy machine it takes long to connect again.
     last = err.splitlines()[-1]
     assert last.startswith(("the session with ZooKeeper has ended: ", "nodepool: the connection to ZooKeeper at ")), err
+
+
+def test_zookeeper_that_stays_away(
+    start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes, zookeeper: ZooKeeperServer
+) -> None:
+    """What keeps nodes, and what waits for some, ends with a line; the session ends the rest."""
+    keeps = start("request", "small", of=short_session(cloud))
+    node_id = has("in-use", znodes)
+    while not keeps.line().startswith("Yours"):
+        assert keeps.process.poll() is None
+    waits = start("request", "small", of=short_session(cloud))
+    assert waits.process.stderr is not None
+    while "waits for room" not in waits.process.stderr.readline():
+        assert waits.process.poll() is None
+    zookeeper.kill()
+    try:
+        for waiting in (keeps, waits):
+            status, out, err = waiting.ends()
+            assert (status, out) == (1, "")
+            assert "nodepool: the connection to ZooKeeper at " in err
+    finally:
+        zookeeper.start()
+    wait_for("the launcher deletes the node", lambda: znodes.node(node_id) is None, seconds=90)
+    wait_for("the request ends", lambda: not znodes.kazoo.get_children("/nodepool/requests"), seconds=90)
+
+
+def test_nodes_in_the_background(cloud: LocalLauncher) -> None:
+    """A job of a shell has its nodes without a stop for the terminal, of which another command has the input."""
+    nodepool = CommandLine(cloud.path)
+    line = shlex.join(
+        [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(cloud.path), *["request", "small", "--hold", "1s"]]
+    )
+    above, terminal = pty.openpty()
+    shell = ["setsid", "--wait", "--ctty", "bash", "-mc", f"{line} & wait $!; echo status $?; kill -9 $!"]
+    process = subprocess.Popen(
+        shell, stdin=terminal, stdout=terminal, stderr=terminal, env={**nodepool.environment, "TERM": "xterm"}, cwd="/"
+    )
+    os.close(terminal)
+    written = b""
+    with contextlib.suppress(OSError), open(above, "rb", buffering=0) as stream:
+        while part := stream.read(65536):
+            written += part
+    process.wait(60)
+    assert b" is given back: it was used, and is deleted." in written
+    assert b"status 0" in written
 
 
 def test_request_that_fails(cloud: LocalLauncher) -> None:

@@ -145,6 +145,35 @@ def test_installed_distribution(tmp_path: Path) -> None:
     assert shown[1:] == [f"Driver {name} of acme 1.5" for name in ("acme", "lost", "own", "static")]
 
 
+def test_broken_distribution(tmp_path: Path) -> None:
+    """Whatever a distribution has for an entry point, all other drivers work, and a line names it."""
+    for name, text in {"acme_cloud": good("cloud"), "acme_bad": "1 / 0", "acme_end": "raise SystemExit(3)"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text, encoding="utf-8")
+    metadata = tmp_path / "acme-1.5.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.5\n", encoding="utf-8")
+    file = metadata / "entry_points.txt"
+    points = "acme = acme_cloud\nbad = acme_bad.part\nend = acme_end.part\nempty =\ngateway = acme_cloud\n"
+    file.write_text(f"[nodepool.drivers]\n{points}", encoding="utf-8")
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    code = (
+        "import logging, nodepool.driver.gateway; logging.basicConfig(stream=sys.stdout, format='%(message)s'); "
+        "print(*Drivers.names()); print(type(Drivers.get('acme')).__module__, 'nodepool.driver.gateway' in sys.modules)"
+    )
+    *logged, names, made = run(code, None, **path).splitlines()
+    assert sorted(line.partition(":")[0] for line in logged) == [
+        f"Driver {name} is left out" for name in ("acme_cloud", "bad", "empty", "end")
+    ]
+    assert {"acme", "static"} <= {*names.split()}
+    assert not {"bad", "end", "empty", "gateway"} & {*names.split()}
+    assert made == "acme_cloud True"
+    file.write_text("[nodepool.drivers]\nacme\n", encoding="utf-8")
+    line, names, _ = run(code.replace("acme", "static"), None, **path).splitlines()
+    assert line.startswith("Drivers of installed distributions are left out: ")
+    assert "static" in names.split()
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_hidden_builtin(write: Write, broken: bool) -> None:
     """One that hides a built-in driver meets none of its modules."""
