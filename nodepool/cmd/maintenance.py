@@ -42,7 +42,7 @@ def do_pause(options: argparse.Namespace) -> int:
         zk.maintenance.put(record)
     if alias:
         print("A drain of a provider or a pool is a pause: its nodes stay until their jobs end or you delete them.")
-    end = "" if until is None else f" It ends by itself at {moment(until, now)}."
+    end = "" if until is None else f" The {mode.value} ends by itself at {moment(until, now)}."
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
     print(f"{record.text}. {_WHAT_NOW[mode]}{end} Back with: nodepool {back}")
     return 0

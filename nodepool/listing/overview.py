@@ -295,7 +295,7 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
             counts = f"{launches.running} running, in 15 minutes {launches.ok_15m} ready, {launches.failed_15m} failed"
             yield f"{pool.name}: launches: {counts}"
         if launches.last_error is not None:
-            yield f"{pool.name}: last failure, {_since(launches.last_error.at, now)}: {launches.last_error.text}"
+            yield f"{pool.name}: last failure, {short(now - launches.last_error.at)} ago: {launches.last_error.text}"
 
 
 def _moments(history: Sequence[explained.Moment]) -> list[str]:

@@ -507,10 +507,12 @@ def _provider_text(
         full = limiting(limit for pool in pools for limit in pool.limits)
         of = "" if full is None else f"{amount(full.used + full.others, full.resource)} of"
         most = "" if full is None else f"; {of} {amount(full.limit or 0, full.resource)} {full.resource} are used"
-        return f"works{' slowly' if slow or calls else ''}{long}{most}"
+        broken = sorted({label for pool in pools for label in pool.labels})
+        but = f", but not for {_named('label', broken)}" if broken else ""
+        return f"works{' slowly' if slow or calls else ''}{but}{long}{most}"
     cause = f": {worst.text}" if worst.text else ""
-    which = "" if "/" in name else f"pool {worst.pool} "
-    return f"{which}is {worst.state}{cause}{long}"
+    which = "" if "/" in name or len(pools) == 1 else f" in pool {worst.pool}"
+    return f"is {worst.state}{which}{cause}{long}"
 
 
 def _provider_remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenance], seen: Observed) -> list[str]:
@@ -546,7 +548,8 @@ def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequ
     last = f"; the last that is known: {history[-1].text}" if history and history[-1].text else ""
     requestors = (node.requestor or "" for node in nodes.values())
     who = next((one for one in requestors if one.startswith((REQUEST_COMMAND, "NodePool:"))), "Zuul")
-    text = f"does not exist any more: {who} has removed it{has}{last}"
+    removed = f"{who} has removed it" if nodes else "it was removed"  # Nothing else of it says whose it was.
+    text = f"does not exist any more: {removed}{has}{last}"
     remedies = [f"nodepool explain {key} shows what its node is used for" for key in nodes]
     done: dict[str, Any] = {"nodes": list(nodes), "history": history, "remedies": remedies}
     return explained.ExplainedRequest(request_id, "removed", text, **done)
@@ -554,7 +557,10 @@ def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequ
 
 def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
     history = _in_order(_history(seen, lambda subject: subject == f"node {node_id}"))
-    text = f"does not exist any more: it was deleted{_last_trouble(node_id, seen)}"
+    trouble = _last_trouble(node_id, seen)
+    if history and history[-1].what == What.DELETION_FAILED.value:
+        trouble = f"; before that, {history[-1].text}"  # Not why it was deleted: at last, the deletion succeeded.
+    text = f"does not exist any more: it was deleted{trouble}"
     return explained.ExplainedNode(node_id, "deleted", text, history=history)
 
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, image_table, nodes_by_build, upload_table
-from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
+from nodepool.listing.nodes import Filter, NodeFacts, full_id, host_state, host_table, node_status, node_table, project_of
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
@@ -210,7 +210,7 @@ _NODE_KEYS: Final = "id status age_seconds label provider pool tenant project pu
 nodes_page = partial(
     list_of_records,
     RecordList(
-        ListSubject("Nodes", (RecordKind.NODES,), "No node is there."),
+        ListSubject("Nodes", (RecordKind.NODES,), "There is no node."),
         NODE_STATE,
         (LABEL, PROVIDER, POOL, TENANT),
         {key: NODE_ORDERS[key] for key in _NODE_KEYS.split()},
@@ -233,7 +233,7 @@ _NODE_FACTS: Final = {
 
 def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """One node: its lifecycle, who uses it, what went wrong."""
-    seen, node_id = snapshot.observed, request.path_params["name"]
+    seen, node_id = snapshot.observed, full_id(request.path_params["name"])
     node, life = seen.nodes.get(node_id), history.life("node", node_id)
     if node is None:
         if life is not None:
@@ -278,7 +278,7 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
     """The list of those that there are, or with ``ended`` of those that ended, and the way to the other one."""
     if not query_of(request).text("ended"):
         page = there(request, snapshot)
-        return replace(page, values={**page.values, "other": ("Ended", f"{kind}s?ended=yes")})
+        return replace(page, values={**page.values, "other": (f"{kind.title()}s that ended", f"{kind}s?ended=yes")})
 
     def lasted(life: Life) -> float | None:
         return life.waited if kind == "request" else (life.ended or 0.0) - (life.created or life.ended or 0.0)
@@ -352,7 +352,7 @@ _REQUEST_KINDS: Final = (RecordKind.REQUESTS, RecordKind.PROVIDERS)
 requests_page = partial(
     list_of_records,
     RecordList(
-        ListSubject("Requests", _REQUEST_KINDS, "No request is there."),
+        ListSubject("Requests", _REQUEST_KINDS, "There is no request."),
         REQUEST_STATE,
         (LABEL, PROVIDER, TENANT),
         {key: REQUEST_ORDERS[key] for key in _REQUEST_KEYS.split()},
@@ -369,7 +369,7 @@ def request_page(request: Request, snapshot: WebSnapshot, history: History, zuul
 
     :param zuul_url: where Zuul's pages are, for links.
     """
-    seen, request_id = snapshot.observed, request.path_params["name"]
+    seen, request_id = snapshot.observed, full_id(request.path_params["name"])
     record, life = seen.requests.get(request_id), history.life("request", request_id)
     if record is None:
         if life is not None:
@@ -548,7 +548,7 @@ def _is_of(subject: str, actor: str, provider: str) -> bool:
 
 # ``/images`` and ``/images/<name>``: builds and uploads, and how far they are.
 
-_IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "No image is there.")
+_IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "There is no image.")
 
 
 def images_page(request: Request, snapshot: WebSnapshot) -> Page:

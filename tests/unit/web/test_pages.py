@@ -320,7 +320,7 @@ def test_records_that_ended() -> None:
     """WP-107: they have lists and pages, with their life, and the search finds them."""
     site = WebSite(full(), history=kept())
     get = site.client.get
-    assert 'href="./nodes?ended=yes">Ended</a>' in get("/nodes").text
+    assert 'href="./nodes?ended=yes">Nodes that ended</a>' in get("/nodes").text
     for path, name, result, more in (
         ("nodes", "0000000090", "used", "6 min"),
         ("requests", "200-0000000070", "fulfilled", "1 min"),
