@@ -22,12 +22,7 @@ _Adapter = logging.LoggerAdapter[logging.Logger]
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 #: (record attribute, short name in the text prefix), in the order of the prefix.
-_CONTEXT_FIELDS: Final = (
-    ("event_id", "e"),
-    ("node_request", "node_request"),
-    ("node", "node"),
-    ("trace_id", "trace"),
-)
+_CONTEXT_FIELDS: Final = (("event_id", "e"), ("node_request", "node_request"), ("node", "node"), ("trace_id", "trace"))
 
 #: Longest id in the text prefix: ids come from other programs, and stand in every line of a request.
 _MAX_ID: Final = 200

@@ -51,9 +51,4 @@ def how_to_install(extra: str) -> str:
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
-    __getattr__ = late_names(
-        __name__,
-        {
-            "version_info": "nodepool.compat.modules",
-        },
-    )
+    __getattr__ = late_names(__name__, {"version_info": "nodepool.compat.modules"})

@@ -53,7 +53,7 @@ PATIENCE_SECONDS: Final = 180.0
 @contextmanager
 def demonstration(programs: Path) -> Iterator[str]:
     """The address of its pages, while it runs."""
-    command = [sys.executable, "-m", "demo_lib", "--programs", str(programs)]
+    command = [sys.executable, "-m", "demo_lib", "--build", "--programs", str(programs)]
     environment = {**os.environ, "PYTHONPATH": f"{TOP / 'tools'}:{TOP}", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
@@ -103,7 +103,10 @@ def take(browser: Browser, site: str, into: Path) -> None:
                 ) as context:
                     page = context.new_page()
                     page.goto(where, wait_until="load")
-                    write(page.screenshot(animations="disabled"), into / f"{name}{window}-{scheme}.png")
+                    # A short page has nothing below its end.
+                    end = page.evaluate("() => Math.ceil(document.body.getBoundingClientRect().bottom)")
+                    clip = {"x": 0, "y": 0, "width": width, "height": min(height, end)}
+                    write(page.screenshot(animations="disabled", clip=clip), into / f"{name}{window}-{scheme}.png")
 
 
 def write(picture: bytes, path: Path) -> None:

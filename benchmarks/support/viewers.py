@@ -27,6 +27,8 @@ from tests.support.wait import wait_for
 LISTS: Final = ("requests", "nodes", "")
 #: As in ``static/live.js``: not all of them ask at the same moment.
 JITTER_SECONDS: Final = 0.05
+#: As in ``static/charts.js``.
+CHARTS_SECONDS: Final = 10.0
 LOOKING: Final = "looking"
 _EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
 #: Which records a page says that it shows.
@@ -64,7 +66,9 @@ async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> 
     assert shown is not None, f"/{path} has no part that changes"
     kinds = set(shown[1].split())
     changed = asyncio.Event()
-    asker = asyncio.create_task(_ask_again(client, path, changed))
+    tasks = [asyncio.create_task(_ask_again(client, path, changed))]
+    if not path:
+        tasks.append(asyncio.create_task(_draw_again(client)))
     try:
         async with client.stream("GET", "/api/v1/events/stream", timeout=None) as stream:
             looking.set()
@@ -72,7 +76,8 @@ async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> 
                 if kinds.intersection(_EVENT.findall(piece)):
                     changed.set()
     finally:
-        asker.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def _ask_again(client: httpx.AsyncClient, path: str, changed: asyncio.Event) -> None:
@@ -81,6 +86,15 @@ async def _ask_again(client: httpx.AsyncClient, path: str, changed: asyncio.Even
         await asyncio.sleep(random.uniform(0, JITTER_SECONDS))
         changed.clear()
         await client.get(f"/{path}", headers={"HX-Request": "true"})
+
+
+async def _draw_again(client: httpx.AsyncClient) -> None:
+    """As ``static/charts.js``."""
+    known: dict[str, str] = {}
+    while True:
+        answer = await client.get("/charts.json?range=1h", headers=known)
+        known = {"If-None-Match": answer.headers["etag"]}
+        await asyncio.sleep(CHARTS_SECONDS)
 
 
 async def look_all(url: str, count: int) -> None:

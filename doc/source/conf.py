@@ -16,6 +16,7 @@ extensions = [
     "listing_columns",
     "log_messages",
     "metrics",
+    "page_pictures",
     "reason_codes",
     "release_notes",
     "rules",
@@ -28,7 +29,7 @@ html_theme = "furo"
 html_title = "Nodepool"
 html_show_sourcelink = False
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["tables.css", "pictures.css"]
 man_pages = [
     ("reference/man/nodepool", "nodepool", "show and change what Nodepool knows", "", 1),
     ("reference/man/nodepool-launcher", "nodepool-launcher", "serve node requests of Zuul", "", 1),

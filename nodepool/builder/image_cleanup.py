@@ -65,10 +65,7 @@ class ImageCleanupWorker(Worker):
     error_text = "Error in the clean-up of images, going on"
 
     def __init__(
-        self,
-        shared: Shared,
-        uploading: Callable[[], Iterable[UploadJob]],
-        publish: Callable[[], None] = lambda: None,
+        self, shared: Shared, uploading: Callable[[], Iterable[UploadJob]], publish: Callable[[], None] = lambda: None
     ) -> None:
         log = logging.getLogger(log_names.image_cleanup_worker(0))
         super().__init__("CleanupWorker-0", shared.client, log, IDLE_SECONDS)
@@ -248,15 +245,10 @@ class CloudDeletions:
         self.log, self._shared, self._on_end = worker.log, worker.shared, worker.wake
         self._threads = threads
         self._lock = threading.Lock()
-        self._running: set[UploadKey] = set()
+        #: Begun, and not ended.
+        self.running: set[UploadKey] = set()
         #: Deletions that come later: how many failed in a row, and not before when.
         self._later: dict[UploadKey, tuple[int, float]] = {}
-
-    @property
-    def running(self) -> int:
-        """Deletions that were begun and have not ended."""
-        with self._lock:
-            return len(self._running)
 
     def begin(self, verdict: DeleteUpload) -> float | None:
         """Delete an upload in the background, unless that runs already, has just failed, or its record stays a while.
@@ -265,16 +257,16 @@ class CloudDeletions:
         """
         key = _key(verdict)
         with self._lock:
-            if key in self._running:
+            if key in self.running:
                 return None
             wait_seconds = self._later.get(key, (0, 0.0))[1] - monotonic()
             if wait_seconds > 0:
                 return wait_seconds
-            self._running.add(key)
+            self.running.add(key)
         if not self._threads.submit(verdict.provider, lambda: self._run(verdict)):
             # The builder stops.
             with self._lock:
-                self._running.discard(key)
+                self.running.discard(key)
         return None
 
     def keep(self, uploads: Collection[UploadKey]) -> None:
@@ -285,7 +277,7 @@ class CloudDeletions:
         :param uploads: all that are there.
         """
         with self._lock:
-            self._later = {key: value for key, value in self._later.items() if key in uploads or key in self._running}
+            self._later = {key: value for key, value in self._later.items() if key in uploads or key in self.running}
 
     # -- in a thread of the provider --
 
@@ -299,7 +291,7 @@ class CloudDeletions:
             # It is tried again, and keeps no other. At the end of the builder it is left to the next one.
             tell_error(self.log, error, "%s stays for now", _shown(verdict))
         with self._lock:
-            self._running.discard(key)
+            self.running.discard(key)
             if error is not None:
                 failures = self._later.get(key, (0, 0.0))[0] + 1
                 self._later[key] = failures, monotonic() + BACKOFF.pause(failures)
@@ -375,7 +367,7 @@ LOOK_SECONDS: Final = 600.0
 LOOK_AGAIN_SECONDS: Final = 10.0
 
 
-class _LooksAt:
+class LooksAt:
     """Of one provider."""
 
     def __init__(self) -> None:
@@ -397,13 +389,8 @@ class UnknownImages:
         self.log, self._shared, self._on_end = worker.log, worker.shared, worker.wake
         self._threads = threads
         self._lock = threading.Lock()
-        self._looks: dict[str, _LooksAt] = {}
-
-    @property
-    def running(self) -> int:
-        """Looks that run now."""
-        with self._lock:
-            return sum(looks.running for looks in self._looks.values())
+        #: By provider.
+        self.looks: dict[str, LooksAt] = {}
 
     def begin(self, names: Iterable[str]) -> float | None:
         """Look at the providers whose time it is, in the background.
@@ -417,7 +404,7 @@ class UnknownImages:
             if provider is None:
                 continue
             with self._lock:
-                looks = self._looks.setdefault(name, _LooksAt())
+                looks = self.looks.setdefault(name, LooksAt())
                 if looks.running:
                     continue
                 waits.append(max(0.0, looks.due - now))
@@ -426,7 +413,7 @@ class UnknownImages:
                 looks.running = self._threads.submit(name, lambda it=looks, of=provider: self._look(it, of))  # type: ignore[misc]
         return min(waits, default=None)
 
-    def _look(self, looks: _LooksAt, provider: Provider) -> None:
+    def _look(self, looks: LooksAt, provider: Provider) -> None:
         ended: Future[None] = Future()
         settle([ended], lambda: self._look_once(looks, provider))
         error = ended.exception()
@@ -439,7 +426,7 @@ class UnknownImages:
             looks.running = False
         self._on_end()
 
-    def _look_once(self, looks: _LooksAt, provider: Provider) -> None:
+    def _look_once(self, looks: LooksAt, provider: Provider) -> None:
         # First the cloud, then ZooKeeper: a record is there before its image.
         ours = {found.shown_id: found for found in gateway.list_images(provider) if _upload(found, provider)}
         known = self._shared.store.upload_ids(provider.name)

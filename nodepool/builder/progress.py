@@ -8,10 +8,9 @@ uploads with their speed.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
@@ -188,45 +187,38 @@ class BuildProgress:
 
 # Running uploads, with their progress and speed.
 
-#: The speed is that of so many seconds.
-WINDOW_SECONDS: Final = 10.0
-#: Between two notes for the speed, and between two looks of others, in seconds.
-NOTE_SECONDS: Final = 0.5
+#: Between two looks of others, in seconds.
+SHOW_SECONDS: Final = 0.5
 
 
 class Meter:
-    """How far one upload is. ``_lock`` guards everything in it."""
+    """How far one upload is, and how fast since it began. For the thread that uploads; any thread may look at it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._lock = threading.Lock()
         self._done = 0
-        #: Times, and what was uploaded by then; not more often than `NOTE_SECONDS`.
-        self._notes: deque[tuple[float, int]] = deque([(monotonic(), 0)])
+        #: When it began, what was there by then, and when it was shown last.
+        self._begun = self._shown = monotonic()
+        self._before = 0
 
     def report(self, done: int, total: int) -> bool:
-        """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Any thread; does not block.
+        """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Does not block.
 
         :return: True now and then: it is worth to be shown.
         """
         now = monotonic()
-        with self._lock:
-            begins_again = done < self._done
-            self._done, self._size = done, total
-            due = begins_again or now - self._notes[-1][0] >= NOTE_SECONDS
-            if begins_again:
-                self._notes.clear()
-            if due:
-                self._notes.append((now, done))
-            while len(self._notes) > 1 and now - self._notes[1][0] >= WINDOW_SECONDS:
-                self._notes.popleft()
+        if done < self._done:
+            # It begins again.
+            self._begun, self._before, self._shown = now, done, -math.inf
+        self._done, self._size = done, total
+        due = now - self._shown >= SHOW_SECONDS
+        if due:
+            self._shown = now
         return due
 
     def as_status(self) -> dict[str, object]:
         """Does not block."""
-        now = monotonic()
-        with self._lock:
-            begun, before = self._notes[0]
-            speed = (self._done - before) / (now - begun) if now > begun else 0.0
-            percent = 100.0 * self._done / self._size if self._size > 0 else 0.0
-            return {"percent": round(percent, 1), "bytes_per_second": round(max(0.0, speed)), "size": self._size}
+        seconds, done = monotonic() - self._begun, self._done
+        speed = (done - self._before) / seconds if seconds > 0 else 0.0
+        percent = 100.0 * done / self._size if self._size > 0 else 0.0
+        return {"percent": round(percent, 1), "bytes_per_second": round(max(0.0, speed)), "size": self._size}

@@ -24,13 +24,13 @@ from nodepool.model.status import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import CallWatch, Part, Parts, stop_all
+from nodepool.runtime.worker import CallWatch, Part, Parts, StatusThread, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache
 from nodepool.zk.components import Registration
 from nodepool.zk.images import ImageStore
-from nodepool.zk.status import BUILDER, StatusWriter
+from nodepool.zk.status import BUILDER
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -96,19 +96,18 @@ class ImageBuilder(ConnectedDaemon):
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the builder. Nothing of it runs yet."""
-        config = self._config()
+        config = self.config()
         self.client = client
         self.files = ImageFiles(str(config.images_dir))
         self.builder_id = self.files.builder_id()
         self.cache = ImageCache(client)
         self.providers = Providers(ZooKeeper(client, None))
-        self.status = StatusWriter(client)
         self._registration = Registration(client, BuilderComponent(socket.gethostname(), release_string()))
         self.shared = Shared(
             client,
             ImageStore(client),
             lambda: self.cache.snapshot() if self.cache.ready.is_set() else None,
-            self._config,
+            self.config,
             self.providers,
             self.files,
             self.builder_id,
@@ -116,7 +115,7 @@ class ImageBuilder(ConnectedDaemon):
         )
         self._make_parts()
         self.cache.add_listener(self._image_changed)
-        self.shared.builds.on_change = self.shared.uploads.on_change = self._publish
+        self.shared.builds.on_change = self.shared.uploads.on_change = lambda: self.status.current.wake()
 
     def _make_parts(self) -> None:
         """The table of threads."""
@@ -139,9 +138,10 @@ class ImageBuilder(ConnectedDaemon):
         self.build_workers = [build_worker(number) for number in range(options.build_workers)]
         self.upload_workers = [upload_worker(number) for number in range(options.upload_workers)]
         self.cleanup = Part("CleanupWorker-0", cleanup)
+        self.status = Part("StatusWorker", lambda: StatusWorker(shared, self.log))
         watch = Part("CallWatch", CallWatch)
-        table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
-        more = (make(self, self._config()) for make in self._more_parts)
+        table: list[Part[Any]] = [watch, self.status, self.cleanup, *self.upload_workers, *self.build_workers]
+        more = (make(self, self.config()) for make in self._more_parts)
         self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
 
     def begin(self) -> None:
@@ -150,7 +150,7 @@ class ImageBuilder(ConnectedDaemon):
             self.log.error("An interrupted build left files or mounts behind: %s", problem)
         self._prepare_zookeeper(paths.IMAGES)
         self.cache.wait_ready(30)
-        self.apply(self._config())
+        self.apply(self.config())
         self.look_again()
         self.parts.start()
 
@@ -174,7 +174,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def look_again(self) -> None:
         """Images, uploads and files are judged by the configuration of now. Does not block."""
-        self._publish()
+        self.status.current.wake()
         self.upload_queue.configuration_changed()
         self._image_changed("")
 
@@ -182,12 +182,13 @@ class ImageBuilder(ConnectedDaemon):
         """Stop everything; blocks at most `stop_seconds`. Uploads are not waited for (U-11)."""
         self.stopping.set()
         for thread in self.parts.threads():
-            thread.stop()
+            # How far builds are is reported to their end.
+            if thread is not self.status.current:
+                thread.stop()
         builders = [part.current for part in self.build_workers if part.current.is_alive()]
         self._wait_for_builds(builders)
         stop_all(self.parts.threads(), THREADS_STOP_SECONDS, self.log)
         self.providers.stop(THREADS_STOP_SECONDS)
-        self.status.close()
         self._unregister(self._registration)
         self.client.disconnect()
         self._directory.give_back()
@@ -210,20 +211,26 @@ class ImageBuilder(ConnectedDaemon):
         for part in workers:
             part.current.wake()
 
-    def _publish(self) -> None:
-        """The status record: a build or an upload has begun, ended, or got on. Any thread; does not block."""
-        config = self._config()
-        self.status.set(
-            BUILDER,
-            f"{socket.gethostname()}-{os.getpid()}",
-            {
-                "builder": self.shared.host,
-                "host": socket.gethostname(),
-                "providers": sorted(name for name, made in config.providers.items() if made.manage_images),
-                "builds": self.shared.builds.as_status(),
-                "uploads": self.shared.uploads.as_status(),
-            },
-        )
+
+class StatusWorker(StatusThread):
+    """Woken when a build or an upload has begun, ended, or got on."""
+
+    def __init__(self, shared: Shared, log: logging.Logger) -> None:
+        super().__init__(shared.client, log)
+        self._shared = shared
+
+    def run_once(self) -> float | None:
+        """Publish what is done now. Blocks for ZooKeeper."""
+        shared, host = self._shared, socket.gethostname()
+        status = {
+            "builder": shared.host,
+            "host": host,
+            "providers": sorted(name for name, made in shared.config().providers.items() if made.manage_images),
+            "builds": shared.builds.as_status(),
+            "uploads": shared.uploads.as_status(),
+        }
+        self.writer.set(BUILDER, f"{host}-{os.getpid()}", status)
+        return None
 
 
 def check_config(config: Config) -> None:

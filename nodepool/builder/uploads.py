@@ -558,11 +558,7 @@ def properties(
     :param provider_image: ``meta``, or ``tags`` as some drivers call it, win over it.
     """
     own = getattr(provider_image, "meta", None) or getattr(provider_image, "tags", None) or {}
-    ours = {
-        instance.PROVIDER_KEY: provider,
-        instance.BUILD_KEY: build_id,
-        instance.UPLOAD_KEY: upload_id,
-    }
+    ours = {instance.PROVIDER_KEY: provider, instance.BUILD_KEY: build_id, instance.UPLOAD_KEY: upload_id}
     return {**of_image, **own, **ours}
 
 

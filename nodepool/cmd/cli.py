@@ -266,6 +266,8 @@ examples:
   nodepool explain 0000000042        for whom a node is, and what is done with it
   nodepool explain debian-large      who serves a label
   nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
+  nodepool explain 192.0.2.17        whose node that is; also a host, an image, a launcher, a tenant
+  nodepool explain image debian-12   what it is may stand before the name
 """
 
 #: Which daemon is asked for its health.
@@ -284,8 +286,8 @@ LOOK: Final = (
     ),
     command(
         "overview.explain",
-        "explain why a request waits, a node is held, a label is not served or a provider does not work",
-        argument("name", "id or name of what to explain", metavar="REQUEST|NODE|LABEL|PROVIDER"),
+        "explain anything: why a request waits, whose an address is, why an image is not built",
+        argument("name", "id, name or address; before it may stand what it is", metavar="NAME", nargs="+"),
         form("table", "json"),
         epilog=_EXPLAIN,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -548,7 +550,11 @@ CONFIGURATION: Final = (
         'in ~/.zshrc, after compinit: eval "$(nodepool completion zsh)"',
         "nodepool completion fish > ~/.config/fish/completions/nodepool.fish",
         argument("shell", "the shell", choices=("bash", "zsh", "fish")),
-        description="Prints a script for a shell, which completes commands, options and their values after it.",
+        # What the script calls: it prints names of a kind. The last word is what is typed of the name.
+        argument("--names", argparse.SUPPRESS, metavar="KIND"),
+        argument("words", argparse.SUPPRESS, nargs="*"),
+        description="Prints a script for a shell. It completes commands, options, their values, and names of what "
+        "there is, which come from ZooKeeper, and are kept for some seconds.",
     ),
 )
 
@@ -649,16 +655,30 @@ def mistake_in(arguments: Sequence[str], parser: argparse.ArgumentParser) -> str
     if word is not None:
         near = did_you_mean(word, names) or f"; {PROG} --help lists all"
         return "" if word in names else f"there is no command {word!r}{near}"
-    known = [option for action in parser._actions for option in action.option_strings]
+    known = _options_of(parser)
     for number, word in enumerate(arguments):
-        if word in names:
+        if word in names or word in ("-h", "--help", "--version"):
             return ""
-        if word.startswith("-") and word[:2] not in known and not any(option.startswith(word) for option in known):
-            place = next((place for place in range(number, len(arguments)) if arguments[place] in names), None)
-            others = [other for at, other in enumerate(arguments) if at != place]
-            line = shlex.join([PROG, "COMMAND" if place is None else arguments[place], *others])
-            return f"{word} is an option of commands and stands behind them: {line}"
+        if not word.startswith("-") or word[:2] in known or any(option.startswith(word) for option in known):
+            continue
+        options = {option for one in _commands_of(parser).values() for option in _options_of(one)}
+        if word.partition("=")[0] not in options:
+            return f"there is no option {word}{did_you_mean(word, options)}"
+        place = next((place for place in range(number, len(arguments)) if arguments[place] in names), None)
+        others = [other for at, other in enumerate(arguments) if at != place]
+        line = shlex.join([PROG, "COMMAND" if place is None else arguments[place], *others])
+        return f"{word} is an option of commands and stands behind them: {line}"
     return ""
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    found: Mapping[str, argparse.ArgumentParser] = commands.choices
+    return found
+
+
+def _options_of(parser: argparse.ArgumentParser) -> list[str]:
+    return [option for action in parser._actions for option in action.option_strings]
 
 
 def _add_debug_option(parser: argparse.ArgumentParser) -> None:
@@ -690,7 +710,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser(command_in(arguments))
     if mistake := mistake_in(arguments, parser):
         parser.exit(2, f"{PROG}: {mistake}\n")
-    options = parser.parse_args(arguments)
+    options, surplus = parser.parse_known_args(arguments)
+    if surplus and hasattr(options, "command") and surplus[0].startswith("-"):
+        name = options.command.name
+        near = did_you_mean(surplus[0].partition("=")[0], _options_of(_commands_of(parser)[name]))
+        parser.exit(2, f"{PROG}: {name} has no option {surplus[0]}{near or f'; {PROG} {name} --help shows all'}\n")
+    if surplus:
+        parser.error(f"unrecognized arguments: {' '.join(surplus)}")
     if not hasattr(options, "command"):
         parser.print_help()
         return 1
@@ -715,18 +741,48 @@ def program() -> int:
     return status
 
 
+#: What an argument names -> kind of names, as `nodepool.cmd.overview.print_names` has it. One command's come first.
+_NAMED: Final = {
+    **dict.fromkeys(("explain.name", "events.subject"), "any"),
+    **dict.fromkeys(("image-log.name", "dib-image-delete.id"), "build"),
+    **dict.fromkeys(("request-list.ids", "requests.ids"), "request"),
+    **dict.fromkeys(("quarantine.subject", "release.subject"), "host"),
+    **{name: name for name in ("provider", "image", "label", "pool", "tenant")},
+    **{f"{name}s": name for name in ("provider", "label")} | {"subject": "served", "ids": "node"},
+}
+#: How a script calls for names; a shell has its own words for the line.
+_CALLS: Final = {
+    "bash": '{name}() {{ command "${{COMP_WORDS[0]}}" completion --names {kind} bash '
+    '-- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null </dev/null; }}',
+    "zsh": '{name}() {{ compadd -- ${{(f)"$(command $service completion --names {kind} zsh '
+    '-- "${{(@Q)${{(z)LBUFFER}}}}" "$PREFIX" 2>/dev/null </dev/null)"}} }}',
+    "fish": "(command nodepool completion --names {kind} fish -- (commandline -opc) (commandline -ct) 2>/dev/null)",
+}
+
+
 def do_completion(options: argparse.Namespace) -> int:
     """``nodepool completion``"""
+    if options.names:
+        importlib.import_module("nodepool.cmd.overview").print_names(options.names, options.words)
+        return 0
     import shtab
 
     parser = make_parser(flat=True)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    for action in (action for one in (parser, *commands.choices.values()) for action in one._actions):
-        if action.type is app.absolute_path:
-            action.complete = shtab.FILE
-        elif not action.option_strings and not action.choices:
-            # Without it zsh completes no option in front of it.
-            action.complete = {"zsh": "()"}
+    for command_name, one in (("", parser), *commands.choices.items()):
+        for action in one._actions:
+            kind = _NAMED.get(f"{command_name}.{action.dest}") or _NAMED.get(action.dest)
+            if action.type is app.absolute_path:
+                action.complete = shtab.FILE
+            elif action.dest == "state":
+                action.choices = states.REQUEST_STATES if "request" in command_name else states.NODE_STATES
+            elif kind and action.nargs != 0 and not action.choices:
+                name = f"_nodepool_names_{kind}"
+                calls = {shell: call.format(name=name, kind=kind) for shell, call in _CALLS.items()}
+                action.complete = {"bash": name, "zsh": name, "fish": calls.pop("fish"), "preamble": calls}
+            elif not action.option_strings and not action.choices:
+                # Without it zsh completes no option in front of it.
+                action.complete = {"zsh": "()"}
     print(shtab.complete(parser, options.shell))
     return 0
 

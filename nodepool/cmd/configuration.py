@@ -90,7 +90,7 @@ def do_config_diff(options: argparse.Namespace) -> int:
 
     :raises CommandError: a file is refused as a whole.
     """
-    from nodepool.runtime.reload import keep_usable
+    from nodepool.runtime.daemon import keep_usable
 
     files = [path for path in (options.first, options.second) if path is not None]
     old_path, new_path = [options.config, *files][-2:]
@@ -485,7 +485,10 @@ def _without_null(kind: keys.ValueType) -> Schema:
             return {"type": "string"} | ({} if kind.empty else {"minLength": 1})
         case keys.Whole() | keys.Number():
             low = "exclusiveMinimum" if isinstance(kind, keys.Number) and kind.more else "minimum"
-            schema = {"type": ["integer" if isinstance(kind, keys.Whole) else "number", "string"], **_FROM_ENVIRONMENT}
+            schema: Schema = {
+                "type": ["integer" if isinstance(kind, keys.Whole) else "number", "string"],
+                **_FROM_ENVIRONMENT,
+            }
             if kind.minimum > -keys.MAX_INT:
                 schema[low] = kind.minimum
             if isinstance(kind, keys.Whole) and kind.maximum < keys.MAX_INT:

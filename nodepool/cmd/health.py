@@ -101,7 +101,7 @@ def _configured(options: argparse.Namespace, path: str) -> str | None:
     from nodepool.config.problems import Problems
 
     # Only this section: a health check must not import drivers, twice a minute in each container.
-    document, _ = read_documents(options.config, options.secure, Problems(), sleep=lambda _seconds: None)
+    document, _ = read_documents(options.config, options.secure, Problems())
     webapp = document.data.get("webapp")
     target = target_of_webapp(options.kind, webapp if isinstance(webapp, dict) else {}, path)
     if target is None and options.kind == WEB:

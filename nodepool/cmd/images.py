@@ -80,7 +80,7 @@ def do_dib_image_list(options: argparse.Namespace) -> int:
         nodes = tables.nodes_by_build(zk.nodeIterator(cached=False))
         return tables.build_table(images, wall_time(), builder_status(zk.client), nodes)
 
-    return show_listing(options, look, _NO_IMAGE)
+    return show_listing(options, look, "There is no build: builders make them of the diskimages that they have.")
 
 
 def do_image_status(options: argparse.Namespace) -> int:
@@ -144,7 +144,8 @@ def do_alien_image_list(options: argparse.Namespace) -> int:
             # Read after the list was made: an upload has a record before it is in the cloud.
             found = aliens(in_cloud, read_images(zk.client), name, others)
             rows += [(name, image.name, image.shown_id) for image in found]
-    session.show(tables.alien_image_table(rows), options, "There is no image in a cloud that ZooKeeper does not know.")
+    empty = "" if failed else "There is no image in a cloud that ZooKeeper does not know."
+    session.show(tables.alien_image_table(rows), options, empty)
     return 1 if failed else 0
 
 
@@ -527,11 +528,11 @@ MODE: Final = 0o600
 
 def do_export_image_data(options: argparse.Namespace) -> int:
     """``nodepool export-image-data``"""
-    from nodepool.zk import image_backup
+    from nodepool.zk import images
 
     with open_zookeeper(options) as zk:
-        exported = image_backup.export_images(zk.client)
-    usable, problems = image_backup.sort_out(exported)
+        exported = images.export_images(zk.client)
+    usable, problems = images.sort_out(exported)
     for problem in problems:
         warn(f"Not exported: {problem}")
     try:
@@ -560,18 +561,18 @@ def do_import_image_data(options: argparse.Namespace) -> int:
 
     :raises CommandError: the file is no export, or ZooKeeper has other records already.
     """
-    from nodepool.zk import image_backup
+    from nodepool.zk import images
 
     data = read_file(options.path)
     try:
-        image_backup.check(data)
+        images.check(data)
         with open_zookeeper(options) as zk:
             if running := read_hosts(zk.client, "builder"):
                 warn(f"A builder is running on {', '.join(running)}: stop it before an import")
-            image_backup.import_images(zk.client, data, replace=options.replace)
-    except image_backup.Unusable as problem:
+            images.import_images(zk.client, data, replace=options.replace)
+    except images.Unusable as problem:
         raise CommandError(f"{options.path}: {problem}; nothing was imported") from None
-    except image_backup.Different as problem:
+    except images.Different as problem:
         raise CommandError(f"{problem}; nothing was imported (--replace overwrites)") from None
     terminal.hint(f"Put {counted(len(data), 'record')} of {options.path} into ZooKeeper")
     return 0

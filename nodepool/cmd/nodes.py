@@ -71,7 +71,6 @@ def do_list(options: argparse.Namespace) -> int:
     with_lockers = not options.watch and (
         options.format in ("wide", "json") or {"locked_by"} & {*options.columns, options.sort}
     )
-
     everything: list[Node] = []
 
     def look(zk: ZooKeeper) -> Table:
@@ -396,7 +395,10 @@ def do_request(options: argparse.Namespace) -> int:
     """
     # What is no answer goes to standard error, where a program that reads JSON does not look.
     say: Say = partial(print, file=sys.stderr if options.format == "json" else sys.stdout, flush=True)
-    with _ended_by_signals(), session.open_zookeeper(options) as zk, contextlib.ExitStack() as cleanup:
+    # The end of the terminal, and `kill`, are as Ctrl-C: the nodes are given back.
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with session.open_zookeeper(options) as zk, contextlib.ExitStack() as cleanup:
         begin = monotonic()
         request = _submit(zk, options)
         cleanup.callback(zk.requests.delete, request)
@@ -413,29 +415,16 @@ def do_request(options: argparse.Namespace) -> int:
         else:
             print("\n".join(printable(line) for one in found for line in _as_lines(one)), flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            _hold(zk, nodes, options.hold, say)
+            _keep(zk, nodes, options.hold, say)
     return 0
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Inside, the end of the terminal and ``kill`` are as Ctrl-C: the nodes are given back."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGHUP, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _submit(zk: ZooKeeper, options: argparse.Namespace) -> NodeRequest:
     """Write the request, as Zuul's scheduler does."""
     request = NodeRequest()
-    request.state = states.REQUESTED
-    request.node_types = list(options.labels)
+    request.state, request.node_types = states.REQUESTED, list(options.labels)
     request.requestor = f"{REQUEST_COMMAND} {session.operator()}"
-    request.event_id = uuid.uuid4().hex
-    request.tenant_name = options.tenant
+    request.event_id, request.tenant_name = uuid.uuid4().hex, options.tenant
     zk.requests.create(request, PRIORITY)
     return request
 
@@ -446,25 +435,26 @@ def _wait_for_nodes(zk: ZooKeeper, request: NodeRequest, timeout: float | None) 
     :param timeout: in seconds; None = as long as it takes.
     :raises CommandError: it failed, was not served in time, or was deleted by another process.
     """
-    begin, looked_at, why = monotonic(), float("-inf"), ("", "waits for a launcher")
+    begin, look_at, code, text = monotonic(), monotonic() + _ASK_SECONDS, "", "waits for a launcher"
     with session.progress(sys.stderr) as show_items:
-        while True:
-            found = zk.requests.get(request.key)
-            if found is None:
-                raise CommandError(f"another process has deleted request {request.id}")
-            if found.state == states.FULFILLED:
-                return found
-            if found.state == states.FAILED:
-                raise CommandError(f"request {request.id} {_why_failed(zk, found)}")
-            spent = monotonic() - begin
+        while (found := zk.requests.get(request.key)) and found.state not in (states.FULFILLED, states.FAILED):
             # What is served at once has no reason to wait.
-            if spent >= _ASK_SECONDS and monotonic() - looked_at >= _WHY_SECONDS:
-                why, looked_at = _why(zk, found), monotonic()
-            if timeout is not None and spent > timeout:
-                raise CommandError(f"request {request.id} has no nodes after {short(timeout)}: it {why[1]}")
-            if spent >= _ASK_SECONDS:
-                show_items([session.Item(f"request {request.id}", None, why[1], f"{why[0]} {found.state}")])
+            if monotonic() >= look_at:
+                code, text = _why(zk, found)
+                look_at = monotonic() + _WHY_SECONDS
+                show_items([session.Item(f"request {request.id}", None, text, f"{code} {found.state}")])
+            if timeout is not None and monotonic() - begin > timeout:
+                raise CommandError(f"request {request.id} has no nodes after {short(timeout)}: it {text}")
             threading.Event().wait(_ASK_SECONDS)
+    end = monotonic() + _REASON_SECONDS
+    while found is not None and found.state == states.FAILED:
+        code, text = _why(zk, found)
+        if code != ReasonCode.DECLINED_BEFORE.value or monotonic() > end:
+            raise CommandError(f"request {request.id} {text}")
+        threading.Event().wait(_ASK_SECONDS)
+    if found is None:
+        raise CommandError(f"another process has deleted request {request.id}")
+    return found
 
 
 def _why(zk: ZooKeeper, request: NodeRequest) -> tuple[str, str]:
@@ -475,16 +465,6 @@ def _why(zk: ZooKeeper, request: NodeRequest) -> tuple[str, str]:
     return answer.code, answer.text
 
 
-def _why_failed(zk: ZooKeeper, request: NodeRequest) -> str:
-    """Why a request failed, in a line. Blocks until a pool reports it, up to `_REASON_SECONDS`."""
-    begin = monotonic()
-    while True:
-        code, text = _why(zk, request)
-        if code != ReasonCode.DECLINED_BEFORE.value or monotonic() - begin > _REASON_SECONDS:
-            return text
-        threading.Event().wait(_ASK_SECONDS)
-
-
 def _take(zk: ZooKeeper, request: NodeRequest, cleanup: contextlib.ExitStack, say: Say) -> list[Node]:
     """Lock the nodes of a fulfilled request, as Zuul's executor does.
 
@@ -492,25 +472,31 @@ def _take(zk: ZooKeeper, request: NodeRequest, cleanup: contextlib.ExitStack, sa
     :raises CommandError: a node is not there, or not for the request.
     :raises ZKLockException: another process keeps the lock of one.
     """
-    found = []
-    for node_id in request.nodes:
-        node = zk.getNode(node_id)
-        if node is not None:
-            with contextlib.suppress(ZKConflict):
-                zookeeper.take(zk, node, ZUUL_LOCK_SECONDS, f"{COMMAND}{session.operator()}")
-        if node is None or node.lock is None:
-            raise CommandError(f"node {node_id} of request {request.id} does not exist any more")
+    found = [_find(zk, node_id) for node_id in request.nodes]
+    for node in found:
+        try:
+            zookeeper.take(zk, node, ZUUL_LOCK_SECONDS, f"{COMMAND}{session.operator()}")
+        except ZKConflict:
+            raise _not_found(node.key) from None
         cleanup.callback(_give_back, zk, node, say)
         if node.allocated_to != request.key:
-            raise CommandError(f"node {node_id} is for request {node.allocated_to}, not for {request.id}")
-        found.append(node)
+            raise CommandError(f"node {node.id} is for request {node.allocated_to}, not for {request.id}")
     return found
 
 
 def _as_object(label: str, node: Node) -> dict[str, Any]:
-    """What a person, or a program, needs to use a node. A port that is an object has a token in it: it is not shown."""
+    """What a person, or a program, needs to use a node. A port that is an object has a token in it: it is not shown.
+
+    ``command`` connects to it; None = none is known.
+    """
     port = node.connection_port if type(node.connection_port) is int else None
+    pod = node.connection_port if isinstance(node.connection_port, dict) else {}
     address = node.interface_ip or node.public_ipv4 or node.private_ipv4 or node.public_ipv6 or node.hostname
+    user, command = f"{node.username}@" if node.username else "", None
+    if node.connection_type in (None, "ssh"):
+        command = f"ssh {'' if port == 22 else f'-p {port} '}{user}{address}"
+    elif pod.get("pod"):
+        command = f"kubectl --namespace {pod.get('namespace')} exec -it {pod['pod']} -- sh"
     return {
         "id": node.id,
         "label": label,
@@ -521,34 +507,20 @@ def _as_object(label: str, node: Node) -> dict[str, Any]:
         "username": node.username,
         "connection_type": node.connection_type or "ssh",
         "host_keys": list(node.host_keys),
-        "command": _command(node, address, port),
+        "command": command,
     }
-
-
-def _command(node: Node, address: str | None, port: int | None) -> str | None:
-    """The command that connects; None = none is known."""
-    user = f"{node.username}@" if node.username else ""
-    pod = node.connection_port if isinstance(node.connection_port, dict) else {}
-    if node.connection_type in (None, "ssh") and address and port is not None:
-        return f"ssh {'' if port == 22 else f'-p {port} '}{user}{address}"
-    if node.connection_type == "kubectl" and pod.get("pod"):
-        return f"kubectl --namespace {pod.get('namespace')} exec -it {pod['pod']} -- sh"
-    return f"kubectl --namespace {pod['namespace']} get pods" if pod.get("namespace") else None
 
 
 def _as_lines(one: dict[str, Any]) -> Iterator[str]:
     """The same for a person: lines to copy."""
     yield f"{one['label']}: node {one['id']} in {one['provider']}/{one['pool'] or '-'}"
     place = one["address"] if one["port"] in (None, 22) else f"[{one['address']}]:{one['port']}"
-    if one["command"]:
-        yield f"  {one['command']}"
-    else:
-        yield f"  {one['connection_type']} {one['username'] or ''}@{place}"
+    yield f"  {one['command'] or '{connection_type} {username} '.format(**one) + place}"
     for key in one["host_keys"]:
         yield f"  known_hosts: {place} {key}"
 
 
-def _hold(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say) -> None:
+def _keep(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say) -> None:
     """Keep the nodes until the time is over, Enter, or Ctrl-C, which is a KeyboardInterrupt.
 
     :param seconds: None = without end.
@@ -563,19 +535,24 @@ def _hold(zk: ZooKeeper, nodes: Sequence[Node], seconds: float | None, say: Say)
         # What was typed while the nodes were waited for.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     while (left := 1.0 if end is None else min(1.0, end - monotonic())) > 0:
-        # A command in the background would be stopped by a look at what is typed for another one.
-        mine = listen and (not terminal or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp())
-        if select.select([sys.stdin] if mine else [], [], [], left)[0]:
+        if select.select([sys.stdin] if listen and not _in_background() else [], [], [], left)[0]:
             typed = os.read(sys.stdin.fileno(), 4096)
             if b"\n" in typed or (terminal and not typed):
                 return
             listen = bool(typed)
         try:
             for node in nodes:
-                zk.surelyLocked(node)
+                zk.nodes.surely_locked(node)
         except ZKConflict:
-            what = "the launchers delete the nodes" if len(nodes) > 1 else "the launchers delete the node"
-            raise CommandError(f"the session with ZooKeeper has ended: {what}") from None
+            raise CommandError("the session with ZooKeeper has ended: the launchers delete its nodes") from None
+
+
+def _in_background() -> bool:
+    """Would a look at what is typed, for another command, stop this one?"""
+    with contextlib.suppress(OSError):
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    # It is no terminal, or not the one of a shell.
+    return False
 
 
 def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:
@@ -584,7 +561,7 @@ def _give_back(zk: ZooKeeper, node: Node, say: Say) -> None:
     One whose lock was lost belongs to the launchers already.
     """
     with contextlib.suppress(ZKConflict):
-        zk.surelyLocked(node)
+        zk.nodes.surely_locked(node)
         in_use = node.state == states.IN_USE
         if in_use:
             node.state = states.USED

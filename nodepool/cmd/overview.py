@@ -2,22 +2,28 @@
 """Commands that show how a system is (reference/commands 2).
 
 First ``nodepool status``, ``label-list``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``,
-then ``events``. Last what ``status`` and ``explain`` read.
+then ``events``. Then what ``status`` and ``explain`` read, and last the names that shells complete.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
+import os
+import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import PROBLEMS, CommandError
+from nodepool.cmd.app import DEFAULT_CONFIG, PROBLEMS, CommandError, absolute_path, write_file
 from nodepool.cmd.session import is_as_released, none_of, open_zookeeper, show, show_listing, watch
 from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
@@ -158,14 +164,21 @@ def do_explain(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
     from nodepool.listing.overview import explanation_text
     from nodepool.plan import explain
+    from nodepool.plan.observed import KINDS, UnclearName, meant, similar
 
-    name = options.name
+    *kinds, name = options.name
+    if len(kinds) > 1 or not set(kinds) <= {*KINDS}:
+        raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(KINDS)}")
     with open_zookeeper(options) as zk:
         seen = observe(zk, name)
-    kind = explain.kind_of(name, seen)
-    if kind is None:
-        near = explain.similar(name, seen) or "; nodepool request-list, list and label-list show what there is"
-        raise CommandError(f"there is no request, node, label or provider {name!r}{near}")
+    try:
+        found = meant(name, seen, kinds or KINDS)
+    except UnclearName as unclear:
+        raise CommandError(str(unclear)) from None
+    if found is None:
+        what = kinds[0] if kinds else f"{', '.join(KINDS)} or address"
+        raise CommandError(f"there is no {what} {name!r}{similar(name, seen)}")
+    kind, name = found
     answer = explain.explain(name, kind, seen)
     print(json.dumps(answer.to_dict()) if options.format == "json" else explanation_text(answer, seen.now))
     return 0
@@ -239,10 +252,10 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
 
     registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
-    node = zk.getNode(name) if name is not None and name.isdecimal() else None
+    node = zk.getNode(name.zfill(10)) if name is not None and name.isdecimal() else None
     nodes = {found.key: found for found in (zk.nodeIterator() if node is None else [node])}
     launchers = read_launchers(zk.client)
-    images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
+    images = NO_IMAGES if name in requests or node is not None else read_images(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
@@ -255,5 +268,75 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         images=images,
         builders=frozenset(components.read_hosts(zk.client, "builder")),
         builder_providers=builder_status(zk.client).providers,
-        locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
+        locked=frozenset(zk.nodes.locked_ids([*nodes]) if node is not None else ()),
+        issued={} if name is None or node is not None else {"node": zk.nodes.issued(), "request": zk.requests.issued()},
     )
+
+
+# Names of what there is, for shells that complete a command line. No error reaches the terminal.
+
+#: So long names are used again, in seconds. Older ones are used if there is no answer.
+NAMES_SECONDS: Final = 5.0
+#: A shell waits at most so long, in seconds, with the start of the program on top.
+_PATIENCE_SECONDS: Final = 0.6
+_MOST_NAMES: Final = 1000
+#: Shells take no others as they stand.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./+-]+")
+#: Kinds of which a name may be.
+_SEVERAL: Final = {
+    "served": ("provider", "pool", "label", "launcher"),
+    "any": ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant"),
+}
+
+
+def print_names(kind: str, words: Sequence[str]) -> None:
+    """Print the names of a kind that begin like the last word, one a line. After some time those of the last time.
+
+    :param words: of the command line, of which -c and -s name the configuration. Of names divided by commas the last
+        one is completed.
+    """
+    given = dict(pairwise(words))
+    config = absolute_path(given.get("-c", DEFAULT_CONFIG))
+    known = _known_names(config, None if "-s" not in given else absolute_path(given["-s"]))
+    before, comma, begin = (words[-1] if words else "").rpartition(",")
+    found = {name for one in _SEVERAL.get(kind, (kind,)) for name in known.get(one, ()) if name.startswith(begin)}
+    for name in sorted(filter(_PLAIN.fullmatch, found))[:_MOST_NAMES]:
+        print(f"{before}{comma}{name}")
+
+
+def _known_names(config: str, secure: str | None) -> dict[str, list[str]]:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = Path(cache, "nodepool", f"names-{hashlib.sha256(config.encode()).hexdigest()[:16]}.json")
+    known: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(path.read_bytes())
+        if wall_time() - path.stat().st_mtime < NAMES_SECONDS:
+            return known
+
+    # As Ctrl-C: it also ends a wait for ZooKeeper.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+    # Without a configuration that can be read, or a ZooKeeper that answers, there are no names. That is no error here.
+    with contextlib.suppress(KeyboardInterrupt, Exception):
+        with open_zookeeper(argparse.Namespace(config=config, secure=secure)) as zk:
+            known = _read_names(zk)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        write_file(path, json.dumps(known).encode(), 0o600)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return known
+
+
+def _read_names(zk: ZooKeeper) -> dict[str, list[str]]:
+    """Names by kind. Blocks for some round trips."""
+    from nodepool.plan.observed import Observed, names
+
+    seen = Observed(
+        wall_time(),
+        registered=zk.getRegisteredPools(),
+        statuses=read_pools(zk.client),
+        launchers=read_launchers(zk.client),
+        images=read_images(zk.client),
+    )
+    found = {kind: sorted(known) for kind, known in names(seen).items()}
+    return {**found, "request": zk.requests.ids(), "node": zk.nodes.ids()}

@@ -60,10 +60,11 @@ def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
         print(f"{render(images, form)}\n\n{render(nodes, form)}")
     else:
         print(f"ZooKeeper data for provider {provider}\n")
-        print("Image data:")
-        terminal.show(images, terminal.Display(form))
-        print("\nNodes:")
-        terminal.show(nodes, terminal.Display(form))
+        for title, table in (("Image data:", images), ("\nNodes:", nodes)):
+            print(title)
+            terminal.show(table, terminal.Display(form))
+            if not table.rows:
+                terminal.hint("There is none.")
 
 
 def do_erase(options: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.version import DISTRIBUTION, release_string
-from nodepool.zk import image_backup, paths
+from nodepool.zk import images, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import MODEL_API as MODEL_API
 from nodepool.zk.components import system_model_api
@@ -436,11 +436,7 @@ class StatsReporter:
         :param dt: milliseconds that it took.
         """
         reports.report_launch(
-            subkey,
-            dt,
-            provider=self.provider_config.name,
-            az=self.node.az,
-            requestor=self.handler.request.requestor,
+            subkey, dt, provider=self.provider_config.name, az=self.node.az, requestor=self.handler.request.requestor
         )
 
     def updateNodeStats(self, arg: Any) -> None:
@@ -848,14 +844,14 @@ class ReleasedZooKeeper(ZooKeeper):
 
     def exportImageData(self) -> dict[str, str]:
         """Builds, uploads and pauses: path -> what is stored there."""
-        return image_backup.export_images(self.client)
+        return images.export_images(self.client)
 
     def importImageData(self, import_data: Mapping[str, str]) -> None:
         """Write what `exportImageData` gave. Blocks. No other process may write images meanwhile.
 
         :raises ZKException: bad data.
         """
-        image_backup.import_images(self.client, import_data, replace=True)
+        images.import_images(self.client, import_data, replace=True)
 
     # -- images: locks --
 

@@ -11,39 +11,27 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from nodepool.clock import sleep
-from nodepool.config.marks import Document, Sleep, UnreadableError, parse, read
-from nodepool.config.problems import Problems, Severity, show
+from nodepool.config.problems import Document, Problems, Severity, parse, read, show
 from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from nodepool.config.assembly import CheckedSections
     from nodepool.config.objects import Config
 
 log = logging.getLogger("nodepool.config")
 
 
-def load_config(
-    path: str,
-    secure_path: str | None = None,
-    *,
-    sleep: Sleep = sleep,
-    checked: CheckedSections | None = None,
-    complete: bool = True,
-) -> Config:
+def load_config(path: str, secure_path: str | None = None, *, complete: bool = True) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
-    :param sleep: waits that many seconds between attempts to read a missing file.
-    :param checked: what earlier loads have checked.
     :param complete: False: what a secure file may have, and what is not installed here, need not be there.
     :raises ConfigError: every problem, one a line, with file and line.
     """
     from nodepool.config.assembly import assemble
 
     problems = Problems()
-    main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
+    main, secure = read_documents(path, secure_path, problems)
+    config = assemble(main, secure, secure_given=secure_path is not None)
     if not complete:
         problems.change(Severity.INCOMPLETE, Severity.WARNING)
     problems.finish(log)
@@ -78,34 +66,28 @@ def load_images(path: str, secure_path: str | None = None) -> Config:
     return config
 
 
-def read_documents(
-    path: str, secure_path: str | None, problems: Problems, sleep: Sleep = sleep
-) -> tuple[Document, Document | None]:
+def read_documents(path: str, secure_path: str | None, problems: Problems) -> tuple[Document, Document | None]:
     """Read and parse both files.
 
     :return: the main file, a mapping; the secure file, a mapping, or None if there is none or it is empty.
     :raises ConfigError: a file cannot be read, is not YAML, or is something else than a mapping.
     """
     reasons: list[str] = []
-    unreadable = False
     documents: list[Document | None] = []
     for name, may_be_empty in ((path, False), (secure_path, True)):
         try:
-            documents.append(None if name is None else _document(name, problems, sleep, may_be_empty))
+            documents.append(None if name is None else _document(name, problems, may_be_empty))
         except ConfigError as error:
-            unreadable = unreadable or isinstance(error, UnreadableError)
             reasons.append(str(error))
     if reasons:
-        raise (UnreadableError if unreadable else ConfigError)("\n".join(reasons))
+        raise ConfigError("\n".join(reasons))
     main, secure = documents
     assert main is not None
     return main, secure
 
 
-def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -> Document | None:
-    source = read(path, sleep=sleep)
-    document = parse(source, problems)
-    document.digest = source.digest
+def _document(path: str, problems: Problems, may_be_empty: bool) -> Document | None:
+    document = parse(read(path), problems)
     if isinstance(document.data, dict):
         return document
     if document.data is None:
@@ -118,21 +100,15 @@ def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -
 
 
 class ConfigSource:
-    """A configuration file, its secure file and what drivers read beside; parsed only when one of them changed.
+    """A configuration file, its secure file and what drivers read beside; parsed only when one of them changed."""
 
-    :param sleep: see `load_config`.
-    """
-
-    def __init__(self, path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> None:
+    def __init__(self, path: str, secure_path: str | None = None) -> None:
         self._paths = [name for name in (path, secure_path) if name is not None]
         self._path = path
         self._secure_path = secure_path
-        self._sleep = sleep
         #: Files that drivers read, see `Config.watched_files`.
         self._watched: list[str] = []
-        self._loaded: tuple[int | None, ...] | None = None
-        self._unreadable = False
-        self._checked: CheckedSections = {}
+        self._loaded: tuple[_Times | None, ...] | None = None
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -141,44 +117,33 @@ class ConfigSource:
     def changed(self) -> bool:
         """Is it time for another `load`? Does not parse.
 
-        True when the modification time of a file is not what it was at the last load (whether that went well or
-        not), or when a file that could not be opened then can be opened now.
+        True when a time of a file is not what it was at the last load, whether that went well or not.
         """
-        if self._times() != self._loaded:
-            return True
-        return self._unreadable and all(_can_be_opened(path) for path in self._paths)
+        return self._times() != self._loaded
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
-        self._unreadable = False
-        try:
-            config = load_config(self._path, self._secure_path, sleep=self._sleep, checked=self._checked)
-        except UnreadableError:
-            self._unreadable = True
-            raise
+        config = load_config(self._path, self._secure_path)
         watched = sorted(config.watched_files)
         if watched != self._watched:
             self._watched = watched
-            self._loaded = (*self._loaded[: len(self._paths)], *map(_modified, watched))
+            self._loaded = (*self._loaded[: len(self._paths)], *map(_times_of, watched))
         return config
 
-    def _times(self) -> tuple[int | None, ...]:
-        return tuple(map(_modified, self.files()))
+    def _times(self) -> tuple[_Times | None, ...]:
+        return tuple(map(_times_of, self.files()))
 
 
-def _modified(path: str) -> int | None:
-    """Modification time in nanoseconds; None = no such file."""
+#: When the content of a file changed, and when anything of it, such as who may read it, in nanoseconds.
+_Times = tuple[int, int]
+
+
+def _times_of(path: str) -> _Times | None:
+    """None = no such file."""
     try:
-        return os.stat(path).st_mtime_ns
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-
-
-def _can_be_opened(path: str) -> bool:
-    try:
-        with open(path, "rb"):
-            return True
-    except (OSError, ValueError):
-        return False
+    return status.st_mtime_ns, status.st_ctime_ns

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, ClassVar, Final
 
-from nodepool.config.marks import Document
-from nodepool.config.problems import Severity
+from nodepool.config.problems import Document, Severity
 from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
@@ -32,7 +31,7 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-from nodepool.tracing.sending import GRPC, HTTP, OtlpSettings, missing_module
+from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
 
 # Settings of traces (reference/configuration 2): the keys of ``[tracing]`` in ``zuul.conf``.
@@ -126,10 +125,7 @@ class Label(ConfigValue):
         WHOLE, 0, "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready."
     )
     max_ready_age: int = key(
-        Whole(instead=NOT_GIVEN),
-        0,
-        "Age at which an unused ready node is replaced; 0 = never.",
-        unit="seconds",
+        Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
     )
 
     def __init__(self, name: str) -> None:

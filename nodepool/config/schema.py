@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import voluptuous as v
 
-from nodepool.config.marks import Document
-from nodepool.config.problems import HIDDEN, Severity, did_you_mean, listing, show
+from nodepool.config.problems import HIDDEN, Document, Severity, did_you_mean, listing, show
 from nodepool.driver.config import value_schema
 from nodepool.model import config_keys as keys
 from nodepool.model.config_keys import MAX_INT, NOT_GIVEN

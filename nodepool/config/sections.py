@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import voluptuous as v
 
-from nodepool.config.marks import Document
 from nodepool.config.objects import Config, DiskImage, Label, TenantLimits, TopLevel, check_tracing
-from nodepool.config.problems import Severity, did_you_mean, show
+from nodepool.config.problems import Document, Severity, did_you_mean, show
 from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
 from nodepool.driver.config import fields_of, mappings, section_schema

@@ -10,8 +10,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from nodepool.config.marks import PLACEHOLDER
-from nodepool.config.problems import Severity
+from nodepool.config.problems import PLACEHOLDER, Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -27,7 +26,7 @@ from nodepool.model.config_keys import (
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.marks import Document
+    from nodepool.config.problems import Document
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"
@@ -212,10 +211,15 @@ def wrong_provider_address(given: str) -> str | None:
 
 
 def _is_this_host(name: str) -> bool:
+    address = _address(name)
+    return name == "localhost" if address is None else address.is_loopback
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(text)
     except ValueError:
-        return name == "localhost"
+        return None
 
 
 def wrong_host(given: str) -> str | None:
@@ -223,16 +227,9 @@ def wrong_host(given: str) -> str | None:
     name = given.removeprefix("*.")
     if not name or not name.isascii() or not name.isprintable() or set(name) & set(" /*@?#"):
         return f"{given!r} is no name of a host, such as nodepool.example.org or *.example.org"
-    if ":" in name and not _is_ipv6(name):
+    if ":" in name and _address(name.strip("[]")) is None:
         return f"{given!r} has a port or a scheme: only the name of the host counts"
     return None
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        return ipaddress.ip_address(text.strip("[]")).version == 6
-    except ValueError:
-        return False
 
 
 def is_network(text: str) -> bool:

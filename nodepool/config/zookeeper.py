@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.config.marks import Document
-from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
+from nodepool.config.problems import Document, Problems, Severity, did_you_mean, listing, show
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, ConfigValue, Number, Sections, key, keys_of
 from nodepool.zk.connection import TlsFiles, check_tls_files

@@ -82,9 +82,7 @@ class ProviderConfig(ConfigValue, abc.ABC):
     name: str = key(FILLED_TEXT, REQUIRED, "Unique.")
     driver: DriverReference = key(TEXT, DEFAULT_DRIVER, "The kind of provider.", read=False)
     max_concurrency: int = key(
-        WHOLE,
-        -1,
-        "Launches in progress over all its pools; negative = no limit; 0 = the provider handles no request.",
+        WHOLE, -1, "Launches in progress over all its pools; negative = no limit; 0 = the provider handles no request."
     )
     priority: int | None = key(WHOLE, None, "Of its pools; the lower number is served first.", default_text="100")
 

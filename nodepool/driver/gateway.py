@@ -195,15 +195,12 @@ class Hook(Generic[P, R]):
         self.name = name
         self.policy = policy
         self.bound = bound
-        self._counts: dict[str, CountedCalls] = {}
+        self._counts: dict[str, CallCount] = {}
         HOOKS.append(self)
 
     def counts(self) -> list[CallCount]:
-        """What was counted so far."""
-        return [
-            CallCount(self.name, provider, count.calls, count.errors, count.seconds)
-            for provider, count in list(self._counts.items())
-        ]
+        """What was counted so far, by provider."""
+        return list(self._counts.values())
 
     def last(self, provider: str) -> float:
         """How long the call took that ended last, in seconds; 0 = there was none."""
@@ -253,7 +250,7 @@ class Hook(Generic[P, R]):
         return self.policy.make()
 
     def _count(self, provider: str, seconds: float, errors: int = 0) -> None:
-        count = self._counts.get(provider) or self._counts.setdefault(provider, CountedCalls())
+        count = self._counts.get(provider) or self._counts.setdefault(provider, CallCount(self.name, provider))
         with count.lock:
             count.calls += 1
             count.errors += errors
@@ -414,22 +411,13 @@ NOT_PAUSED: Final = Otherwise[Any](_NOT_TOLD, lambda: None)
 # Counts of the calls of drivers.
 
 
-class CallCount(NamedTuple):
-    """The calls of one hook of one provider."""
+class CallCount:
+    """The calls of one hook of one provider. ``lock`` guards the numbers, which go on growing."""
 
-    hook: str
-    provider: str
-    calls: int
-    errors: int
-    seconds: float
+    __slots__ = ("calls", "errors", "hook", "last", "lock", "provider", "seconds")
 
-
-class CountedCalls:
-    """What is counted of them meanwhile. ``lock`` guards all."""
-
-    __slots__ = ("calls", "errors", "last", "lock", "seconds")
-
-    def __init__(self) -> None:
+    def __init__(self, hook: str, provider: str) -> None:
+        self.hook, self.provider = hook, provider
         self.lock = threading.Lock()
         self.calls = self.errors = 0
         self.seconds = 0.0

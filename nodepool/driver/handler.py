@@ -12,12 +12,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from logging import DEBUG, WARNING
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.fact import NotKnown
-from nodepool.driver.framework.handler_hooks import HandlerHooks
+from nodepool.driver.framework.handler_hooks import HandlerHooks, PoolWorkerView, log_declined
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import Guard
@@ -25,6 +26,7 @@ from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, ReasonText
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
@@ -33,12 +35,6 @@ from nodepool.plan.retries import Backoff
 from nodepool.plan.triage import ENDED, MIN_READY_REQUESTOR, UNFINISHED, Progress, Stage
 from nodepool.tracing import spans
 from nodepool.zk.transactions import ZkLock
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.model.request import NodeRequest
-
 
 #: From a launch that the cloud had no room for to the next one (L-7).
 ABORT: Final = Backoff(1.0, 30.0)
@@ -340,7 +336,8 @@ class NodeRequestHandler(HandlerHooks):
         reason = reasons.joined([reasons.reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         triage.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
-        self._log_declined(reason)
+        place = f"{self.provider.name}/{self.pool.name}"
+        log_declined(self.log, self.request, reason, place, lambda: self.pw.declines_of_others(self.request.key))
         self._let_go(Stage.DONE, reason)
 
     def give_back(self, reason: Reason | None = None) -> None:

@@ -11,24 +11,20 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
+from nodepool.driver.config import ProviderConfig
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.handler_hooks import NodeDeleter
 from nodepool.driver.framework.quota_support import UNKNOWN
-from nodepool.model.reasons import ReasonCode
-from nodepool.model.status import PauseStatus
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.uploads import ListedImage
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.model.event import LostInstance
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import HostStatus, LabelStatus, LimitStatus
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.driver.framework.uploads import ListedImage
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.model.event import LostInstance
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class Done:
@@ -81,7 +77,6 @@ class ProviderNotifications:
 
     def nodeDeletedNotification(self, node: Node) -> None:
         """The znode of ``node`` is gone. Must not block for long."""
-        return
 
 
 class _NameOfSection:
@@ -121,7 +116,6 @@ class Provider(ProviderNotifications, abc.ABC):
 
     def idle(self) -> None:
         """Stop what could disturb a successor. Called before `stop` on a reload. Returns soon."""
-        return
 
     @abc.abstractmethod
     def join(self) -> None:
@@ -240,7 +234,6 @@ class Provider(ProviderNotifications, abc.ABC):
         They end with `nodepool.exceptions.LaunchHeldException`. What was begun goes on. Called again and again as long
         as nothing new is to be begun. Must not do I/O.
         """
-        return
 
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason | None:
         """What a request for these labels waits for; None = for a ready node. Only asked if ``LAUNCHES`` is False.

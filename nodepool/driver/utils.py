@@ -32,9 +32,4 @@ MAX_QUOTA_AGE: Final = int(LIMITS_AGE_SECONDS)
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
-    __getattr__ = late_names(
-        __name__,
-        {
-            "RateLimitInstance": "nodepool.compat.modules",
-        },
-    )
+    __getattr__ = late_names(__name__, {"RateLimitInstance": "nodepool.compat.modules"})

@@ -277,7 +277,10 @@ class DeletedNodeWorker(Worker):
         return until > now
 
     def _consider_empty(self, node_id: str, now: float) -> None:
-        """C-8: a moment later, because the process that has just made it is about to lock it. The sweep comes, too."""
+        """C-8: a lock on a node that was just deleted leaves such a znode. It is removed a moment later.
+
+        The process that has just made a node may be about to lock it.
+        """
         if node_id in self._due:
             return
         if node_id not in self._empty:
@@ -528,7 +531,6 @@ class CleanupWorker(Worker):
             self.reset_lost_requests,
             self.free_orphans,
             self.fail_refused_requests,
-            self.remove_empty_nodes,
             self.remove_lock_dirs,
             self.expire_nodes,
             self.clean_leaks,
@@ -652,12 +654,6 @@ class CleanupWorker(Worker):
                 self.log.info("Failing node request %s: every pool that still runs declined it", request.id)
             except ZKConflict as conflict:
                 self.log.debug("Request %s does not fail: %s", request.id, conflict)
-
-    def remove_empty_nodes(self) -> None:
-        """C-8: a lock on a node that was just deleted leaves a znode without data."""
-        for node_id in self._cache.nodes.empty_ids():
-            if self._zk.nodes.remove_empty(node_id):
-                self.log.info("Removed empty node %s", node_id)
 
     def remove_lock_dirs(self) -> None:
         """C-2, and at once where nobody is in the directory: it does not outlive its request."""

@@ -558,7 +558,7 @@ class ReloadEvents:
         self.last: ReloadStatus | None = None
 
     def ended(self, ok: bool, texts: Sequence[str]) -> None:
-        """See `nodepool.runtime.reload.Configuration.on_outcome`. Does not block."""
+        """See `nodepool.runtime.daemon.Configuration.on_outcome`. Does not block."""
         shown = list(texts[:MAX_EVENTS]) or ["no key has another value"]
         if len(texts) > MAX_EVENTS:
             shown.append(f"and {len(texts) - MAX_EVENTS} more; the log of the launcher has all")

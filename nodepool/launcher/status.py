@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.metrics import reports
+from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.record import as_json
 from nodepool.model.status import (
@@ -37,7 +39,7 @@ from nodepool.model.status import (
 )
 from nodepool.plan import attention, maintenance
 from nodepool.plan.triage import Stage
-from nodepool.runtime.worker import PassThread
+from nodepool.runtime.worker import REPORT_SECONDS, PassThread, StatusThread
 from nodepool.version import release_string
 from nodepool.zk.status import LAUNCHER, POOL
 from nodepool.zk.transactions import Election
@@ -46,88 +48,57 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Launcher, Pool
-    from nodepool.launcher.shared import EventRing
     from nodepool.metrics.registry import Registry, StatsdClient
     from nodepool.model.status import Maintenance
-    from nodepool.zk.status import StatusWriter
-
-#: Least time between two looks at the pools.
-LOOK_SECONDS: Final = 2.0
-#: All pools are looked at this often: limits, hosts and launches change without a pass of theirs.
-ALL_SECONDS: Final = 10.0
 
 
-class StatusWorker(PassThread):
+class StatusWorker(StatusThread):
     """A thread that owns all of its state; `changed` and `stop` may be called from any other.
 
-    What did not change is not given to the writer: a launcher without work writes nothing.
-
-    :param pools: all pools of this launcher, also those that retire.
-    :param launcher: makes the status of the launcher.
-    :param events: get what happened to pools, see `nodepool.plan.attention`.
+    :param status: makes the status of the launcher.
     """
 
-    error_text = "Status could not be published"
-
-    def __init__(
-        self,
-        pools: Callable[[], Sequence[Pool]],
-        launcher: Callable[[], LauncherStatus],
-        writer: StatusWriter,
-        events: EventRing,
-    ) -> None:
-        super().__init__("StatusWorker", logging.getLogger(log_names.NODEPOOL), ALL_SECONDS)
-        self._pools = pools
-        self._launcher = launcher
-        self._writer = writer
-        self._events = events
+    def __init__(self, launcher: Launcher, status: Callable[[], LauncherStatus]) -> None:
+        super().__init__(launcher.client, launcher.log)
+        self._launcher, self._status = launcher, status
         self._changed: set[str] = set()
+        #: When all pools were looked at, and in which session: limits and launches change without a pass of theirs.
         self._all_at = -math.inf
+        self._epoch = -1
         self._makers: dict[str, PoolStatusMaker] = {}
-        self._launcher_published: LauncherStatus | None = None
 
     def changed(self, pool_id: str = "") -> None:
         """A pool has made a pass; '' = there is an event. Cheap, does not block."""
         self._changed.add(pool_id)
         self.wake()
 
-    def run(self) -> None:
-        while not self.stopping:
-            self._guarded_pass()
-            # What changes meanwhile is seen then.
-            self._stopping.wait(LOOK_SECONDS)
-            if not self.stopping:
-                self._event.wait(ALL_SECONDS)
-
     def run_once(self) -> None:
         """Look at the pools that made a pass, or at all of them, and publish what changed."""
-        now = monotonic()
-        look_at_all = now >= self._all_at + ALL_SECONDS
+        now, epoch = monotonic(), self._client.session_epoch
+        look_at_all = now >= self._all_at + REPORT_SECONDS or epoch != self._epoch
         if look_at_all:
-            self._all_at = now
+            self._all_at, self._epoch = now, epoch
         # As many as there are now; each operation is atomic, and others add meanwhile.
         changed = {self._changed.pop() for _ in range(len(self._changed))}
-        pools = {pool.launcher_id: pool for pool in self._pools()}
+        pools = {pool.launcher_id: pool for pool in self._launcher.all_pools()}
         for pool_id, pool in pools.items():
             if look_at_all or pool_id in changed or pool_id not in self._makers:
                 maker = self._makers.setdefault(pool_id, PoolStatusMaker(pool))
-                with Guard(self.log, "Status of pool %s could not be made", pool_id):
+                with Guard(self.log, "Status of pool %s could not be published", pool_id, but=ZKConnectionError):
                     self._publish(pool_id, maker)
         for pool_id in [known for known in self._makers if known not in pools]:
+            self.writer.remove(POOL, pool_id)
             del self._makers[pool_id]
-            self._writer.remove(POOL, pool_id)
-        status = self._launcher()
-        if status != self._launcher_published:
-            self._writer.set(LAUNCHER, f"{status.host}-{status.pid}", status)
-            self._launcher_published = status
+        status = self._status()
+        self.writer.set(LAUNCHER, f"{status.host}-{status.pid}", status)
 
     def _publish(self, pool_id: str, maker: PoolStatusMaker) -> None:
         now, before = wall_time(), maker.last
         status = maker.make(now)
         if status != before:
-            self._writer.set(POOL, pool_id, status)
             for event in attention.pool_events(before, status, now):
-                self._events.put(event)
+                self._launcher.events.put(event)
+        self.writer.set(POOL, pool_id, status)
 
 
 #: Most bytes of JSON of the events in the record.
@@ -195,6 +166,7 @@ class PoolStatusMaker:
         snapshot = pool.desk.snapshot()
         slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
         state, cause = _state(provider, snapshot, pool.hold)
+        hosts = self._hosts(provider, now)
         same = (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
@@ -204,14 +176,14 @@ class PoolStatusMaker:
             code=cause.code or None,
             text=cause.text or None,
             next=cause.next,
-            limits=self._limits(provider, snapshot),
+            limits=[*self._limits(provider, snapshot), *self._slots(hosts)],
             labels=self._labels(before, provider, now),
             waiting=self._waiting(before, snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=attrgetter("since"))[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
-            hosts=self._hosts(provider, now),
+            hosts=hosts,
             # Rounded down, so that a call that has not ended changes the record now and then only.
             slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
@@ -249,6 +221,13 @@ class PoolStatusMaker:
             self._hosts_at = now
             self._hosts_told = sorted(found, key=lambda host: bool(host.up) and host.quarantine is None)
         return self._hosts_told
+
+    def _slots(self, hosts: Sequence[HostStatus]) -> Sequence[LimitStatus]:
+        """The slots of the hosts that are in service: a pool of static hosts has no other limit."""
+        in_service = [host for host in hosts if host.up is not False and host.quarantine is None]
+        nodes = [self._pool.cache.nodes.get(node_id) for host in in_service for node_id in host.nodes]
+        used = sum(node is not None and (node.state != states.READY or bool(node.allocated_to)) for node in nodes)
+        return [LimitStatus("pool", "slots", sum(host.slots for host in in_service), used)] if hosts else []
 
     def _labels(self, before: PoolStatus, provider: Provider, now: float) -> dict[str, LabelStatus]:
         """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""
@@ -381,11 +360,7 @@ class StatsWorker(PassThread):
     error_text = "Metrics could not be sent"
 
     def __init__(
-        self,
-        statsd: StatsdClient,
-        registry: Registry,
-        launcher: Launcher,
-        clock: Callable[[], float] = monotonic,
+        self, statsd: StatsdClient, registry: Registry, launcher: Launcher, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd

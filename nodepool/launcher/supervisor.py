@@ -53,7 +53,6 @@ from nodepool.version import release_string
 from nodepool.zk import paths, transactions
 from nodepool.zk.components import Registration
 from nodepool.zk.nodes import NodepoolCache
-from nodepool.zk.status import StatusWriter
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -63,7 +62,8 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.model.node import Node
+    from nodepool.launcher.pool.view import Pool
+    from nodepool.model.node import Node, QuotaInformation
     from nodepool.model.status import MaintenanceRecords
     from nodepool.zk.client import ZooKeeperClient
 
@@ -73,7 +73,7 @@ STOP_SECONDS: Final = 20.0
 THREADS_STOP_SECONDS: Final = 10.0
 
 
-class NodePool(ConnectedDaemon):
+class NodePool(ConnectedDaemon, Launcher):
     """One launcher. See the base class for who owns what, and for its first parameters.
 
     :param more_parts: make further threads, from the launcher that is being built and its configuration.
@@ -113,27 +113,11 @@ class NodePool(ConnectedDaemon):
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)
-        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._shared, provider, pool))
+        self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self, provider, pool))
         self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
-        self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers (Q-15).
-        tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
-        self._shared = Launcher(
-            self.zk,
-            self.cache,
-            self.providers,
-            self.pools,
-            self.free_counts,
-            self.events,
-            self.maintenance,
-            config=self._config,
-            siblings=lambda: [worker.context for worker in self.pool_threads.current()],
-            all_pools=lambda: [worker.context for worker in self.pool_threads.all()],
-            known_tenant_use=lambda tenant_name: tally.used(tenant_name)[0],
-            passed=lambda pool_id: self.status.current.changed(pool_id),
-            lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
-        )
+        self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
         self._make_parts()
         self.router = Router(self)
 
@@ -147,21 +131,18 @@ class NodePool(ConnectedDaemon):
             since=wall_time(),
             servers=self.client.hosts,
         )
-        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self._shared))
-        self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self._shared))
-        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self._shared))
+        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
+        self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
+        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
-        self.status = Part(
-            "StatusWorker",
-            lambda: StatusWorker(self._shared.all_pools, lambda: self._status(start), self._status_writer, self.events),
-        )
+        self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
         table += [self.cleanup, self.min_ready, self.maintenance_worker]
-        table += [make(self, self._config()) for make in self._more_parts]
+        table += [make(self, self.config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
-            self.stats = Part("StatsWorker", lambda: StatsWorker(client, REGISTRY, self._shared))
+            self.stats = Part("StatsWorker", lambda: StatsWorker(client, REGISTRY, self))
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
 
@@ -172,7 +153,7 @@ class NodePool(ConnectedDaemon):
         draining = held is not None and held.mode is Mode.DRAIN
         return replace(
             start,
-            config=self._config().digest,
+            config=self.config().digest,
             state="draining" if draining else "running",
             maintenance=None if held is None else held.text,
             leader=self.stats is not None and self.stats.current.leads,
@@ -189,7 +170,7 @@ class NodePool(ConnectedDaemon):
         self._prepare_zookeeper(paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS)
         self.cache.wait_ready(30)
         self.maintenance.note_start()
-        self.apply(self._config())
+        self.apply(self.config())
         self.look_again()
         self.events.add(f"launcher {socket.gethostname()}", What.STARTED, f"version {release_string()}")
         self.parts.start()
@@ -223,7 +204,6 @@ class NodePool(ConnectedDaemon):
         deadline = monotonic() + STOP_SECONDS
         stop_all([*self.parts.threads(), *self.pool_threads.all()], THREADS_STOP_SECONDS, self.log)
         self.providers.stop(max(1.0, deadline - monotonic()))
-        self._status_writer.close()
         self._unregister(self._registration)
         self.client.disconnect()
         self.log.info("Stopped")
@@ -239,10 +219,30 @@ class NodePool(ConnectedDaemon):
         self.router.maintenance_changed()
         return True
 
-    # -- what parts ask and note --
+    # -- what parts ask and note; any thread, nothing blocks --
+
+    def siblings(self) -> Sequence[Pool]:
+        """All configured pools of this launcher."""
+        return [worker.context for worker in self.pool_threads.current()]
+
+    def all_pools(self) -> Sequence[Pool]:
+        """Also those that retire."""
+        return [worker.context for worker in self.pool_threads.all()]
+
+    def known_tenant_use(self, tenant_name: str) -> QuotaInformation:
+        """What the nodes of a tenant use, of all providers, without having anything read."""
+        return self._tally.used(tenant_name)[0]
+
+    def passed(self, pool_id: str) -> None:
+        """A pool has made a pass."""
+        self.status.current.changed(pool_id)
+
+    def lock_dir_lingers(self, request_id: str) -> None:
+        """A request's lock directory is there although nobody holds it: it must go with the request."""
+        self.deletion.current.lingering_lock_dirs.add(request_id)
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
-        return self._config().tenant_resource_limits
+        return self.config().tenant_resource_limits
 
     def drained(self) -> None:
         """It has finished what it did before it was drained, and ends. Any thread; does not block."""

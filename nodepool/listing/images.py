@@ -208,7 +208,7 @@ def build_request_state(image: ImageView) -> str | None:
 
 def alien_image_table(images: Iterable[tuple[str, str, str]]) -> Table:
     """:param images: provider, name and id of each image in a cloud that ZooKeeper does not know."""
-    columns = (Column("Provider", "provider"), Column("Name", "name"), Column("Image ID", "image_id"))
+    columns = (Column("Provider", "provider"), Column("Name", "name"), Column("Image ID", "image_id", least=WHOLE))
     return Table(columns, [list(image) for image in images])
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, table_of
+from nodepool.listing.table import ONLY_JSON, PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import clock, short
@@ -77,10 +77,10 @@ def node_table(
         return project_of(node) or origin("project")(node)
 
     columns = [
-        Column("ID", "id"),
+        Column("ID", "id", least=WHOLE),
         Column("Provider", "provider"),
         Column("Label", "label", of="type"),
-        Column("Server ID", "server_id", of="external_id", priority=6),
+        Column("Server ID", "server_id", of="external_id", priority=6, least=WHOLE),
         Column("Public IPv4", "public_ipv4", priority=3),
         Column("IPv6", "ipv6", of="public_ipv6", places=Place.TABLE | Place.WIDE),
         Column("State", "state", places=Place.TABLE, style=table.state),
@@ -107,7 +107,7 @@ def node_table(
             Column("Pool", "pool", places=Place.WIDE),
             Column("Hostname", "hostname", places=ONLY_JSON),
             Column("Hold Job", "hold_job", places=ONLY_JSON),
-            Column("Request", "allocated_to", places=PEOPLE, priority=4),
+            Column("Request", "allocated_to", places=PEOPLE, priority=4, least=WHOLE),
         ]
     columns += [
         Column("State", "status", of=node_status, places=PEOPLE, style=table.state),
@@ -149,12 +149,12 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
     :param now: seconds since the epoch.
     """
     columns = (
-        Column("Host", "host"),
+        Column("Host", "host", least=WHOLE),
         Column("Pool", "pool"),
         Column("State", "state", style=table.state),
         Column("Since", "since", table.since(now), priority=1),
         Column("Slots", "slots", priority=4),
-        Column("Nodes", "nodes", priority=3),
+        Column("Nodes", "nodes", priority=3, least=WHOLE),
         Column("Error", "error", least=60),
         Column("Next try", "next", table.until(now), priority=2),
     )

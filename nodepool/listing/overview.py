@@ -56,19 +56,20 @@ def overview(seen: Observed, registered: Sequence[Component]) -> Overview:
     pools = summarize(seen.statuses)
     found = problems(pools, registered, seen)
     waits = long_waits(seen)
-    first = sentence(waits, found, len(seen.waiting))
+    first = sentence(waits, found, len(seen.waiting), seen.spare)
     return Overview(first, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
 
 
-def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int) -> str:
+def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int, spare: int = 0) -> str:
     """The first line: which requests wait too long and for what, or that none does.
 
-    :param waiting: how many wait at all.
+    :param waiting: how many wait at all. ``spare``: how many others are for ``min-ready``.
     """
     minutes = short(LONG_SECONDS)
     total = sum(wait.count for wait in waits)
     if not total:
-        none = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
+        others = f", {spare} more for min-ready" if spare else ""
+        none = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now{others})"
         count = len(found)
         attention = "1 thing needs" if count == 1 else f"{count} things need"
         return f"{none}; {attention} attention." if count else f"All is well. {none}."
@@ -178,7 +179,8 @@ def explanation_text(answer: explained.Explained, now: float) -> str:
     :param now: seconds since the epoch, for ages.
     """
     end = "" if answer.text.endswith(("?", ".")) else "."
-    lines = [f"{answer.kind.capitalize()} {answer.id} {answer.text}{end}"]
+    kind = answer.what if isinstance(answer, explained.ExplainedThing) else answer.kind
+    lines = [f"{kind.capitalize()} {answer.id} {answer.text}{end}"]
     values = {name: ", ".join(map(str, value)) for name, value in facts(answer, now).items()}
     lines += _indented(_aligned(list(values.items())))
     if isinstance(answer, explained.ExplainedRequest):
@@ -190,8 +192,12 @@ def explanation_text(answer: explained.Explained, now: float) -> str:
         lines += _section("Pools", _summaries(answer.pools, now))
         lines += _section("Launchers that tell no status", answer.silent)
         lines += _section("Waiting", _waiting(answer.waiting, now))
-    if isinstance(answer, explained.ExplainedRequest | explained.ExplainedNode | explained.ExplainedProvider):
-        lines += _section("History", _moments(answer.history))
+    elif isinstance(answer, explained.ExplainedThing):
+        for title, rows in (("Providers", answer.places), ("Nodes", answer.nodes)):
+            found = [(one.get("provider") or one["id"], _since(one["since"], now), one["text"]) for one in rows]
+            lines += _section(title, _aligned(found))
+        lines += _section("Waiting", _waiting(answer.waiting, now))
+    lines += _section("History", _moments(getattr(answer, "history", ())))
     lines += _section("To do", getattr(answer, "remedies", ()))
     # Names and texts come from other programs: no escape sequence of theirs may reach the terminal.
     return "\n".join(printable(line).rstrip() for line in lines)
@@ -220,7 +226,7 @@ def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]
         facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds), "Reason": answer.code}
         facts |= {"Only in": answer.provider, "Tenant": answer.tenant, "Job": answer.job, "Pipeline": answer.pipeline}
         facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": answer.nodes}
-    elif isinstance(answer, explained.ExplainedNode):
+    elif isinstance(answer, explained.ExplainedNode) and answer.provider:
         facts |= {"Labels": answer.labels, "Age": _age(answer.age_seconds)}
         facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
@@ -229,6 +235,9 @@ def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]
         facts |= {"Held by": answer.held_by, "Held until": until}
     elif isinstance(answer, explained.ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
+    elif isinstance(answer, explained.ExplainedThing):
+        facts |= {"Since": None if answer.since is None else table.date_and_time(answer.since)}
+        facts |= {name.capitalize(): value for name, value in answer.facts.items()}
     elif isinstance(answer, explained.ExplainedProvider):
         facts |= {"Nodes": [f"{count} {state}" for state, count in answer.nodes.items()]}
         facts |= {"Maintenance": "; ".join(answer.maintenance)}

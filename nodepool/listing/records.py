@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.listing import table
 from nodepool.listing.nodes import full_id, has_id
-from nodepool.listing.table import Column, Place, Table, printable, table_of
+from nodepool.listing.table import WHOLE, Column, Place, Table, printable, table_of
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
@@ -61,7 +61,7 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Com
     :param now: seconds since the epoch.
     """
     columns = (
-        Column("Launcher", "host"),
+        Column("Launcher", "host", least=WHOLE),
         Column("PID", "pid", priority=5),
         Column("Version", "version"),
         Column("State", "state", style=table.state),
@@ -109,7 +109,7 @@ def maintenance_table(records: Iterable[Maintenance], now: float) -> Table:
     """
     columns = (
         Column("Kind", "kind"),
-        Column("Name", "name"),
+        Column("Name", "name", least=WHOLE),
         Column("State", "state", style=table.state, of="mode.done"),
         Column("Reason", "reason", priority=1, of=lambda record: record.reason or None),
         Column("By", "by", priority=2, of=lambda record: record.by or None),

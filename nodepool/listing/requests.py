@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
 from nodepool.listing.nodes import node_status, project_of
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, table_of
+from nodepool.listing.table import ONLY_JSON, PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model.event import short
 from nodepool.model.request import origin_of
 
@@ -51,12 +51,12 @@ def request_table(
         return None if request.created_time is None else max(0.0, round(now - request.created_time, 3))
 
     columns = (
-        Column("Request ID", "id"),
+        Column("Request ID", "id", least=WHOLE),
         Column("Priority", "relative_priority", places=Place.TABLE | Place.WIDE),
         Column("State", "state", style=table.state),
         Column("Requestor", "requestor", places=Place.TABLE | Place.WIDE),
         Column("Node Types", "node_types"),
-        Column("Nodes", "nodes", priority=5),
+        Column("Nodes", "nodes", priority=5, least=WHOLE),
         Column("Declined By", "declined_by", places=Place.TABLE | Place.WIDE),
         Column("Event ID", "event_id", places=Place.TABLE | Place.WIDE),
         # From here on not in released Nodepool.

@@ -346,9 +346,30 @@ def date_and_time(at: float) -> str:
     return f"{_local(at):%Y-%m-%d %H:%M:%S}"
 
 
-def since(now: float) -> Callable[[float], str]:
-    """Shows when something began and how long ago that is, e.g. ``02:41:07 (3 h)``. For `Column.show`."""
-    return lambda at: f"{moment(at, now)} ({short(now - at)})" if at else ""
+def with_zone(at: float) -> str:
+    """The same with the name of the zone.
+
+    :param at: seconds since the epoch.
+    """
+    return f"{_local(at):%Y-%m-%d %H:%M:%S %Z}"
+
+
+@dataclass(frozen=True)
+class since:
+    """Shows when something began and how long ago that is, e.g. ``02:41:07 (3 h)``. For `Column.show`.
+
+    :param now: seconds since the epoch.
+    """
+
+    now: float
+
+    def __call__(self, at: float) -> str:
+        """:param at: seconds since the epoch; 0 = not known."""
+        return f"{moment(at, self.now)} ({self.ago(at)})" if at else ""
+
+    def ago(self, at: float) -> str:
+        """How long ago it began alone."""
+        return short(self.now - at) if at else ""
 
 
 def until(now: float) -> Callable[[float], str]:

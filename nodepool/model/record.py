@@ -14,19 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    ClassVar,
-    Final,
-    NamedTuple,
-    Self,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nodepool import fast_json
 from nodepool.model import states

@@ -330,7 +330,7 @@ class UploadStatus:
     """An upload that runs. None = not reported.
 
     :param percent: 0 to 100.
-    :param bytes_per_second: of late.
+    :param bytes_per_second: since it began.
     :param size: of the file, in bytes.
     """
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a new configuration change? No value that may be a secret is shown.
 
-First the changes for a reader (rule J-1), then what a reload does with providers (rules G-4 to G-6), then what a daemon
-does with a changed file.
+First the changes for a reader (rule J-1), then what a daemon does with a changed file.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def _compared(
     :param values: of a thing: its keys and their values.
     :param summary: of one that was added, in a few words.
     """
-    for name, what in _each(old, new):
+    for name, what in differences(old, new):
         told = summary(new[name]) if what == "added" else ""
         details: tuple[str, ...] = (told,) if told else ()
         if what == "changed":
@@ -101,10 +100,13 @@ def _compared(
         yield Change(kind, name, what, details)
 
 
-def _each(
+def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], equal: Callable[[Any, Any], bool] = operator.eq
 ) -> Iterator[tuple[str, str]]:
-    """What is different: its name, and ``added``, ``changed`` or ``removed``."""
+    """What is different: its name, and ``added``, ``changed`` or ``removed`` (rules G-4 to G-6).
+
+    :param equal: are an old one and a new one the same?
+    """
     for name in new:
         if name not in old or not equal(old[name], new[name]):
             yield name, "changed" if name in old else "added"
@@ -196,7 +198,7 @@ def _difference(path: tuple[str, ...], old: Any, new: Any) -> Iterator[str]:
 
 def _of_mappings(path: tuple[str, ...], old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[str]:
     """Mappings whose keys an operator chooses, such as ``env-vars``: their values may be secrets."""
-    found = dict(_each(old, new))
+    found = dict(differences(old, new))
     for name in (name for name in dict.fromkeys([*old, *new]) if name in found):
         yield f"{_joined((*path, cut(str(name), MAX_SHOWN)))} {found[name]}"
 
@@ -204,7 +206,7 @@ def _of_mappings(path: tuple[str, ...], old: Mapping[Any, Any], new: Mapping[Any
 def _of_sections(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """Lists of sections that have names, such as pools."""
     *above, last = path
-    for name, what in _each(old, new):
+    for name, what in differences(old, new):
         place = (*above, f"{last}[{name}]")
         if what == "changed":
             yield from _differences(place, old[name], new[name])
@@ -281,42 +283,16 @@ def _joined(path: Iterable[str]) -> str:
     return ".".join(path)
 
 
-# What does a new configuration change? (rules G-4 to G-6)
-
-
-@dataclass(frozen=True)
-class ReconfigurePlan:
-    """Names of providers, each list in the order of its configuration."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    kept: tuple[str, ...]
-
-
-def compare(
-    old: Mapping[str, Any], new: Mapping[str, Any], equal: Callable[[Any, Any], bool] = operator.eq
-) -> ReconfigurePlan:
-    """Compare two sets of provider configurations.
-
-    :param equal: are an old one and a new one the same?
-    """
-    found = dict(_each(old, new, equal))
-    added, removed, changed = (
-        tuple(name for name, told in found.items() if told == what) for what in ("added", "removed", "changed")
-    )
-    return ReconfigurePlan(added, removed, changed, kept=tuple(name for name in new if name not in found))
-
-
 # What would a daemon do with a changed configuration? (rules G-4 to G-6, G-8, G-13)
 
 #: Settings that a running daemon does not take: key or section -> what follows.
 _AFTER_RESTART: Final = ("zookeeper-tls", "zookeeper-timeout", "webapp")
-_STARTED: Final = "the provider is started, and its pools serve requests"
-_STARTED_ANEW: Final = (
-    "the provider is started anew with this section; the old one finishes its running launches, nodes stay"
-)
-_STOPPED: Final = "the provider is stopped; its pools finish what runs, its nodes and images stay untouched"
+#: What becomes of a provider.
+_EFFECTS: Final = {
+    "added": "the provider is started, and its pools serve requests",
+    "changed": "the provider is started anew with this section; the old one finishes its running launches, nodes stay",
+    "removed": "the provider is stopped; its pools finish what runs, its nodes and images stay untouched",
+}
 
 
 @dataclass(frozen=True)
@@ -340,12 +316,7 @@ def reload_effects(old: Any, new: Any, refused: Mapping[str, str]) -> list[Effec
     :param old: the configuration in effect, a `nodepool.config.objects.Config`; ``new``: the one to be loaded.
     :param refused: provider of ``new`` -> why its section cannot be used.
     """
-    plan = compare(old.providers, new.providers)
-    effects = {
-        **dict.fromkeys(plan.added, _STARTED),
-        **dict.fromkeys(plan.changed, _STARTED_ANEW),
-        **dict.fromkeys(plan.removed, _STOPPED),
-    }
+    effects = {name: _EFFECTS[what] for name, what in differences(old.providers, new.providers)}
     for name, reason in refused.items():
         before = "the running one goes on with its old section" if name in old.providers else "it is not served"
         effects[name] = f"the new section is refused, {before}: {reason}"

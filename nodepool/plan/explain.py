@@ -2,7 +2,8 @@
 """Why is a request, a node, a label or a provider as it is? One answer for the command, the API and the page.
 
 Everything is worked out from what ZooKeeper says (`Observed`): records, registry, and the status that pools report.
-First requests, then labels, nodes and providers, then which requests wait too long.
+First requests, then labels, nodes and providers, then what was removed, hosts, launchers and tenants. Last which
+requests wait too long.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
@@ -19,53 +20,32 @@ from nodepool.model.event import What, amount, counted, grouped, named, short
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import REQUEST_COMMAND, NodeRequest, origin_of
-from nodepool.model.status import AbsentProvider, Maintenance, PoolStatus, WaitingStatus
+from nodepool.model.status import AbsentProvider, LauncherStatus, Maintenance, PoolStatus, WaitingStatus
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
-from nodepool.plan.explained import LabelInPool, Moment, PoolVerdict, WaitingGroup
-from nodepool.plan.observed import Observed, PoolFacts, of_node, of_provider, of_uploads
-from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, summarize
+from nodepool.plan.explained import ExplainedThing, LabelInPool, Moment, PoolVerdict, WaitingGroup, explain_image
+from nodepool.plan.observed import Observed, PoolFacts, host_name, of_node, of_provider, of_uploads
+from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, newest_limits, summarize
 from nodepool.plan.static import is_parked, slot_of
 
-#: Kinds of subjects, in the order in which a name is looked for.
-KINDS: Final = ("request", "node", "provider", "label")
 #: Nodes of a request whose launches are described.
 MAX_LAUNCHES: Final = 3
 #: First parts of codes that mean that room is missing, beside ``room``.
 _NO_ROOM: Final = frozenset({"wait.pool-paused", "quota.unknown", "launch.aborted", "wait.tenant-order"})
 
 
-def kind_of(name: str, seen: Observed) -> str | None:
-    """What a name stands for: one of `KINDS`; None = nothing. A pool is ``<provider>/<pool>``."""
-    if name in seen.requests:
-        return "request"
-    if name in seen.nodes:
-        return "node"
-    configured = {*seen.providers, *seen.absent_providers, *seen.pool_names}
-    if name in configured or of_provider(name, seen) is not None:
-        return "provider"
-    if name in seen.labels or any(name in request.node_types for request in seen.requests.values()):
-        return "label"
-    return None
-
-
 def explain(name: str, kind: str, seen: Observed) -> explained.Explained:
-    """Explain a subject.
+    """Explain a subject. A request or a node that is not there was removed.
 
-    :param kind: one of `KINDS`.
-    :raises KeyError: there is no such request or node.
+    :param name: and ``kind``: what `nodepool.plan.observed.meant` has found.
     """
     if kind == "request":
-        return explain_request(seen.requests[name], seen)
+        return explain_request(seen.requests[name], seen) if name in seen.requests else _removed_request(name, seen)
     if kind == "node":
-        return explain_node(seen.nodes[name], seen)
-    return explain_label(name, seen) if kind == "label" else explain_provider(name, seen)
-
-
-def similar(name: str, seen: Observed) -> str:
-    """What may be meant by a name that stands for nothing; empty = nothing is near."""
-    configured = {*seen.labels, *seen.providers, *seen.absent_providers, *seen.pool_names}
-    return did_you_mean(name, {*configured, *seen.requests, *seen.nodes})
+        return explain_node(seen.nodes[name], seen) if name in seen.nodes else _deleted_node(name, seen)
+    found: dict[str, Callable[[str, Observed], explained.Explained]] = dict.fromkeys(["image", "build"], explain_image)
+    found |= {"label": explain_label, "host": explain_host, "launcher": explain_launcher, "tenant": explain_tenant}
+    return found.get(kind, explain_provider)(name, seen)
 
 
 def explain_request(request: NodeRequest, seen: Observed) -> explained.ExplainedRequest:
@@ -145,8 +125,7 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    silent = [pool for pool in seen.pools.values() if pool.status is None]
-    if request.state == states.PENDING and seen.pools and not silent:
+    if request.state == states.PENDING and seen.pools and all(pool.status for pool in seen.pools.values()):
         return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
         return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
@@ -373,9 +352,9 @@ def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
             minutes = math.ceil((node.hold_until - seen.now) / 60)
             return f"is kept on hold{by}{why}; launchers delete it in {short(60 * minutes)}"
         case states.DELETING:
-            return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node, seen)}"
+            return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node.key, seen)}"
         case states.FAILED | states.ABORTED:
-            return f"could not be launched{for_whom}{_last_trouble(node, seen)}; it is deleted"
+            return f"could not be launched{for_whom}{_last_trouble(node.key, seen)}; it is deleted"
     return f"is {node.state}{for_whom}"
 
 
@@ -388,8 +367,8 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
         origin["tenant"] = node.tenant_name
     gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
     who = "".join(f", {name} {value}" for name, value in origin.items())
-    if (node.requestor or "").startswith(REQUEST_COMMAND):
-        who += f", requested by {(node.requestor or '')[len(REQUEST_COMMAND) + 1 :]}"
+    if node.requestor and node.requestor.startswith(REQUEST_COMMAND):
+        who += f", requested by {node.requestor[len(REQUEST_COMMAND) + 1 :]}"
     return f" for request {node.allocated_to}{gone}{who}"
 
 
@@ -397,7 +376,7 @@ def _who_wants(node: Node, seen: Observed) -> str:
     """Why nobody takes a free node."""
     waiting = [
         request
-        for request in seen.requests.values()
+        for request in seen.waiting
         if request.state == states.REQUESTED and set(request.node_types) & set(node.type)
     ]
     labels = ", ".join(node.type)
@@ -408,14 +387,14 @@ def _who_wants(node: Node, seen: Observed) -> str:
     return f"{count} {labels}; nodepool explain {first.key} shows why the first one does not take it"
 
 
-def _last_trouble(node: Node, seen: Observed) -> str:
+def _last_trouble(node_id: str, seen: Observed) -> str:
     """What went wrong last, as far as launchers tell."""
     for event in sorted(seen.events, key=lambda event: -event.at):
-        if event.subject == f"node {node.key}" and event.text:
+        if event.subject == f"node {node_id}" and event.text:
             return f": {event.text}"
     for status in seen.statuses:
         error = status.launches.last_error
-        if error is not None and error.node == node.key:
+        if error is not None and error.node == node_id:
             return f": {error.text}"
     return ""
 
@@ -555,6 +534,121 @@ def _remedies_of_absent(absent: Sequence[tuple[str, AbsentProvider]], seen: Obse
         again = "" if one.next is None else f"; its start is tried again in {max(0.0, one.next - seen.now):.0f} s"
         found.append(f"launcher {host} does not serve it: {one.text}{again}")
     return found + [f"nodepool check {name} tries what it needs" for name in sorted({one.name for _, one in absent})]
+
+
+# Requests and nodes that do not exist any more: what events and nodes still know.
+
+
+def _removed_request(request_id: str, seen: Observed) -> explained.ExplainedRequest:
+    nodes = seen.node_index.allocated.get(request_id, {})
+    history = _in_order(_history(seen, lambda subject: subject == f"request {request_id}"))
+    has = f", and has {_named('node', nodes)}" if nodes else ""
+    last = f"; the last that is known: {history[-1].text}" if history and history[-1].text else ""
+    requestors = (node.requestor or "" for node in nodes.values())
+    who = next((one for one in requestors if one.startswith((REQUEST_COMMAND, "NodePool:"))), "Zuul")
+    text = f"does not exist any more: {who} has removed it{has}{last}"
+    remedies = [f"nodepool explain {key} shows what its node is used for" for key in nodes]
+    done: dict[str, Any] = {"nodes": list(nodes), "history": history, "remedies": remedies}
+    return explained.ExplainedRequest(request_id, "removed", text, **done)
+
+
+def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
+    history = _in_order(_history(seen, lambda subject: subject == f"node {node_id}"))
+    text = f"does not exist any more: it was deleted{_last_trouble(node_id, seen)}"
+    return explained.ExplainedNode(node_id, "deleted", text, history=history)
+
+
+# Hosts, images, launchers and tenants: what they are, and what is done with them.
+
+#: Nodes of one subject that are listed, those that a job or a person has first.
+MAX_NODES: Final = 20
+_FIRST_STATES: Final = (states.IN_USE, states.HOLD, states.READY)
+
+
+def _uses(nodes: Iterable[Node], seen: Observed) -> dict[str, Any]:
+    """``nodes`` and ``remedies`` of an answer."""
+    found, remedies = [], dict[str, None]()
+    for one in sorted(nodes, key=lambda node: (node.state not in _FIRST_STATES, node.state, node.key))[:MAX_NODES]:
+        request = seen.requests.get(one.allocated_to or "")
+        text = _node_text(one, request, seen)
+        found.append({"id": one.key, "state": one.state, "since": one.state_time, "text": text})
+        remedies |= dict.fromkeys(_node_remedies(one, request, seen))
+    return {"nodes": found, "remedies": list(remedies)}
+
+
+def explain_host(name: str, seen: Observed) -> ExplainedThing:
+    """Is a static host up, and whose nodes are on it?
+
+    :param name: with user and port or without.
+    """
+    pairs = [(status, host) for status in seen.statuses for host in status.hosts]
+    found = [one for one in pairs if name in (one[1].name, host_name(one[1].name))]
+    known = {name, *(host.name for _, host in found)}
+    _, worst = min(found, key=lambda one: (one[1].quarantine is None, one[1].up is not False, one[1].name))
+    uses = _uses((node for node in seen.nodes.values() if str(slot_of(node).host) in known), seen)
+    state, why = {True: "up", False: "down", None: "not checked"}[worst.up], worst.text
+    if worst.quarantine is not None:
+        state, why = "quarantined", worst.quarantine
+        uses["remedies"].insert(0, f"nodepool release {name} ends the quarantine")
+    if worst.next is not None:
+        uses["remedies"].insert(0, f"it is tried again in {short(worst.next - seen.now)}")
+    whose = "".join(f"; node {use['id']} {use['text']}" for use in uses["nodes"][:1])
+    return ExplainedThing(
+        *(name, state, f"is {state}{f': {why}' if why else ''}{whose}", "host"),
+        since=worst.since or None,
+        facts={
+            "pools": sorted({f"{status.provider}/{status.pool}" for status, _ in found}),
+            "labels": sorted({label for _, host in found for label in host.labels}),
+            "slots": max(host.slots for _, host in found),
+        },
+        history=_in_order(_history(seen, lambda subject: subject.removeprefix("host ") in known)),
+        **uses,
+    )
+
+
+def explain_launcher(name: str, seen: Observed) -> ExplainedThing:
+    """Does a launcher work, and what does it serve?"""
+    pools = {pool.name: pool for pool in seen.pools.values() if pool.host == name}
+    one = next((one for one in seen.launchers if one.host == name), LauncherStatus(host=name, state="unknown"))
+    held = seen.maintenance_of([("launcher", name)])
+    text = f"is {one.state}, and serves {counted(len(pools), 'pool')}" if one.version else "tells no status"
+    remedies = [f"it does not serve provider {absent.name}: {absent.text}" for absent in one.absent]
+    if one.reload is not None and not one.reload.ok:
+        remedies.append(f"the changed configuration is not in effect: {one.reload.text}")
+    return ExplainedThing(
+        *(name, one.state, "; ".join([text, *(record.text for record in held)]), "launcher"),
+        since=one.since or None,
+        facts={
+            "version": one.version or named(sorted({pool.version for pool in pools.values()})),
+            "configuration": one.config_file,
+            "pools": [f"{key} ({'unknown' if one.status is None else one.status.state})" for key, one in pools.items()],
+        },
+        history=_in_order(_history(seen, lambda subject: subject == f"launcher {name}")),
+        remedies=[*remedies, *(f"nodepool resume launcher {record.name}" for record in held)],
+    )
+
+
+def explain_tenant(name: str, seen: Observed) -> ExplainedThing:
+    """What does a tenant use of its limits, and what do its requests wait for?"""
+    uses = _uses((node for node in seen.nodes.values() if node.tenant_name == name), seen)
+    waiting = waiting_groups(seen, lambda _, one: one.tenant == name)
+    scoped = (limit for status in seen.statuses for limit in status.limits if limit.scope == f"tenant:{name}")
+    limits = [limit for limit in newest_limits(scoped) if limit.limit is not None]
+    wanted = sum(request.tenant_name == name for request in seen.waiting)
+    why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
+    full = any(limit.used >= (limit.limit or 0) for limit in limits)
+    counts = Counter(node.state for node in seen.nodes.values() if node.tenant_name == name)
+    return ExplainedThing(
+        *(name, "limited" if full else "served"),
+        f"has {counted(sum(counts.values()), 'node')}, and {counted(wanted, 'open request')}{why}",
+        "tenant",
+        facts={
+            "limits": [f"{limit.resource} {limit.used:g} of {limit.limit:g}" for limit in limits],
+            "nodes": [f"{count} {state}" for state, count in sorted(counts.items())],
+        },
+        waiting=waiting,
+        **{**uses, "remedies": [*(explained.remedies_of_tenant(name, seen) if full else ()), *uses["remedies"]]},
+    )
 
 
 # Which requests wait too long, and for what: the first line of ``nodepool status``.

@@ -2,7 +2,7 @@
 """What `nodepool.plan.explain` answers: one class for each kind of subject, and its JSON form.
 
 Times are seconds since the epoch; ages and durations end in ``_seconds``. Codes are values of `ReasonCode`. After the
-classes come what an operator can do about a request, and what each pool does about one.
+classes come what an operator can do about a request, what each pool does about one, and the answer about an image.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Final
 
 from nodepool.model import states
 from nodepool.model.event import named, short
+from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
-from nodepool.plan.observed import Observed, PoolFacts
+from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, screen
 
@@ -216,6 +217,30 @@ class ExplainedPool(ExplainedProvider):
     kind: ClassVar[str] = "pool"
 
 
+@dataclass(frozen=True)
+class ExplainedThing(Explained):
+    """Of a host, an image, a launcher or a tenant.
+
+    :param what: which of them it is.
+    :param facts: what more is known, by name. ``since``: when its state began.
+    :param nodes: the first ones: id, state, since, and what is done with each. ``places``: the same of an image, by
+        provider.
+    """
+
+    what: str = ""
+    since: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    places: Sequence[Mapping[str, Any]] = ()
+    nodes: Sequence[Mapping[str, Any]] = ()
+    waiting: Sequence[WaitingGroup] = ()
+    history: Sequence[Moment] = ()
+    remedies: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        data = super().to_dict()
+        return {**data, "kind": data.pop("what")}
+
+
 # What an operator can do about a request that waits or failed, or has to know.
 
 #: Hosts that are named.
@@ -292,7 +317,11 @@ def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[
 
 
 def _tenant(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    tenant = request.tenant_name
+    return remedies_of_tenant(request.tenant_name or "", seen)
+
+
+def remedies_of_tenant(tenant: str, seen: Observed) -> Iterator[str]:
+    """What would help a tenant whose limit is reached."""
     held = sorted(n.key for n in seen.nodes.values() if n.tenant_name == tenant and n.state == states.HOLD)
     if held:
         yield f"nodes on hold count for tenant {tenant}: {named(held)}; nodepool delete {held[0]} ends that"
@@ -531,3 +560,56 @@ def _of_kind(kind: RequestKind, status: PoolStatus) -> WaitingStatus | None:
     same = [one for one in status.waiting if (list(one.labels), one.provider, one.tenant, one.min_ready) == like]
     # Another pool may have declined it since then: what is told of its like is near enough.
     return min(same, key=lambda told: told.mark != kind.mark, default=None)
+
+
+# Images: builds, uploads, and what keeps them from being made.
+
+
+def explain_image(name: str, seen: Observed) -> ExplainedThing:
+    """Newest build, what each provider has of it, and why there is no newer one.
+
+    :param name: of an image, one of the cloud too, or ``<image>-<build>``.
+    """
+    known = seen.images.images
+    pairs = ((image, f"{image}-{build}") for image, view in known.items() for build in view.builds)
+    image = name if name in known else next((image for image, build in pairs if build == name), name)
+    view, wanted = seen.images.image(image), name[len(image) + 1 :]
+    found = (build for build in view.builds.values() if wanted in ("", build.id))
+    builds = sorted(found, key=lambda build: (build.time, build.id), reverse=True)
+    used = (node for node in seen.nodes.values() if image_of(node) == (image, wanted or image_of(node)[1]))
+    users = Counter(f"{node.state} in {node.provider}" for node in used)
+    places = [_image_place(provider, view, builds) for provider in sorted({p for one in builds for p in one.uploads})]
+    failed = [one["provider"] for one in places if one["state"] == states.FAILED]
+    remedies = [f"the log of nodepool-builder says why the upload to {provider} failed" for provider in failed]
+    state, since, text = "not built", None, "is not built yet" if image in known else "is an image of the cloud"
+    if builds:
+        newest = builds[0]
+        state, since = newest.state or "unreadable", newest.time
+        by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
+        text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        if state == states.FAILED:
+            remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
+    if view.paused:
+        text += "; it is paused: nothing new is built"
+        remedies.append(f"nodepool image-unpause {image} lets it be built again")
+    elif image in known and seen.builders is not None and not seen.builders:
+        remedies.append("no builder is registered: start nodepool-builder")
+    elif view.build_requested is not None and not view.build_locked:
+        asked = short(seen.now - view.build_requested)
+        remedies.append(f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?")
+    facts = {"nodes": [f"{count} {what}" for what, count in sorted(users.items())]}
+    return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
+
+
+def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) -> dict[str, Any]:
+    """What a provider has of an image."""
+    uploads = [(one.id, upload.record) for one in builds for upload in one.uploads.get(provider, ()) if upload.record]
+    current = view.current_upload(provider)
+    text = "there is no ready upload" if current is None else f"its nodes are made of build {current.build_id}"
+    if current is not None and current.build_id == builds[0].id:
+        text = "its nodes are made of the newest build"
+    build_id, last = uploads[0] if uploads else ("", None)
+    if last is not None and last.state != states.READY:
+        text += f"; upload {last.id} of build {build_id} is {last.state}"
+    state, since = ("nothing", None) if last is None else (last.state, last.state_time)
+    return {"provider": provider, "state": state, "since": since, "text": text}

@@ -125,17 +125,6 @@ def after_failure(kind: Failure, attempt: int, retries: int, *, circuit_open: bo
     return Retry(RETRY.pause(attempt))
 
 
-def pace(quiet_turns: int, hint_seconds: float | None) -> float:
-    """Seconds until a machine should be advanced again.
-
-    :param quiet_turns: how often it has been advanced since it last changed its state.
-    :param hint_seconds: what the machine itself asks for.
-    """
-    if hint_seconds is not None:
-        return max(0.0, hint_seconds)
-    return PACE.pause(quiet_turns + 1)
-
-
 def zone_of_next_attempt(zone: str | None, zones: Sequence[str | None], request_id: str) -> str | None:
     """The zone for a launch that was refused (O-2): zones are removed, and then another one must do.
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Last what nobody looks after: records without an owner
-(`Ownerless`).
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+(`Ownerless`). Last what a name stands for (`meant`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from nodepool.model import states
+from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.node import Node
@@ -105,6 +107,7 @@ class Observed:
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
+    :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
 
     now: float
@@ -119,6 +122,7 @@ class Observed:
     images: ImagesView = NO_IMAGES
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, PoolFacts]:
@@ -160,13 +164,18 @@ class Observed:
         return node is not None and node.state == states.READY and node.allocated_to == request.key
 
     @cached_property
+    def _open(self) -> Sequence[NodeRequest]:
+        return [one for one in self.requests.values() if one.state in (states.REQUESTED, states.PENDING)]
+
+    @cached_property
     def waiting(self) -> Sequence[NodeRequest]:
         """Open requests, without those that keep ``min-ready`` nodes: no job waits for these."""
-        return [
-            request
-            for request in self.requests.values()
-            if request.state in (states.REQUESTED, states.PENDING) and request.requestor != MIN_READY_REQUESTOR
-        ]
+        return [request for request in self._open if request.requestor != MIN_READY_REQUESTOR]
+
+    @property
+    def spare(self) -> int:
+        """Open requests that keep ``min-ready`` nodes."""
+        return len(self._open) - len(self.waiting)
 
     @cached_property
     def _provider_of(self) -> Mapping[str, str]:
@@ -218,6 +227,11 @@ class Observed:
         later = replace(self, now=now)
         vars(later).update(found)
         return later
+
+    def was_issued(self, kind: str, number: int) -> bool:
+        """Has there been a node or request with this number?"""
+        ids = self.nodes if kind == "node" else self.requests
+        return number < max([self.issued.get(kind, 0), *(int(key[-10:]) + 1 for key in ids if key[-10:].isdecimal())])
 
     def maintenance_of(self, subjects: Iterable[tuple[str, str]]) -> list[Maintenance]:
         """The records that hold now.
@@ -444,3 +458,97 @@ def end_of_other(provider: str, installation: str) -> str:
 def host_name(name: str) -> str:
     """``host`` of ``user@host:port``."""
     return name.rpartition(":")[0].rpartition("@")[2]
+
+
+# What a name stands for, of whatever kind it is.
+
+#: Kinds of subjects, in the order in which a name is looked for. Then an address of a node is.
+KINDS: Final = ("request", "node", "provider", "pool", "label", "host", "launcher", "image", "build", "tenant")
+#: An id of a node or a request, which may lack its leading zeros; that of a request may lack its priority, too.
+_ID: Final = re.compile(r"(?:(\d{3})-)?(\d{1,10})")
+#: Fields of a node with its names and addresses.
+_ADDRESSES: Final = ("interface_ip", "public_ipv4", "private_ipv4", "public_ipv6", "private_ipv6", "hostname")
+_UPLOAD_PATH: Final = re.compile(r"/nodepool/images/([^/]+)/builds/([^/]+)/")
+
+
+class UnclearName(LookupError):
+    """A name may stand for several things. The text says for which."""
+
+
+def names(seen: Observed) -> dict[str, set[str]]:
+    """Names of all that there is, by kind; a host and a launcher have two."""
+    hosts = {host.name for status in seen.statuses for host in status.hosts}
+    launchers = {*(one.host for one in seen.launchers), *(pool.host for pool in seen.pools.values())}
+    images = seen.images.images
+    users: list[Node | NodeRequest] = [*seen.nodes.values(), *seen.requests.values()]
+    wanted = (label for request in seen.requests.values() for label in request.node_types)
+    limited = (tenant for launcher in seen.launchers for tenant in launcher.tenant_limits)
+    left = (one.name for one in ownerless(seen) if one.kind == "provider")
+    return {
+        "request": {*seen.requests},
+        "node": {*seen.nodes},
+        "provider": {*seen.providers, *seen.absent_providers, *left},
+        "pool": {*seen.pool_names},
+        "label": {*seen.labels, *wanted},
+        "host": {*hosts, *map(host_name, hosts)},
+        "launcher": {*launchers, *(host.partition(".")[0] for host in launchers)},
+        "image": {*images, *(image_of(node)[0] for node in seen.nodes.values())},
+        "build": {f"{image}-{build}" for image, view in images.items() for build in view.builds},
+        "tenant": {*limited, *(one.tenant_name for one in users if one.tenant_name)},
+    }
+
+
+def meant(name: str, seen: Observed, kinds: Sequence[str] = KINDS) -> tuple[str, str] | None:
+    """Kind and full name of what a name stands for; None = nothing. A pool is ``<provider>/<pool>``.
+
+    An id may be one of what does not exist any more. An address stands for the node that has it.
+
+    :param kinds: that come into question.
+    :raises UnclearName: an id without zeros or priority, or an address, is that of several.
+    """
+    known = names(seen)
+    for kind in kinds:
+        if name in known[kind]:
+            full = [pool.host for pool in seen.pools.values() if pool.host.partition(".")[0] == name]
+            return kind, full[0] if full and kind == "launcher" else name
+    having = [key for key, node in seen.nodes.items() if name in (getattr(node, one) for one in _ADDRESSES)]
+    if having and "node" in kinds:
+        return _only(name, [f"node {key} ({seen.nodes[key].state})" for key in having])
+    return _by_number(name, seen, kinds)
+
+
+def _only(name: str, found: Sequence[str]) -> tuple[str, str] | None:
+    if len(found) > 1:
+        raise UnclearName(f"{name} may be {' or '.join(sorted(found))}: say which")
+    kind, key = found[0].split()[:2]
+    return kind, key
+
+
+def similar(name: str, seen: Observed) -> str:
+    """What may be meant by a name that stands for nothing; empty = nothing is near. No id is near to another one."""
+    if _ID.fullmatch(name):
+        return "; no such id has been given yet"
+    return did_you_mean(name, {near for kind, known in names(seen).items() if kind not in KINDS[:2] for near in known})
+
+
+def _by_number(name: str, seen: Observed, kinds: Sequence[str]) -> tuple[str, str] | None:
+    """What exists comes first, then what must have existed."""
+    if (match := _ID.fullmatch(name)) is None:
+        return None
+    number, end = f"{int(match[2]):010}", f"{match[1] or ''}-{int(match[2]):010}"
+    past = {event.subject.removeprefix("request ") for event in seen.events} | seen.node_index.allocated.keys()
+    past |= {number} if seen.was_issued("node", int(number)) else set()
+    past |= {end} if match[1] and seen.was_issued("request", int(number)) else set()
+    for known in ({*seen.nodes, *seen.requests}, past):
+        found = [f"node {number}"] if number in known and match[1] is None and "node" in kinds else []
+        if name != number and "request" in kinds:
+            found += [f"request {key}" for key in known if key.endswith(end)]
+        if found:
+            return _only(name, found)
+    return None
+
+
+def image_of(node: Node) -> tuple[str, str | None]:
+    """Image and build of a node; an image of the cloud has no build."""
+    found = _UPLOAD_PATH.match(node.image_id or "")
+    return (found[1], found[2]) if found else (node.image_id or "", None)

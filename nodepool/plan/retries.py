@@ -33,20 +33,11 @@ class Backoff:
 
         :param failures: how many there were in a row, the last one included; with less than one there is no pause.
         """
-        if failures < 1 or self.first_seconds <= 0:
-            return 0.0
-        longest = min(self.longest_seconds, NEVER_SECONDS)
-        if failures > self._steps(longest):
-            return longest
-        return min(longest, self.first_seconds * self.factor ** (failures - 1))
-
-    def _steps(self, longest: float) -> float:
-        """So many growths lead to the longest pause or past it: a float holds no power of some thousands."""
-        if longest <= self.first_seconds:
-            return 0
-        if self.factor <= 1:
-            return math.inf
-        return math.ceil(math.log(longest / self.first_seconds, self.factor))
+        try:
+            pause = self.first_seconds * self.factor ** (failures - 1) if failures > 0 else 0.0
+        except OverflowError:
+            pause = math.inf
+        return min(pause, self.longest_seconds, NEVER_SECONDS)
 
 
 # The circuit breaker: when is a cloud that keeps failing not called any more, and when is it tried again?

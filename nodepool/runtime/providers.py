@@ -24,7 +24,7 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.model.event import clipped
 from nodepool.model.status import AbsentProvider
-from nodepool.plan.config_diff import compare
+from nodepool.plan.config_diff import differences
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class Providers:
 
     def apply(self, configs: Mapping[str, ProviderConfig]) -> None:
         """Make the running providers those of a configuration; one that cannot start stops nothing else."""
-        change = compare(self._configs, configs, self._same)
-        for name in change.removed:
+        changes = dict(differences(self._configs, configs, self._same))
+        for name in [name for name, what in changes.items() if what == "removed"]:
             self.log.info("Removing provider %s", name)
             del self._configs[name]
             self._forget_start(name)
             self._replace(name, None)
         deadline = monotonic() + PATIENCE_SECONDS
-        for name in (*change.added, *change.changed):
+        for name in [name for name in changes if name in configs]:
             # One by one: after an error the next call goes on here.
             self._configs[name] = configs[name]
             self._failed.pop(name, None)

@@ -19,6 +19,7 @@ from nodepool.guard import Guard
 from nodepool.metrics.catalog import DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS, DRIVER_CALLS, LATE_CALLS
 from nodepool.metrics.registry import REGISTRY, Series
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.status import StatusWriter
 
 #: Seconds between looks at a connection that is gone (rule G-3).
 DISCONNECTED_WAIT_SECONDS: Final = 30.0
@@ -133,6 +134,36 @@ class Worker(PassThread):
                 return
             # A client that is being closed does not wait.
             self._stopping.wait(0.1)
+
+
+#: So often a daemon looks at what it reports of itself, at least and at most.
+REPORT_SECONDS: Final = 10.0
+REPORT_PACE_SECONDS: Final = 2.0
+
+
+class StatusThread(Worker):
+    """Writes the status records of a daemon, when it is woken, and removes them at its end."""
+
+    error_text = "Status could not be published"
+
+    def __init__(self, client: ZooKeeperClient, log: logging.Logger) -> None:
+        super().__init__("StatusWorker", client, log, REPORT_SECONDS)
+        self.writer = StatusWriter(client)
+        self._next = -math.inf
+        # In a new session all is to be written again.
+        client.add_session_listener(lambda _: self.wake())
+
+    def _pass(self) -> float | None:
+        now = monotonic()
+        if now < self._next:
+            return self._next - now
+        self._next = now + REPORT_PACE_SECONDS
+        return super()._pass()
+
+    def on_stop(self) -> None:
+        """The records are ephemeral: without a connection they go with the session."""
+        if self._client.connected:
+            self.writer.close()
 
 
 # The threads of a daemon in one table, from which start, revival and stop follow.

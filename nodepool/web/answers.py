@@ -2,6 +2,7 @@
 """What answers of pages and API are made of.
 
 First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then answers that are kept.
+Last tables that a page and the API share.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from nodepool import fast_json
+from nodepool.listing.nodes import host_table
+from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
+from nodepool.listing.records import launcher_table
+from nodepool.listing.table import Table
 from nodepool.model.request import origin_of
+from nodepool.plan.attention import registered_launchers
+from nodepool.plan.pool_summary import summarize
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
+    from nodepool.web.snapshot import WebSnapshot
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: Below this path errors have this form.
@@ -39,13 +47,28 @@ class WebProblem(HTTPException):
 
     :param detail: what is wrong, and what is allowed; in a sentence.
     :param kinds: records of which one may be what was asked for; when they change a page is asked for again.
+    :param field: name of the parameter, or of the field of a form, that is wrong; empty = none of them.
     """
 
     def __init__(
-        self, status: int, detail: str, kinds: Sequence[str] = (), headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        detail: str,
+        kinds: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        field: str = "",
     ) -> None:
         super().__init__(status, detail, headers)
         self.kinds = kinds
+        self.field = field
+
+
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+def is_form(request: Request) -> bool:
+    """Does a form of a page send it?"""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
 
 
 def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -120,8 +143,25 @@ def own_address(request: Request, wanted: str) -> str:
 
     :param wanted: path and query from the root of the site. A scheme or a host in it becomes part of a path.
     """
+    return f"{root_of(request)}{_own_path(wanted)}"
+
+
+def own_address_from(place: str) -> str:
+    """The same of a page, for a script in this page itself, or in a form that names the page."""
+    return f"{root_of_place(place)}{_own_path(place)}"
+
+
+def root_of_place(place: str) -> str:
+    """The way from a page to the root of the site.
+
+    :param place: of the page, from the root of the site.
+    """
+    return "../" * _own_path(place).partition("?")[0].count("/") or "./"
+
+
+def _own_path(wanted: str) -> str:
     path = wanted.replace("\\", "/").lstrip("/")
-    return f"{root_of(request)}{quote(path, safe='/?=&%:@+,;~!$()*-._', errors='replace')}"
+    return quote(path, safe="/?=&%:@+,;~!$()*-._", errors="replace")
 
 
 def _raw_path(request: Request) -> str:
@@ -242,3 +282,28 @@ class KeptAnswers:
     def _is_new(self, answer: KeptAnswer) -> bool:
         # A clock of the epoch may go back.
         return 0 <= self._clock() - answer.made_at < KEPT_SECONDS
+
+
+# Tables that a page and the API share.
+
+
+def all_providers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool providers``."""
+    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
+
+
+def all_hosts(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool hosts``."""
+    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
+
+
+def all_launchers(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool launchers``."""
+    seen = snapshot.observed
+    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
+
+
+def all_tenants(snapshot: WebSnapshot) -> Table:
+    """As ``nodepool tenants``."""
+    seen = snapshot.observed
+    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -32,7 +32,7 @@ from nodepool.listing.overview import as_object, overview
 from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
 from nodepool.listing.records import event_table, is_about
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import Column, Table, UnknownColumn, selected, sort_key
+from nodepool.listing.table import Column, Table, UnknownColumn, selected, sort_key, table_of
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
@@ -40,7 +40,15 @@ from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
-from nodepool.web.answers import WebProblem, to_json, zuul_links
+from nodepool.web.answers import (
+    WebProblem,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    to_json,
+    zuul_links,
+)
 from nodepool.web.frame import (
     FIELDS,
     LABEL,
@@ -55,10 +63,6 @@ from nodepool.web.frame import (
     TENANT,
     Parameter,
     Query,
-    all_hosts,
-    all_launchers,
-    all_providers,
-    all_tenants,
     parse,
     state,
     wrong,
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.observed import Observed
+    from nodepool.web.history import History
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 
@@ -89,16 +94,22 @@ TAG_SECONDS: Final = 10
 
 
 def routes(
-    snapshots: SnapshotMaker, version: str, zuul_url: str | None = None, *, with_changes: bool = False
+    snapshots: SnapshotMaker,
+    version: str,
+    zuul_url: str | None = None,
+    history: History | None = None,
+    *,
+    with_changes: bool = False,
 ) -> list[BaseRoute]:
     """Of all resources, and their description as OpenAPI.
 
     :param version: of this release. ``zuul_url``: where Zuul's pages are, for links.
+    :param history: None = nothing is kept of what ended.
     :param with_changes: can anything be changed here?
     """
     # Other processes count their snapshots on their own.
     boot = secrets.token_hex(4)
-    resources = all_resources(zuul_url)
+    resources = all_resources(zuul_url, history)
     # "/nodes/{name}/explain" goes before what takes names with a slash.
     ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
     document = api_description(resources, version, with_changes=with_changes)
@@ -198,10 +209,11 @@ CURSOR: Final = Parameter(
 OF_LISTS: Final = (SORT, LIMIT, CURSOR, FIELDS)
 
 
-def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
+def all_resources(zuul_url: str | None = None, history: History | None = None) -> list[ApiResource]:
     """In the order of their description.
 
     :param zuul_url: where Zuul's pages are, for links.
+    :param history: None = nothing is kept of what ended.
     """
     links = {**thing(item("Links"), all_required=False), "description": "pages of Zuul"}
     return [
@@ -281,6 +293,12 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             (IMAGE, _IMAGE_STATE, PROVIDER),
         ),
         list_resource("/events", "What happened, the oldest first", _events, "Event", (SINCE, SUBJECT)),
+        *(
+            list_resource(
+                f"/ended/{kind}s", f"The last {kind}s that ended", partial(_ended, history, kind), "Life", (SINCE,)
+            )
+            for kind in ("request", "node")
+        ),
     ]
 
 
@@ -417,6 +435,20 @@ def _events(snapshot: WebSnapshot, query: Query) -> Records:
     events = (event for event in seen.events if not about or is_about(event, about))
     table = event_table(merged(events, query.since(seen.now)), seen.now)
     return of_table(table, ("at", "subject", "what", "code", "text"))
+
+
+# ``/ended/requests`` and ``/ended/nodes``: what the history of ``nodepool-web`` has.
+
+_OF_LIVES: Final = "id result reason created ended times facts"
+
+
+def _ended(history: History | None, kind: str, snapshot: WebSnapshot, query: Query) -> Records:
+    since = query.since(snapshot.observed.now)
+    lives = [] if history is None else [life for life in history.ended(kind) if (life.ended or 0.0) >= since]
+    columns = [Column(key, key) for key in _OF_LIVES.split()]
+    columns.append(Column("waited", "waited_seconds", of="waited"))
+    orders = {key: attrgetter(key) for key in ("ended", "created", "id", "result")}
+    return Records(lives, orders, lambda life: str(life.id), partial(table_of, columns))
 
 
 # Kinds of resources.

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ASGI application of ``nodepool-web`` (`make_app`), and its pages of nodes, requests, labels and all other kinds.
 
-First the application: what each request passes, and where everything is. Then the pages, then what those about one
-thing have in common: facts, and what happened when.
+First the application: what each request passes, and where everything is. Then the pages, then the search.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,12 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, image_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import Filter, NodeFacts, host_state, host_table, node_status, node_table, project_of
-from nodepool.listing.overview import facts
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, date_and_time, since, table_of
-from nodepool.model.event import short
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of
+from nodepool.model import states
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
@@ -39,34 +37,38 @@ from nodepool.plan.explain import causes, explain_label, explain_node, explain_p
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
-from nodepool.web.answers import StaticFiles, WebProblem, quoted, zuul_links
+from nodepool.web.answers import (
+    StaticFiles,
+    WebProblem,
+    all_hosts,
+    all_launchers,
+    all_providers,
+    all_tenants,
+    quoted,
+    zuul_links,
+)
 from nodepool.web.frame import (
-    CSS_CLASSES,
     LABEL,
     NODE_STATE,
     POOL,
     PROVIDER,
     REQUEST_STATE,
     TENANT,
-    CellText,
     FilterField,
     Frame,
-    Link,
-    Links,
     ListSubject,
     MakePage,
     Page,
     RecordList,
+    ShownFact,
     TableView,
-    address,
-    all_hosts,
-    all_launchers,
-    all_providers,
-    all_tenants,
+    fact,
+    facts_of,
     first_rows,
-    first_texts,
     list_of_records,
     list_of_table,
+    log_commands,
+    moments,
     query_of,
     table_view,
 )
@@ -75,7 +77,7 @@ from nodepool.web.logins import Logins
 from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.snapshot import RecordKind
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address
 from nodepool.web.stream import HUB, EventHub
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
     from nodepool.model.node import Node
     from nodepool.model.status import HostStatus
-    from nodepool.plan.explained import Explained, ExplainedRequest, LabelInPool, Moment, WaitingGroup
+    from nodepool.plan.explained import ExplainedRequest, LabelInPool, WaitingGroup
     from nodepool.plan.observed import Observed
     from nodepool.web.changes import Access
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
@@ -170,11 +172,11 @@ def make_app(
     frame = Frame(snapshots, version, files, logins=access is not None)
     routes = [
         # Before the API, which has the same addresses to look at.
-        *([] if access is None else changes.routes(access.actions)),
+        *([] if access is None else changes.routes(access.actions, frame)),
         *served,
         stream.route(),
         charts_route(history),
-        *api.routes(snapshots, version, zuul_url, with_changes=access is not None),
+        *api.routes(snapshots, version, zuul_url, history, with_changes=access is not None),
         files.route(),
         *([] if access is None else changes.LoginPages(frame, access).routes()),
         *(frame.route(path, make) for path, make in pages),
@@ -185,7 +187,9 @@ def make_app(
     # The last one is the first that sees a request.
     if access is not None:
         login = access.require_login
-        app.add_middleware(Logins, verify=access.tokens.checked, require_login=login, origins=access.origins)
+        app.add_middleware(
+            Logins, verify=access.tokens.checked, require_login=login, origins=access.origins, refused=frame.error
+        )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)
     return app
@@ -238,7 +242,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Reason", answer.hold_reason),
         ],
         "history": moments(answer.history),
-        "commands": log_commands(f"node: {node_id}"),
+        "commands": [CellText(line, command=True) for line in log_commands(f"node: {node_id}")],
     }
     return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
 
@@ -290,7 +294,7 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
         ],
         "tables": [_pools(answer, seen.now, links)],
         "history": moments(answer.history),
-        "commands": log_commands(f"node_request: {request_id}"),
+        "commands": [CellText(line, command=True) for line in log_commands(f"node_request: {request_id}")],
     }
     return Page(f"Request {request_id}", values, _REQUEST_KINDS)
 
@@ -317,7 +321,7 @@ _LABELS: Final = ListSubject("Labels", _LABEL_KINDS, "No registered pool has a l
 
 def labels_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of labels: who serves them, and who wants them."""
-    return list_of_table(request, _LABELS, label_overview(snapshot.observed), Links(snapshot))
+    return list_of_table(request, _LABELS, partial(label_overview, snapshot.observed), Links(snapshot))
 
 
 def label_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -366,7 +370,7 @@ MOST_FAILURES: Final = 50
 
 def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of providers with their pools."""
-    return list_of_table(request, _PROVIDERS, all_providers(snapshot), Links(snapshot))
+    return list_of_table(request, _PROVIDERS, partial(all_providers, snapshot), Links(snapshot))
 
 
 def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -454,7 +458,7 @@ _IMAGES: Final = ListSubject("Images", (RecordKind.IMAGES,), "No image is there.
 def images_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The list of images."""
 
-    images = image_table(snapshot.observed.images, snapshot.observed.now)
+    images = partial(image_table, snapshot.observed.images, snapshot.observed.now)
     return list_of_table(request, _IMAGES, images, Links(snapshot))
 
 
@@ -468,7 +472,8 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
     if image is None:
         raise WebProblem(404, f"There is no image {name}.", (RecordKind.IMAGES,))
     links, only = Links(snapshot), ImagesView({name: image})
-    builds = build_table(only, now, snapshot.builders, nodes_by_build(snapshot.observed.nodes.values()))
+    nodes = nodes_by_build(snapshot.observed.nodes.values())
+    builds = build_table(only, now, snapshot.builders, nodes, moments=True)
     keys = [column.key for column in builds.columns]
     hosts = {row[keys.index("id")]: row[keys.index("builder")] for row in builds.rows}
 
@@ -483,17 +488,29 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             fact("Build request", build_request_state(image)),
         ],
         "tables": [
-            _view("Builds", builds, links, log),
-            _view("Uploads", upload_table(only, now, snapshot.builders), links),
+            _view("Builds", builds, now, links, log),
+            _view("Uploads", upload_table(only, now, snapshot.builders, moments=True), now, links),
         ],
     }
     return Page(f"Image {name}", values, (RecordKind.IMAGES,), changes.of_image(name, paused=image.paused))
 
 
-def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
-    """The newest first; states have their colours."""
+#: Keys of columns of builds and uploads that few of them have.
+_RARE: Final = frozenset(
+    ["formats", "format", "step", "duration", "estimate", "size", "nodes", "use", "progress", "speed"]
+)
+
+
+def _view(caption: str, table: Table, now: float, links: Links, log: Link | None = None) -> TableView:
+    """The newest first; states have their colours. Ages are moments in the table."""
     kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
-    columns = [table.columns[number] for number in kept]
+    columns = []
+    for column in (table.columns[number] for number in kept):
+        if column.key == "state":
+            column = replace(column, style=listing_table.state)
+        elif column.key == "age":
+            column = replace(column, show=since(now))
+        columns.append(replace(column, priority=1) if column.key in _RARE else column)
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
     return table_view(caption, Table(columns, rows), links, id=log)
 
@@ -518,45 +535,53 @@ _SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "re
 
 
 def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """Static hosts, those that are not up first, and the slots of each."""
+    """The slots of all static hosts; then the hosts, those that are not up first."""
     seen, links = snapshot.observed, Links(snapshot)
-    page = list_of_table(request, _HOSTS, all_hosts(snapshot), links)
+    page = list_of_table(request, _HOSTS, partial(all_hosts, snapshot), links, changed=True)
     hosts = [host for pool in summarize(seen.statuses) for host in pool.hosts]
-    slots = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
-    actions = changes.of_subjects("host", first_texts(page), seen)
-    return replace(page, values={**page.values, "slots": slots}, actions=actions)
+    slots = [_slots(host, seen, links) for host in hosts]
+    counts = Counter(slot["state"] for host in slots for slot in host["slots"])
+    values = {**page.values, "slots": slots[:MOST_HOSTS], "slot_counts": sorted(counts.items())}
+    return replace(page, values=values, actions=changes.of_row("host", request, seen))
 
 
-def _slots(host: HostStatus, links: Links) -> dict[str, Any]:
-    """The nodes in the slots of a host; ``free`` for the others."""
-    nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
-    free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
-    css = CSS_CLASSES.get(listing_table.state(host_state(host)), "")
-    return {"name": host.name, "css": css, "slots": [*nodes, *free]}
+def _slots(host: HostStatus, seen: Observed, links: Links) -> dict[str, Any]:
+    """The slots of a host: the state of the node that is there; without a node ``free``, or that of the host."""
+    there = [(name, seen.nodes.get(name)) for name in host.nodes[:MOST_SLOTS]]
+    slots = [(node_status(node) if node else states.IN_USE, f"node {name}", links.node(name)) for name, node in there]
+    state = host_state(host)
+    rest = (state if state in ("down", "quarantined") else "free", "no node", None)
+    slots += [rest] * (min(host.slots, MOST_SLOTS) - len(slots))
+    keys = ("state", "what", "href")
+    return {"name": host.name, "slots": [dict(zip(keys, slot, strict=True)) for slot in slots]}
 
 
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
-    page = list_of_table(request, _LAUNCHERS, all_launchers(snapshot), Links(snapshot))
-    return replace(page, actions=changes.of_subjects("launcher", first_texts(page), snapshot.observed))
+    page = list_of_table(request, _LAUNCHERS, partial(all_launchers, snapshot), Links(snapshot), changed=True)
+    return replace(page, actions=changes.of_row("launcher", request, snapshot.observed))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What tenants use of their limits."""
-    return list_of_table(request, _TENANTS, all_tenants(snapshot), Links(snapshot))
+    return list_of_table(request, _TENANTS, partial(all_tenants, snapshot), Links(snapshot))
 
 
 def events_page(request: Request, snapshot: WebSnapshot) -> Page:
     """What happened, the newest first. ``kind`` chooses by the subject, ``since`` by the age."""
     seen, query = snapshot.observed, query_of(request)
     kind, within = query.text("kind"), query.text("since")
-    begin = seen.now - query.duration("since") if within else 0.0
-    found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
     fields = [
         FilterField("kind", "About", kind, options=sorted({*_SUBJECTS, *([kind] if kind else [])})),
         FilterField("since", "Within", within, "e.g. 15m, 1h30m"),
     ]
-    return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)
+
+    def table() -> Table:
+        begin = seen.now - query.duration("since") if within else 0.0
+        found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
+        return event_table(reversed(found), seen.now)
+
+    return list_of_table(request, _EVENTS, table, Links(snapshot), fields)
 
 
 # ``/search``: the records that have a text: as their id or name, or as an address, a host, a job or the like.
@@ -632,82 +657,3 @@ def _records(snapshot: WebSnapshot, links: Links) -> Iterator[Hit]:
         yield Hit("launcher", launcher.host, launcher.state, (), links.launcher(launcher.host))
     yield from (Hit("provider", name, None, (), links.provider(name)) for name in sorted(links.providers))
     yield from (Hit("label", name, None, (), links.label(name)) for name in sorted(links.labels))
-
-
-# What pages about one thing have in common.
-
-
-@dataclass(frozen=True)
-class ShownFact:
-    """A name and its value; without a value it is not shown.
-
-    :param css: classes of the value.
-    """
-
-    name: str
-    parts: Sequence[CellText]
-    css: str = ""
-
-
-def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
-    """A fact with one value.
-
-    :param css: ``state`` = the colour of the value is that of a state.
-    """
-    if value is None or value == "":
-        return ShownFact(name, [])
-    colour = CSS_CLASSES.get(listing_table.state(value), "") if css == "state" else ""
-    return ShownFact(name, [CellText(str(value))], f"{css} {colour}".strip())
-
-
-#: Name of a fact -> key of a column whose values lead to the same.
-_LINKED: Final = {
-    "Labels": "labels",
-    "Nodes": "nodes",
-    "Only in": "provider",
-    "Pool": "pool",
-    "Request": "allocated_to",
-    "Tenant": "tenant",
-}
-
-
-def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[ShownFact]:
-    """What ``nodepool explain`` shows of an answer, with links.
-
-    :param now: seconds since the epoch.
-    :param more: name of a fact -> where its values lead to.
-    """
-    found = []
-    for name, values in facts(answer, now).items():
-        link = more.get(name) or links.of_column(_LINKED.get(name, ""))
-        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
-        found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
-    return found
-
-
-def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
-    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
-    return [
-        {
-            "at": date_and_time(one.at),
-            "after": "" if before is None else f"{short(one.at - before.at)} later",
-            "what": one.what,
-            "code": one.code or "",
-            "text": one.text,
-            "css": CSS_CLASSES.get(listing_table.state(one.what), ""),
-        }
-        for before, one in zip([None, *history], history, strict=False)
-    ]
-
-
-def log_commands(mark: str) -> list[str]:
-    """What finds the lines about something in the logs of launchers.
-
-    :param mark: what these lines have, e.g. ``node: 0000000001``.
-    """
-    # Ids come from other programs, and these lines are for a shell.
-    plain = mark if re.fullmatch(r"[\w: -]+", mark) else re.escape(mark)
-    return [
-        f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
-        f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
-    ]

@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -30,11 +31,11 @@ from nodepool.model import states
 from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.plan.observed import host_name
-from nodepool.web.answers import WebProblem, own_address
-from nodepool.web.frame import Frame, Page, PageAction, address
+from nodepool.web.answers import FORM, WebProblem, is_form, own_address, own_address_from, place_of
+from nodepool.web.frame import Frame, Page, PageAction
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
 from nodepool.web.logins import log as auth_log
-from nodepool.web.snapshot import SnapshotMaker
+from nodepool.web.snapshot import SnapshotMaker, address
 from nodepool.zk import zookeeper
 from nodepool.zk.transactions import COMMAND, LockOwners
 
@@ -208,10 +209,10 @@ def of_node(node: Node) -> list[PageAction]:
     """Hold and delete, unless it goes already."""
     if node.state in (states.DELETING, states.DELETED):
         return []
-    delete = f"{API[1:]}/{address('nodes', node.key, 'delete')}"
+    subject, delete = f"Node {node.key}", f"{API[1:]}/{address('nodes', node.key, 'delete')}"
     return [
-        PageAction("Hold", f"{API[1:]}/{address('nodes', node.key, 'hold')}", may_end=True),
-        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
+        PageAction("Hold", f"{API[1:]}/{address('nodes', node.key, 'hold')}", may_end=True, subject=subject),
+        PageAction("Delete", delete, subject=subject, sure=f"Delete node {node.key}"),
     ]
 
 
@@ -240,6 +241,12 @@ def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
     ]
 
 
+def of_row(kind: str, request: Request, seen: Observed) -> list[PageAction]:
+    """Those of the subject in the row of a list that its address names (``act``)."""
+    name = request.query_params.get("act", "")
+    return of_subject(kind, name, seen) if name in known_names(kind, seen) else []
+
+
 def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
     """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
     chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
@@ -251,10 +258,26 @@ def _names(kind: str, name: str) -> list[str]:
     return [name, host_name(name)] if kind == "host" else [name]
 
 
+def of_form(request: Request, body: Mapping[str, Any], seen: Observed) -> PageAction | None:
+    """The button whose form sends a request; None = there is none any more."""
+    path = request.path_params
+    if "id" in path:
+        node = seen.nodes.get(path["id"])
+        found = [] if node is None else of_node(node)
+    elif "kind" in path:
+        found = of_subject(path["kind"], path["name"], seen)
+    else:
+        image = seen.images.images.get(path["name"])
+        found = [] if image is None else of_image(image.name, paused=image.paused)
+    mode, place = body.get("mode", ""), place_of(request)
+    return next((action for action in found if (action.target, action.mode) == (place, mode)), None)
+
+
 def of_image(name: str, *, paused: bool) -> list[PageAction]:
     """Build, and pause or unpause."""
     other = "unpause" if paused else "pause"
-    return [PageAction(what.capitalize(), f"{API[1:]}/{address('images', name, what)}") for what in ("build", other)]
+    target = f"{API[1:]}/{address('images', name)}"
+    return [PageAction(what.capitalize(), f"{target}/{what}", subject=f"Image {name}") for what in ("build", other)]
 
 
 # The addresses.
@@ -267,40 +290,55 @@ _TAKE_MUCH: Final = (Mode.DRAIN.value, Mode.QUARANTINE.value)
 Change = Callable[[Fields, Fields, Wish], Fields]
 
 
-def routes(actions: Actions) -> list[BaseRoute]:
+def routes(actions: Actions, frame: Frame) -> list[BaseRoute]:
     """A route for each kind of change."""
     # Not those of pages: a change waits for locks and for ZooKeeper.
     threads = CapacityLimiter(THREADS)
     maintenance = f"{API}/maintenance/{{kind}}/{{name:path}}"
-    return [
-        _route(f"{API}/nodes/{{id}}/hold", actions.hold, threads, "POST"),
-        _route(f"{API}/nodes/{{id}}/delete", actions.delete, threads, "POST"),
-        # A form can only POST: what ends with ``/end`` is for it.
-        _route(f"{maintenance}/end", actions.end, threads, "POST", reason_needed=False),
-        _route(maintenance, actions.begin, threads, "PUT", "POST"),
-        _route(maintenance, actions.end, threads, "DELETE", reason_needed=False),
-        _route(f"{API}/images/{{name}}/{{what}}", actions.image, threads, "POST"),
-    ]
 
-
-def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, reason_needed: bool = True) -> Route:
-    async def answer(request: Request) -> Response:
-        _check_path(request.path_params)
-        body = await read_body(request)
-        if is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
-            raise WebProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
-        wish = _wish(request, body, reason_needed=reason_needed)
-        try:
-            done = await run_sync(change, request.path_params, body, wish, limiter=threads)
-        except ZKConnectionError as error:
-            text = f"ZooKeeper cannot be reached: {error}. Try again."
-            raise WebProblem(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
-        back = body.get("back")
-        if isinstance(back, str) and back:
+    def route(path: str, change: Change, *methods: str, reason_needed: bool = True) -> Route:
+        async def changed(request: Request, body: Mapping[str, Any]) -> Response:
+            """Raises WebProblem."""
+            _check_path(request.path_params)
+            if is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
+                text = "Confirm the change: set the mark beside the button."
+                raise WebProblem(HTTPStatus.BAD_REQUEST, text, field="sure")
+            wish = _wish(request, body, reason_needed=reason_needed)
+            try:
+                done = await run_sync(change, request.path_params, body, wish, limiter=threads)
+            except ZKConnectionError as error:
+                text = f"ZooKeeper cannot be reached: {error}. Try again."
+                raise WebProblem(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
+            back = body.get("back")
+            if not isinstance(back, str) or not back:
+                return JSONResponse(dict(done))
+            if request.headers.get("hx-request") == "true":
+                return Response(headers={"HX-Redirect": own_address_from(back)})
             return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
-        return JSONResponse(dict(done))
 
-    return Route(path, answer, methods=list(methods))
+        async def answer(request: Request) -> Response:
+            body: Mapping[str, Any] = {}
+            try:
+                body = await read_body(request)
+                return await changed(request, body)
+            except WebProblem as problem:
+                if not is_form(request) or "text/html" not in request.headers.get("accept", ""):
+                    raise
+                # The form again: what was typed is still there.
+                button = partial(of_form, request, body)
+                return await run_sync(frame.form, request, button, body, problem, limiter=threads)
+
+        return Route(path, answer, methods=list(methods))
+
+    return [
+        route(f"{API}/nodes/{{id}}/hold", actions.hold, "POST"),
+        route(f"{API}/nodes/{{id}}/delete", actions.delete, "POST"),
+        # A form can only POST: what ends with ``/end`` is for it.
+        route(f"{maintenance}/end", actions.end, "POST", reason_needed=False),
+        route(maintenance, actions.begin, "PUT", "POST"),
+        route(maintenance, actions.end, "DELETE", reason_needed=False),
+        route(f"{API}/images/{{name}}/{{what}}", actions.image, "POST"),
+    ]
 
 
 def _takes_much(path: str, body: Mapping[str, Any]) -> bool:
@@ -330,10 +368,11 @@ def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> 
         raise WebProblem(HTTPStatus.UNAUTHORIZED, "Changes need a token of an operator.")
     reason = body.get("reason") or ""
     if not isinstance(reason, str) or len(reason) > MOST_TEXT:
-        raise WebProblem(HTTPStatus.BAD_REQUEST, f"reason must be a text of at most {MOST_TEXT} characters.")
+        text = f"reason must be a text of at most {MOST_TEXT} characters."
+        raise WebProblem(HTTPStatus.BAD_REQUEST, text, field="reason")
     reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
     if reason_needed and not reason:
-        raise WebProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
+        raise WebProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.", field="reason")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
 
 
@@ -347,9 +386,10 @@ def _until(given: Any, now: float) -> float | None:
     try:
         until = float(given) if isinstance(given, (int, float)) else now + duration(str(given)[:50])
     except (ValueError, OverflowError) as error:
-        raise WebProblem(HTTPStatus.BAD_REQUEST, f"until: {error}") from None
+        raise WebProblem(HTTPStatus.BAD_REQUEST, f"until: {error}", field="until") from None
     if isinstance(given, bool) or not math.isfinite(until) or until <= now:
-        raise WebProblem(HTTPStatus.BAD_REQUEST, "until must be later than now: seconds since the epoch, or e.g. 8h.")
+        text = "until must be later than now: seconds since the epoch, or e.g. 8h."
+        raise WebProblem(HTTPStatus.BAD_REQUEST, text, field="until")
     return until
 
 
@@ -358,7 +398,6 @@ def _until(given: Any, now: float) -> float | None:
 #: A token of an OpenID Connect provider with many groups, or a reason, fits in.
 MOST_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 100
-FORM: Final = "application/x-www-form-urlencoded"
 JSON: Final = "application/json"
 
 
@@ -383,11 +422,6 @@ async def read_body(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise WebProblem(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
     return found
-
-
-def is_form(request: Request) -> bool:
-    """Does a form of a page send it?"""
-    return _kind(request) == FORM
 
 
 def _kind(request: Request) -> str:

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`), then tables, texts and links in HTML, then pages with one list: filters and order in the
-address, as many rows as a page has. Last what the address of a list, of a page or of the API, asks for (`Query`; WP-21
-to WP-23, WP-45), and tables that both have.
+First the answer (`Frame`), then tables, texts and links in HTML, then facts and history of one thing, then pages with
+one list: filters and order in the address, as many rows as a page has. Last what the address of a list, of a page or of
+the API, asks for (`Query`; WP-21 to WP-23, WP-45).
 """
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
@@ -29,29 +30,40 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
-from nodepool.listing.nodes import ALLOCATED, Filter, host_table, names_in, states_in
-from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
-from nodepool.listing.records import launcher_table
+from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
+from nodepool.listing.overview import facts
 from nodepool.listing.table import (
     Column,
     Place,
     Table,
     cell,
-    date_and_time,
     duration,
     in_order,
     printable_lines,
     shown,
+    since,
+    with_zone,
     without_empty,
 )
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.plan.attention import registered_launchers
-from nodepool.plan.pool_summary import summarize
-from nodepool.web.answers import API, KeptAnswers, WebProblem, http_error, own_address, place_of, quoted, root_of
+from nodepool.model.event import short
+from nodepool.web.answers import (
+    API,
+    KeptAnswers,
+    WebProblem,
+    http_error,
+    is_form,
+    own_address,
+    place_of,
+    root_of,
+    root_of_place,
+)
 from nodepool.web.logins import path_of, user_of
+from nodepool.web.snapshot import CellText, Link, Links, address
 
 if TYPE_CHECKING:
+    from nodepool.plan.explained import Explained, Moment
     from nodepool.plan.observed import Observed
     from nodepool.web.answers import StaticFiles
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
@@ -91,6 +103,7 @@ class Page:
     :param actions: what operators can do here.
     :param personal: it is not the same for everybody, also in its live part.
     :param to: where a browser goes at once instead, from the root of the site; empty = nowhere.
+    :param status: of HTTP.
     """
 
     title: str
@@ -100,6 +113,7 @@ class Page:
     personal: bool = False
     template: str = "page.html"
     to: str = ""
+    status: int = 200
 
 
 _HTML: Final = "text/html; charset=utf-8"
@@ -108,6 +122,8 @@ HEADERS: Final[Mapping[str, str]] = {"Cache-Control": "no-cache", "Vary": "HX-Re
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 #: The port at the end of the header ``Host``.
 _SITE: Final = re.compile(r":\d+$")
+#: The row of a list that is to be changed, in the address of it.
+_ACT: Final = re.compile(r"\?act=[^&]*$|(?<=\?)act=[^&]*&|&act=[^&]*")
 _TITLES: Final = {401: "Log in", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
 #: What a page says where there is none.
 _NO_PAGE: Final = {
@@ -141,7 +157,9 @@ class Frame:
             finalize=_shown,
         )
         self._templates.globals.update(static=files.address, version=version, navigation=NAVIGATION, logins=logins)
-        self._templates.filters.update(row_html=row_html, parts_html=parts_html)
+        self._templates.filters.update(
+            state_class=state_class, row_html=row_html, parts_html=parts_html, text_html=text_html
+        )
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -154,10 +172,14 @@ class Frame:
     async def error(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed: a page for a browser that asks for one, else as `http_error`."""
         assert isinstance(error, HTTPException)
-        if "text/html" not in request.headers.get("accept", "") or path_of(request).startswith(API):
+        is_program = path_of(request).startswith(API) and not is_form(request)
+        if is_program or "text/html" not in request.headers.get("accept", ""):
             return await http_error(request, error)
-        known, text = isinstance(error, WebProblem), _NO_PAGE.get(path_of(request), _NO_PAGE[""])
-        detail = error.detail if known or error.status_code != HTTPStatus.NOT_FOUND else text
+        is_unknown = error.status_code == HTTPStatus.NOT_FOUND and not isinstance(error, WebProblem)
+        detail = _NO_PAGE.get(path_of(request), _NO_PAGE[""]) if is_unknown else error.detail
+        if is_form(request) and request.headers.get("hx-request") == "true":
+            headers = {"HX-Reswap": "afterbegin", "Cache-Control": "no-store"}
+            return Response(f'<p class="wrong" role="alert">{escape(detail)}</p>', error.status_code, headers, _HTML)
         return await run_in_threadpool(self.page, request, Page(_title(error), {"error": detail}), error.status_code)
 
     def _made(self, request: Request, make: MakePage) -> Response:
@@ -174,24 +196,51 @@ class Frame:
         if part and (kept := self._kept.get(key)) is not None:
             return Response(kept.body, 200, HEADERS)
         try:
-            page, status = make(request, snapshot), 200
+            page = make(request, snapshot)
         except WebProblem as problem:
-            page, status = Page(_title(problem), {"error": problem.detail}, problem.kinds), problem.status_code
+            page = Page(_title(problem), {"error": problem.detail}, problem.kinds, status=problem.status_code)
         if page.to and not part:
             return RedirectResponse(own_address(request, page.to), HTTPStatus.SEE_OTHER)
         content = self._render(page, request, snapshot, part=part)
-        if part and status == 200 and not page.personal:
+        if part and page.status == 200 and not page.personal:
             self._kept.put(key, content)
-        return Response(content, status, HEADERS)
+        return Response(content, page.status, HEADERS)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody."""
         content = self._render(page, request, self._snapshots.latest(), part=False)
         return Response(content, status, {"Cache-Control": "no-store"}, _HTML)
 
+    def form(
+        self,
+        request: Request,
+        button: Callable[[Observed], PageAction | None],
+        given: Mapping[str, Any],
+        wrong: WebProblem,
+    ) -> Response:
+        """The answer to a form that is refused: the form again, with what was typed and what is wrong.
+
+        With JavaScript it takes the place of the one on the page, else it is a page. Blocks as `_render`.
+
+        :param button: finds the one of the form; None = there is none any more.
+        :param given: the fields.
+        """
+        action = button(self._snapshots.latest().observed)
+        values = {"error": wrong.detail, "given": given, "wrong": wrong.field}
+        if action is None or request.headers.get("hx-request") != "true":
+            title = _title(wrong) if action is None else f"{action.name}: {action.subject}"
+            page = Page(title, values, actions=[] if action is None else [action])
+            return self.page(request, page, wrong.status_code)
+        back = str(given.get("back", ""))
+        form = self._templates.get_template("page.html").module.form_of  # type: ignore[attr-defined]
+        content = form(action, root_of_place(back), back, given, wrong.field, wrong.detail)
+        return Response(content, wrong.status_code, {"Cache-Control": "no-store"}, _HTML)
+
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
         """HTML. Blocks for the file system at the first use of a template."""
         values = {
+            "given": {},
+            "wrong": "",
             **page.values,
             "part": part,
             "title": page.title,
@@ -203,10 +252,11 @@ class Frame:
             "kinds": " ".join(page.kinds),
             "snapshot_number": snapshot.number,
             "complete": snapshot.complete,
-            "shown_at": date_and_time(snapshot.observed.now),
+            "shown_at": with_zone(snapshot.observed.now),
+            "links": Links(snapshot),
             "user": user_of(request),
             "actions": page.actions,
-            "back": place_of(request),
+            "back": page.values.get("given", {}).get("back") or _ACT.sub("", place_of(request)),
         }
         return self._templates.get_template(page.template).render(values).encode("utf-8", "replace")
 
@@ -214,13 +264,6 @@ class Frame:
 def _title(error: HTTPException) -> str:
     """Of a page that says what is wrong."""
     return _TITLES.get(error.status_code, "Not understood" if error.status_code < 500 else "Not now")
-
-
-def address(*parts: str, **query: str | int | None) -> str:
-    """An address relative to the root of the site; names may have any characters. None = without that parameter."""
-    text = "/".join(quoted(part) for part in parts)
-    given = "&".join(f"{key}={quoted(str(value))}" for key, value in query.items() if value is not None)
-    return f"{text}?{given}" if given else text
 
 
 # `shown_text`: a text of another program, as pages show it.
@@ -247,30 +290,29 @@ def _shown(value: Any) -> Any:
 
 #: Longest text in a cell; the page of the row has all of it.
 MAX_CELL: Final = 300
-#: Names of a list in a cell.
+#: Names of a list in a cell, and those that are looked at.
 CELL_NAMES: Final = 20
+MOST_COUNTED: Final = 1000
+#: Keys of columns -> class of their cells: what people want to know first, where a row is a card.
+_ROLES: Final = {
+    **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "at"), "age"),
+    **dict.fromkeys(("reason", "text", "error"), "why"),
+    "change": "change",
+}
+#: Keys of columns with states: each state has its colour.
+_STATES: Final = ("state", "status", "what")
+_STATE: Final = re.compile(r"[a-z][a-z-]{0,20}")
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
-#: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
-Link = Callable[[Any], str | None]
-
-
-class CellText(NamedTuple):
-    """A text in a cell.
-
-    :param href: where it leads to: from the root of the site, or a whole address of another one; None = nowhere.
-    """
-
-    text: str
-    href: str | None = None
-
 
 class Cell(NamedTuple):
-    """:param css: its classes."""
+    """:param css: its classes. ``label``: its head, where a row is a card. ``between``: stands between the parts."""
 
     parts: Sequence[CellText]
     css: str = ""
+    label: str = ""
+    between: str = ", "
 
 
 class Head(NamedTuple):
@@ -310,12 +352,18 @@ def table_view(
     """
     table = without_empty(shown(table, Place.TERMINAL))
     columns = []
-    for column in table.columns:
+    for number, column in enumerate(table.columns):
         # Columns that people can do without are hidden where there is no room.
-        css = f"p{min(column.priority, 8)}" if column.priority else ""
+        css = [f"p{min(column.priority, 8)}"] if column.priority else []
+        role = "name" if not number else _ROLES.get(column.key, "")
+        if all(type(row[number]) in (int, float, type(None)) for row in table.rows):
+            css += [] if isinstance(column.show, since) or column.key == "at" else ["number"]
+        css += [role] if role else []
         found = None if links is None else links.of_column(column.key)
-        columns.append((column, css, more.get(column.key, found)))
-    heads = [Head(column.header, css, *head(column)) for column, css, _ in columns]
+        link = more.get(column.key, found)
+        texts = links.of_text if links is not None and role == "why" and link is None else None
+        columns.append((column, " ".join(css), "" if role else column.header, link, texts))
+    heads = [Head(column.header, css, *head(column)) for column, css, *_ in columns]
     rows = [[_cell(*column, value) for column, value in zip(columns, row, strict=True)] for row in table.rows]
     return TableView(caption, heads, rows)
 
@@ -325,19 +373,43 @@ def first_rows(table: Table, most: int) -> Table:
     return Table(table.columns, table.rows[:most])
 
 
-def _cell(column: Column, css: str, link: Link | None, value: Any) -> Cell:
+def _cell(
+    column: Column,
+    css: str,
+    label: str,
+    link: Link | None,
+    texts: Callable[[str], Sequence[CellText]] | None,
+    value: Any,
+) -> Cell:
+    """:param texts: finds links in a text that has no link of its own."""
+    if value is None or value == "" or value == []:
+        return Cell([], css)
     if isinstance(value, CellText):
-        return Cell([value], css)
+        return Cell([value], css, label)
     colour = CSS_CLASSES.get(column.style(value), "")
-    if colour:
-        css = f"{css} state {colour}".strip()
-    if isinstance(value, list) and link is not None:
-        parts = [CellText(_cut(str(one)), link(one)) for one in value[:CELL_NAMES]]
-        if len(value) > CELL_NAMES:
-            parts.append(CellText(f"{len(value) - CELL_NAMES} more"))
-        return Cell(parts, css)
-    text = _cut(cell(column, value))
-    return Cell([CellText(text, None if link is None or value is None else link(value))] if text else [], css)
+    if colour or column.key in _STATES:
+        css = f"{css} state {colour} {state_class(value)}".strip()
+    if isinstance(value, list):
+        counts = {name: value.count(name) for name in dict.fromkeys(value[:MOST_COUNTED])}
+        names = [(name, f"{count} x {name}" if count > 1 else str(name)) for name, count in counts.items()]
+        parts = [CellText(_cut(text), None if link is None else link(name)) for name, text in names[:CELL_NAMES]]
+        if len(names) > CELL_NAMES:
+            parts.append(CellText(f"{len(names) - CELL_NAMES} more"))
+        return Cell(parts, css, label)
+    text, href = _cut(cell(column, value)), None if link is None else link(value)
+    if isinstance(column.show, since):
+        return Cell([CellText(column.show.ago(value), href, with_zone(value))] if text else [], css, label)
+    if column.key == "at":
+        return Cell([CellText(with_zone(value), href)], css, label)
+    if texts is not None:
+        return Cell(texts(text), css, label, "")
+    return Cell([CellText(text, href)] if text else [], css, label)
+
+
+def state_class(state: Any) -> str:
+    """The class with the colour of a state, e.g. ``s-in-use``; empty = the text is no word for a state."""
+    name = state.partition(" (")[0].replace(" ", "-") if isinstance(state, str) else ""
+    return f"s-{name}" if _STATE.fullmatch(name) else ""
 
 
 def _cut(text: str) -> str:
@@ -352,120 +424,121 @@ def row_html(row: Sequence[Cell], root: str) -> Markup:
 
     :param root: the way from the page to the root of the site.
     """
-    cells = ((f' class="{escape(css)}"' if css else "", parts_html(parts, root)) for parts, css in row)
-    return Markup("\n".join([f"<td{css}>{html}</td>" for css, html in cells]))
+    return Markup("\n".join([_cell_html(one, root) for one in row]))
 
 
-def parts_html(parts: Iterable[CellText], root: str) -> Markup:
-    """Texts, each with its link, with commas between them.
+def _cell_html(one: Cell, root: str) -> str:
+    css = f' class="{one.css}"' if one.css else ""
+    label = f' data-label="{escape(one.label)}"' if one.label and one.parts else ""
+    return f"<td{css}{label}>{parts_html(one.parts, root, one.between)}</td>"
+
+
+def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Markup:
+    """Texts, each with its link.
+
+    :param root: see `row_html`. ``between``: stands between them.
+    """
+    return Markup(between.join([_part(part, root) for part in parts]))
+
+
+def _part(part: CellText, root: str) -> str:
+    html: str = escape(shown_text(part.text))
+    if part.title:
+        html = f'<time title="{escape(part.title)}">{html}</time>'
+    if part.command:
+        copy = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
+        html = f"<code>{html}</code>{copy}"
+    if part.href is None:
+        return html
+    is_elsewhere = part.href.startswith(("http://", "https://"))
+    return f'<a href="{escape(shown_text(part.href if is_elsewhere else root + part.href))}">{html}</a>'
+
+
+def text_html(text: str, links: Links, root: str) -> Markup:
+    """A text in which ids, names and commands are links; see `Links.of_text`.
 
     :param root: see `row_html`.
     """
-    return Markup(", ".join([_part(text, href, root) for text, href in parts]))
+    return parts_html(links.of_text(text), root, "")
 
 
-def _part(text: str, href: str | None, root: str) -> str:
-    html = escape(shown_text(text))
-    if href is None:
-        return html
-    is_elsewhere = href.startswith(("http://", "https://"))
-    return f'<a href="{escape(shown_text(href if is_elsewhere else root + href))}">{html}</a>'
+# What pages about one thing have in common.
 
 
-# `Links`: where values in tables lead to. Of what is not there any more there is no page, and no link.
+@dataclass(frozen=True)
+class ShownFact:
+    """A name and its value; without a value it is not shown.
 
-#: Kind of the subject of an event -> list in which it is looked for.
-_SUBJECT_LISTS: Final = {"host": "hosts", "launcher": "launchers"}
+    :param css: classes of the value.
+    """
 
-
-class Links:
-    """The pages of one snapshot."""
-
-    def __init__(self, snapshot: WebSnapshot) -> None:
-        self._snapshot = snapshot
-        self._seen = snapshot.observed
-
-    @cached_property
-    def providers(self) -> frozenset[str]:
-        """Names of the providers that have a page."""
-        absent = (one.name for launcher in self._snapshot.observed.launchers for one in launcher.absent)
-        return frozenset({*self._seen.providers, *absent, *(status.provider for status in self._seen.statuses)})
-
-    @cached_property
-    def labels(self) -> frozenset[str]:
-        """Names of the labels that have a page."""
-        broken = (label for status in self._seen.statuses for label in status.labels)
-        wanted = (label for request in self._seen.requests.values() for label in request.node_types)
-        return frozenset({*self._seen.labels, *broken, *wanted})
-
-    def of_column(self, key: str) -> Link | None:
-        """Where the values of a column lead to."""
-        return partial(_COLUMNS[key], self) if key in _COLUMNS else None
-
-    def pool(self, value: Any) -> str | None:
-        """``<provider>/<pool>``, or the provider alone."""
-        text = str(value)
-        for name in (text, text.partition("/")[0], text.rpartition("/")[0]):
-            if name in self.providers:
-                return _page("providers", name, self.providers)
-        return None
-
-    def provider(self, value: Any) -> str | None:
-        return _page("providers", value, self.providers)
-
-    def label(self, value: Any) -> str | None:
-        return _page("labels", value, self.labels)
-
-    def node(self, value: Any) -> str | None:
-        return _page("nodes", value, self._seen.nodes)
-
-    def request(self, value: Any) -> str | None:
-        return _page("requests", value, self._seen.requests)
-
-    def image(self, value: Any) -> str | None:
-        return _page("images", value, self._snapshot.observed.images.images)
-
-    def tenant(self, value: Any) -> str | None:
-        """The requests of a tenant."""
-        return address("requests", tenant=str(value))
-
-    def launcher(self, value: Any) -> str | None:
-        """The launchers whose row has the name."""
-        return address("launchers", q=str(value))
-
-    def subject(self, value: Any) -> str | None:
-        """What an event is about, e.g. ``node 0000000001`` or ``label gpu of cloud-1/main``."""
-        kind, _, name = str(value).partition(" ")
-        if kind == "label":
-            return self.label(name.rpartition(" of ")[0] or name)
-        pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
-        if kind in pages:
-            return pages[kind](name)
-        return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
-
-    def nodes_text(self, ids: Iterable[str]) -> list[CellText]:
-        """Nodes, each with its link."""
-        return [CellText(node_id, self.node(node_id)) for node_id in ids]
+    name: str
+    parts: Sequence[CellText]
+    css: str = ""
 
 
-#: Key of a column -> what its values are.
-_COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
-    **dict.fromkeys(("pool", "pools"), Links.pool),
-    "provider": Links.provider,
-    **dict.fromkeys(("label", "labels", "node_types"), Links.label),
-    "nodes": Links.node,
-    "allocated_to": Links.request,
-    "image": Links.image,
-    "tenant": Links.tenant,
-    "launchers": Links.launcher,
-    "subject": Links.subject,
+def fact(name: str, value: Any, *, css: str = "") -> ShownFact:
+    """A fact with one value.
+
+    :param css: ``state`` = the colour of the value is that of a state.
+    """
+    if value is None or value == "":
+        return ShownFact(name, [])
+    css = f"state {state_class(value)}" if css == "state" else css
+    return ShownFact(name, [CellText(str(value))], css.strip())
+
+
+#: Name of a fact -> key of a column whose values lead to the same.
+_LINKED: Final = {
+    "Labels": "labels",
+    "Nodes": "nodes",
+    "Only in": "provider",
+    "Pool": "pool",
+    "Request": "allocated_to",
+    "Tenant": "tenant",
 }
 
 
-def _page(kind: str, name: Any, known: Collection[str]) -> str | None:
-    """A half of a surrogate pair, which JSON allows, cannot be in an address."""
-    text = str(name)
-    return address(kind, text) if text in known and text.isprintable() else None
+def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[ShownFact]:
+    """What ``nodepool explain`` shows of an answer, with links.
+
+    :param now: seconds since the epoch.
+    :param more: name of a fact -> where its values lead to.
+    """
+    found = []
+    for name, values in facts(answer, now).items():
+        link = more.get(name) or links.of_column(_LINKED.get(name, ""))
+        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
+        found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
+    return found
+
+
+def moments(history: Sequence[Moment]) -> list[dict[str, str]]:
+    """What happened; ``after``: how long after the one before it, empty = it is the first one."""
+    return [
+        {
+            "at": with_zone(one.at),
+            "after": "" if before is None else f"{short(one.at - before.at)} later",
+            "what": one.what,
+            "code": one.code or "",
+            "text": one.text,
+            "css": state_class(one.what),
+        }
+        for before, one in zip([None, *history], history, strict=False)
+    ]
+
+
+def log_commands(mark: str) -> list[str]:
+    """What finds the lines about something in the logs of launchers.
+
+    :param mark: what these lines have, e.g. ``node: 0000000001``.
+    """
+    # Ids come from other programs, and these lines are for a shell.
+    plain = mark if re.fullmatch(r"[\w: -]+", mark) else re.escape(mark)
+    return [
+        f"journalctl -u nodepool-launcher --grep {shlex.quote(plain)}",
+        f"grep -F {shlex.quote(mark)} /var/log/nodepool/nodepool.log",
+    ]
 
 
 # Pages with one list: of a small table, then of records of which there may be thousands, then what both have in common.
@@ -495,6 +568,7 @@ class FilterField:
     :param value: what is chosen. ``hint``: stands in an empty field.
     :param options: the only values; empty = any text.
     :param proposals: values that there are, of a field for any text.
+    :param wrong: it cannot be understood.
     """
 
     name: str
@@ -503,6 +577,7 @@ class FilterField:
     hint: str = ""
     options: Sequence[str] = ()
     proposals: Sequence[str] = ()
+    wrong: bool = False
 
 
 def query_of(request: Request) -> Query:
@@ -511,28 +586,56 @@ def query_of(request: Request) -> Query:
 
 
 def list_of_table(
-    request: Request, subject: ListSubject, table: Table, links: Links, more: Sequence[FilterField] = ()
+    request: Request,
+    subject: ListSubject,
+    make_table: Callable[[], Table],
+    links: Links,
+    more: Sequence[FilterField] = (),
+    *,
+    changed: bool = False,
 ) -> Page:
     """The page of a table that is small enough to be made as a whole. ``q`` chooses the rows that have a text.
 
+    :param make_table: may raise WebProblem.
     :param more: fields beside ``q``, which have chosen the rows already.
+    :param changed: each row has a link for operators, to the forms that change what is in its first column.
     """
     query = query_of(request)
-    wanted = query.text("q").casefold()
-    if wanted:
-        people = shown(table, Place.TERMINAL)
-        texts = (" ".join(map(cell, people.columns, row)).casefold() for row in people.rows)
-        table = replace(table, rows=[row for row, text in zip(table.rows, texts, strict=True) if wanted in text])
-    keys = [column.key for column in table.columns]
-    if query.text("sort"):
-        query.order(keys, "")
-        table = in_order(table, query.text("sort"))
     fields = [*more, FilterField("q", "Text", query.text("q"), "in any column")]
 
-    def part(first: int, end: int) -> Table:
-        return replace(table, rows=table.rows[first:end])
+    def act(name: str) -> CellText:
+        return CellText("Change", address(subject.title.lower(), **{**query.given, "act": name}))
 
-    return _list(query, subject, len(table.rows), part, fields, keys, "", links)
+    def make() -> Page:
+        table = make_table()
+        wanted = query.text("q").casefold()
+        if wanted:
+            people = shown(table, Place.TERMINAL)
+            texts = (" ".join(map(cell, people.columns, row)).casefold() for row in people.rows)
+            table = replace(table, rows=[row for row, text in zip(table.rows, texts, strict=True) if wanted in text])
+        keys = [column.key for column in table.columns]
+        found = in_order(table, query.text("sort")) if query.order([*keys, ""], "")[0] else table
+
+        def part(first: int, end: int) -> Table:
+            rows = found.rows[first:end]
+            if not changed:
+                return replace(found, rows=rows)
+            return Table([*found.columns, Column("Change", "change")], [[*row, act(row[0])] for row in rows])
+
+        return _list(query, subject, len(found.rows), part, fields, keys, "", links)
+
+    return _kept_fields(query, subject, fields, make)
+
+
+def _kept_fields(query: Query, subject: ListSubject, fields: Sequence[FilterField], make: Callable[[], Page]) -> Page:
+    """The page of a list. If its address cannot be understood, the fields keep what they have; the page says why."""
+    try:
+        return make()
+    except WebProblem as problem:
+        marked = [replace(field, wrong=field.name == problem.field) for field in fields]
+        chosen = sum(bool(field.value) for field in fields)
+        values = {"fields": marked, "hidden": {}, "sorts": [], "chosen": chosen, "all": "?", "total": 0}
+        return Page(subject.title, {"list": values, "error": problem.detail}, subject.kinds, status=problem.status_code)
 
 
 @dataclass(frozen=True)
@@ -559,17 +662,6 @@ class RecordList:
 def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -> Page:
     """The page of a list of which only the rows that are shown are made."""
     seen, query, links = snapshot.observed, query_of(request), Links(snapshot)
-    wanted = query.filter(kind.state)
-    key, descending = query.order(kind.orders, "id")
-    found = list(kind.records(seen))
-    if not wanted.everything:
-        found = [record for record in found if kind.wanted(wanted, record, seen.now)]
-    if key != "id":
-        pairs = [(kind.orders[key](record), record) for record in found]
-        there = sorted((pair for pair in pairs if pair[0] is not None), key=itemgetter(0), reverse=descending)
-        found = [record for _, record in (*there, *(pair for pair in pairs if pair[0] is None))]
-    elif descending:
-        found.reverse()
     state = query.text("state")
     # Several at a time are chosen by the address alone.
     options = kind.state.values if state in ("", *kind.state.values) else [*kind.state.values, state]
@@ -580,11 +672,30 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
         fields.append(FilterField(name, name.capitalize(), query.text(name), "e.g. gpu-*, a,b", proposals=proposals))
     fields.append(FilterField(OLDER_THAN.name, "Older than", query.text(OLDER_THAN.name), "e.g. 15m, 1h30m"))
 
-    def table(first: int, end: int) -> Table:
-        return kind.table(found[first:end], seen)
+    def make() -> Page:
+        found = _chosen(kind, query, seen)
 
-    link = partial(kind.link, links)
-    return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+        def table(first: int, end: int) -> Table:
+            return kind.table(found[first:end], seen)
+
+        link = partial(kind.link, links)
+        return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+
+    return _kept_fields(query, kind.subject, fields, make)
+
+
+def _chosen(kind: RecordList, query: Query, seen: Observed) -> list[Any]:
+    """The records that an address chooses, in its order."""
+    wanted = query.filter(kind.state)
+    key, descending = query.order(kind.orders, "id")
+    found = list(kind.records(seen))
+    if not wanted.everything:
+        found = [record for record in found if kind.wanted(wanted, record, seen.now)]
+    if key != "id":
+        pairs = [(kind.orders[key](record), record) for record in found]
+        there = sorted((pair for pair in pairs if pair[0] is not None), key=itemgetter(0), reverse=descending)
+        return [record for _, record in (*there, *(pair for pair in pairs if pair[0] is None))]
+    return found[::-1] if descending else found
 
 
 def _list(
@@ -624,8 +735,9 @@ def _list(
 
     values = {
         "fields": fields,
-        "hidden": {name: query.text(name) for name in ("sort", "limit") if query.text(name)},
-        "chosen": any(field.value for field in fields),
+        "hidden": {"limit": query.text("limit")} if query.text("limit") else {},
+        "sorts": list(dict.fromkeys([query.text("sort"), *sorts])),
+        "chosen": sum(bool(field.value) for field in fields),
         "all": link(**dict.fromkeys((field.name for field in fields), None)),
         "first": first,
         "end": end,
@@ -636,11 +748,6 @@ def _list(
         "view": table_view(subject.title, make_table(first, end), links, head, id=id_link),
     }
     return Page(subject.title, {"list": values}, subject.kinds)
-
-
-def first_texts(page: Page) -> list[str]:
-    """The texts in the first column of the rows that a page with a list shows."""
-    return ["".join(part.text for part in row[0].parts) for row in page.values["list"]["view"].rows]
 
 
 # `Query`: what the address of a list asks for.
@@ -790,29 +897,4 @@ def parse(query: bytes, path: Mapping[str, str], allowed: Sequence[Parameter] | 
 
 
 def wrong(name: str, why: object) -> WebProblem:
-    return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.")
-
-
-# Tables that a page and the API share.
-
-
-def all_providers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool providers``."""
-    return provider_table(summarize(snapshot.observed.statuses), snapshot.observed.launchers, snapshot.observed.now)
-
-
-def all_hosts(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool hosts``."""
-    return host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
-
-
-def all_launchers(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool launchers``."""
-    seen = snapshot.observed
-    return launcher_table(seen.launchers, registered_launchers(seen.registered), seen.now)
-
-
-def all_tenants(snapshot: WebSnapshot) -> Table:
-    """As ``nodepool tenants``."""
-    seen = snapshot.observed
-    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())
+    return WebProblem(400, f"The parameter {name!r} cannot be understood: {why}.", field=name)

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import fast_json
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import wall_time
 from nodepool.guard import Guard
 from nodepool.listing.nodes import project_of
 from nodepool.model import states
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
     from nodepool.zk.cache import RecordCache
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.nodes import NodepoolCache
 
 log = logging.getLogger("nodepool.web")
 
@@ -166,7 +166,7 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
         rows[name] = [*(counts[state] for state in NODE_STATES), limit, counts.total()]
     busiest = sorted(rows, key=lambda name: (-(rows[name][-1] or 0), name))[:MOST_PROVIDERS]
     limits = [row[-2] for row in rows.values()]
-    total = [sum(row[place] or 0 for row in rows.values()) for place in range(len(COLUMNS))]
+    total: list[float | None] = [sum(row[place] or 0 for row in rows.values()) for place in range(len(COLUMNS))]
     total[-2] = None if None in limits else total[-2]
     launches = [status.launches for status in seen.statuses]
     waiting = Counter(wait_kind(code) for code in _codes(seen))
@@ -221,15 +221,6 @@ def _bucket(seconds: float) -> str:
     return str(round(10 * math.log10(max(seconds, 0.01))))
 
 
-class Note(NamedTuple):
-    """A record has changed. ``record``: None = it was removed. ``at``: seconds since the epoch."""
-
-    kind: str
-    id: str
-    record: Record | None
-    at: float
-
-
 class History:
     """All of it in memory, and what of it is to be written. One thread changes it, any may read.
 
@@ -238,7 +229,8 @@ class History:
 
     def __init__(self, clock: Callable[[], float] = wall_time) -> None:
         self._clock = clock
-        self._notes: deque[Note] = deque(maxlen=100_000)
+        #: Kind, id, record (None = it was removed), and when that was noted.
+        self._notes: deque[tuple[str, str, Record | None, float]] = deque(maxlen=100_000)
         self._open: dict[str, dict[str, Life]] = {kind: {} for kind in KINDS}
         self._ended: dict[str, dict[str, Life]] = {kind: {} for kind in KINDS}
         #: Request -> ids of its nodes, of those that are known.
@@ -285,14 +277,14 @@ class History:
 
     def note(self, kind: str, record_id: str, record: Record | None) -> None:
         """A record has changed; None = it was removed. Any thread; does not block."""
-        self._notes.append(Note(kind, record_id, record, self._clock()))
+        self._notes.append((kind, record_id, record, self._clock()))
 
     def take_notes(self) -> None:
         """Bring the lives up to date."""
         for _ in range(len(self._notes)):
-            note = self._notes.popleft()
-            with Guard(log, "The history of %s %s cannot be kept", note.kind, note.id):
-                self._lives_on(*note)
+            kind, record_id, record, at = self._notes.popleft()
+            with Guard(log, "The history of %s %s cannot be kept", kind, record_id):
+                self._lives_on(kind, record_id, record, at)
 
     def _lives_on(self, kind: str, record_id: str, record: Record | None, at: float) -> None:
         lives = self._open[kind]
@@ -369,7 +361,7 @@ class History:
         """End the lives that ended while no process followed them."""
         there = {"node": seen.nodes, "request": seen.requests}
         unsure, self._unsure = self._unsure, set()
-        for kind, record_id in unsure:
+        for kind, record_id in sorted(unsure):
             if record_id not in there[kind]:
                 self._end(self._open[kind][record_id], seen.now, "nodepool-web did not run when it ended")
 
@@ -514,7 +506,9 @@ class HistoryFile:
         for (data,) in self._database.execute("SELECT data FROM lives"):
             with Guard(log, "A part of the history cannot be read"):
                 life = Life(**fast_json.loads_any(data))
-                kept.lives[life.kind, life.id] = replace(life, times=tuple(map(tuple, life.times)))
+                kept.lives[life.kind, life.id] = replace(
+                    life, times=tuple((str(state), at) for state, at in life.times)
+                )
         return kept
 
     def write(self, changes: Changes, *, instead: bool = False) -> None:
@@ -552,7 +546,7 @@ class HistoryWorker(PassThread):
     """Takes samples and follows lives. Errors of the file are logged, and the history goes on in memory.
 
     :param path: of the file; its directory has to be there.
-    :param clock: seconds since the epoch. ``ticks``: monotonic seconds.
+    :param clock: seconds since the epoch.
     """
 
     error_text = "Error in the history of the web pages, going on"
@@ -563,14 +557,12 @@ class HistoryWorker(PassThread):
         snapshots: SnapshotMaker,
         path: str,
         clock: Callable[[], float] = wall_time,
-        ticks: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("History", log, NOTES_SECONDS)
         self._history = history
         self._snapshots = snapshots
         self._path = Path(path)
         self._clock = clock
-        self._ticks = ticks
         self._file: HistoryFile | None = None
         #: When the file is tried again.
         self._again_at = -math.inf
@@ -593,15 +585,18 @@ class HistoryWorker(PassThread):
         self._history.take_notes()
         due = int(self._clock()) // min(STEPS)
         if due != self._sampled_at:
-            self._sampled_at = due
+            # At the start it is taken as soon as everything is known.
             if self._snapshots.complete:
+                self._sampled_at = due
                 self._history.sample(self._snapshots.latest())
             self._save()
         return NOTES_SECONDS
 
     def _save(self) -> None:
         changes = self._history.take_changes()
-        if self._file is None and self._ticks() < self._again_at:
+        if self._file is not None and not (changes.lives or changes.samples):
+            return
+        if self._file is None and self._clock() < self._again_at:
             return
         try:
             if self._file is None:
@@ -614,7 +609,7 @@ class HistoryWorker(PassThread):
             else:
                 self._file.write(changes)
         except (sqlite3.Error, OSError) as error:
-            self._again_at = self._ticks() + AGAIN_SECONDS
+            self._again_at = self._clock() + AGAIN_SECONDS
             if self._file is not None:
                 self._file.close()
                 self._file = None

@@ -35,7 +35,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.webapp import HS256, OPENID_CONNECT, wrong_provider_address
-from nodepool.web.answers import WebProblem, own_address, place_of, problem_response
+from nodepool.web.answers import WebProblem, http_error, own_address, place_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -65,6 +65,7 @@ class Logins:
     :param require_login: who has not logged in sees nothing but `OPEN_PATHS`.
     :param has_pages: False = there is no page to log in, only tokens in a header.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
+    :param refused: makes the answer to a request that is not allowed.
     """
 
     def __init__(
@@ -75,9 +76,11 @@ class Logins:
         require_login: bool = False,
         has_pages: bool = True,
         origins: Sequence[str] = (),
+        refused: Callable[[Request, Exception], Awaitable[Response]] = http_error,
     ) -> None:
         self._app = app
         self._verify = verify
+        self._refused = refused
         self._require_login = require_login
         self._has_pages = has_pages
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
@@ -91,7 +94,7 @@ class Logins:
         try:
             answer = await self._allowed(request) or answer
         except WebProblem as problem:
-            answer = problem_response(problem.status_code, problem.detail, problem.headers)
+            answer = await self._refused(request, problem)
         await answer(scope, receive, self._marked(request, send))
 
     def _marked(self, request: Request, send: Send) -> Send:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits; then the charts."""
+"""``/``: the sentence of ``nodepool status``, what needs attention, pictures of what was, pools, and what waits.
+
+Then the numbers of the pictures, ``/charts.json``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -13,22 +16,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nodepool.listing.overview import overview, problem_line
-from nodepool.listing.pools import used_of
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import WAIT_KINDS
-from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.answers import WebProblem, to_json
-from nodepool.web.frame import Links, Page, address, first_rows, table_view
+from nodepool.web.frame import Page, first_rows, table_view
 from nodepool.web.history import COLUMNS, STEPS, Values, combined
-from nodepool.web.snapshot import RecordKind
+from nodepool.web.snapshot import Links, RecordKind, address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from nodepool.plan.attention import StatusProblem
     from nodepool.plan.observed import Observed
-    from nodepool.plan.pool_summary import PoolSummary
     from nodepool.web.history import History
     from nodepool.web.snapshot import WebSnapshot
 
@@ -40,24 +40,26 @@ _PAGES: Final = {
     **dict.fromkeys(("reload", "version", "configuration"), "launchers"),
     **dict.fromkeys(("launch", "maintenance"), "providers"),
 }
-#: From these parts of a limit on its bar is yellow, and red.
-_HIGH, _FULL = 0.8, 0.95
 
 
-def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
+def overview_page(request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
+    chosen = request.query_params.get("range", "")
     seen = snapshot.observed
     found = overview(seen, registered_launchers(seen.registered))
-    links, providers = Links(snapshot), by_provider(summarize(seen.statuses))
+    links = Links(snapshot)
     values = {
         "sentence": found.sentence,
         "well": not (found.problems or found.waits),
         "problems": [_problem(problem, seen.now, links) for problem in found.problems[:MOST_ROWS]],
         "more_problems": max(0, len(found.problems) - MOST_ROWS),
-        "capacity": [_capacity(name, pools, links) for name, pools in providers.items()][:MOST_ROWS],
-        "more_capacity": max(0, len(providers) - MOST_ROWS),
-        "pools": table_view("Pools", first_rows(found.capacity, MOST_ROWS), links),
+        "pools": table_view("Pools of all providers", first_rows(found.capacity, MOST_ROWS), links),
+        "more_pools": max(0, len(found.capacity.rows) - MOST_ROWS),
         "waiting": _waiting(seen)[:MOST_ROWS],
+        "range": chosen if chosen in RANGES else next(iter(RANGES)),
+        "ranges": [(name, f"{name[:-1]} {name[-1]}") for name in RANGES],
+        "more_charts": "&providers=all" if request.query_params.get("providers") == "all" else "",
+        "zone": _local_time(seen.now).tzname(),
     }
     return Page("Overview", values, list(RecordKind), template="overview.html")
 
@@ -79,17 +81,6 @@ def _page_of(problem: StatusProblem, links: Links) -> str:
     return found or _PAGES.get(problem.kind, "")
 
 
-def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> dict[str, Any]:
-    """Of the resource of which most is used in any pool of the provider, the used part in percent."""
-    scarce = limiting(limit for pool in pools for limit in pool.limits)
-    shown: dict[str, Any] = {"provider": provider, "href": links.provider(provider), "percent": None}
-    if scarce is None:
-        return {**shown, "used": "no limit is known"}
-    part = fullness(scarce)
-    css = "bad" if part >= _FULL else "waiting" if part >= _HIGH else "good"
-    return {**shown, "used": used_of(scarce), "percent": round(100 * part), "css": css}
-
-
 def _waiting(seen: Observed) -> list[dict[str, Any]]:
     """Open requests by their labels, those that wait longest first."""
     begins: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -106,7 +97,7 @@ def _waiting(seen: Observed) -> list[dict[str, Any]]:
     ]
 
 
-# ``/charts.json``: curves of what `History` keeps, which ``static/charts.js`` draws on the first page.
+# ``/charts.json``: curves of what `History` keeps, which ``static/charts.js`` draws.
 
 #: Range of the charts -> step of its samples in seconds, and how many of them are one point.
 RANGES: Final = {"1h": (10, 1), "24h": (60, 3), "7d": (600, 2)}
@@ -152,7 +143,13 @@ def _chart(history: History, name: str, *, every: bool) -> bytes:
         # What is not in a longer sample yet is shown all the same.
         begin = samples[-1][0] + step if samples else 0
         samples += [(at, values) for at, values in history.samples(_FINEST) if at >= begin]
-    return to_json({"range": name, **curves(samples, step * count, every=every)})
+    offset = _local_time(history.sampled_at).utcoffset() or timedelta()
+    found = curves(samples, step * count, every=every)
+    return to_json({"range": name, "offset": offset.total_seconds(), **found})
+
+
+def _local_time(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).astimezone()
 
 
 def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = False) -> Values:
@@ -177,9 +174,6 @@ def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = Fa
         times.append(at)
         found.append(combined([{**one, "providers": _some(one["providers"], chosen)} for one in some]))
 
-    def column(row: Callable[[Values], Any]) -> list[Any]:
-        return [None if values is None else row(values) for values in found]
-
     def table(name: str, rows: Sequence[Any]) -> Values:
         return {"name": name, **{key: [row and row[place] for row in rows] for place, key in enumerate(COLUMNS)}}
 
@@ -189,15 +183,15 @@ def curves(samples: Sequence[tuple[int, Values]], step: int, *, every: bool = Fa
         "step": step,
         "times": times,
         "providers": [
-            table("", column(itemgetter("all"))),
-            *(table(name, column(lambda values, name=name: values["providers"].get(name))) for name in chosen),
+            table("", [one and one["all"] for one in found]),
+            *(table(name, [one and one["providers"].get(name) for one in found]) for name in chosen),
         ],
         "more": len(order) - len(chosen),
-        "waiting": {kind: column(lambda values, kind=kind: values["waiting"].get(kind, 0)) for kind in WAIT_KINDS},
+        "waiting": {kind: [one and one["waiting"].get(kind, 0) for one in found] for kind in (*WAIT_KINDS, "most")},
         "p50": [percentile(one, 0.5) for one in waits],
         "p95": [percentile(one, 0.95) for one in waits],
-        "ready": column(lambda values: values["launches"][0]),
-        "failed": column(lambda values: values["launches"][1]),
+        "ready": [one and one["launches"][0] for one in found],
+        "failed": [one and one["launches"][1] for one in found],
     }
 
 

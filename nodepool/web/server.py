@@ -167,7 +167,7 @@ class WebDaemon(ConnectedDaemon):
         self.client = client
         self.cache = NodepoolCache(client)
         self.zk = ZooKeeper(client, self.cache)
-        config, snapshots, history = self._config(), _make_snapshots(self.client, self.cache), History()
+        config, snapshots, history = self.config(), _make_snapshots(self.client, self.cache), History()
         history.follow(self.cache)
         worker = Part("History", lambda: HistoryWorker(history, snapshots, config.webapp_history))
         self.parts = Parts([worker, self._web_part(config, snapshots, history)], self.log)

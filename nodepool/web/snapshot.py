@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that pages and API show, as it was at one moment, and which records have changed since another moment."""
+"""All that pages and API show, as it was at one moment, and which records have changed since another moment.
+
+Then where what is shown leads to (`Links`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
 from nodepool.model.status import BuilderStatus
-from nodepool.plan.observed import Observed
+from nodepool.plan.observed import Observed, host_name
+from nodepool.web.answers import quoted
 
 if TYPE_CHECKING:
     from nodepool.zk.caches import StatusCache
@@ -186,3 +191,165 @@ class SnapshotMaker:
             builder_providers=builders.providers,
         )
         return WebSnapshot(number, observed, builders, self.complete)
+
+
+# `Links`: where values of a snapshot lead to. Of what is not there any more there is no page, and no link.
+
+#: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
+Link = Callable[[Any], str | None]
+
+
+class CellText(NamedTuple):
+    """A text in a cell.
+
+    :param href: where it leads to: from the root of the site, or a whole address of another one; None = nowhere.
+    :param title: what more is known of it, for who points at it. ``command``: it is one, for a shell.
+    """
+
+    text: str
+    href: str | None = None
+    title: str = ""
+    command: bool = False
+
+
+def address(*parts: str, **query: str | int | None) -> str:
+    """An address relative to the root of the site; names may have any characters. None = without that parameter."""
+    text = "/".join(quoted(part) for part in parts)
+    given = "&".join(f"{key}={quoted(str(value))}" for key, value in query.items() if value is not None)
+    return f"{text}?{given}" if given else text
+
+
+#: Kind of the subject of an event -> list in which it is looked for.
+_SUBJECT_LISTS: Final = {"host": "hosts", "launcher": "launchers"}
+
+
+class Links:
+    """The pages of one snapshot."""
+
+    def __init__(self, snapshot: WebSnapshot) -> None:
+        self._snapshot = snapshot
+        self._seen = snapshot.observed
+
+    @cached_property
+    def providers(self) -> frozenset[str]:
+        """Names of the providers that have a page."""
+        absent = (one.name for launcher in self._snapshot.observed.launchers for one in launcher.absent)
+        return frozenset({*self._seen.providers, *absent, *(status.provider for status in self._seen.statuses)})
+
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """Names of the labels that have a page."""
+        broken = (label for status in self._seen.statuses for label in status.labels)
+        wanted = (label for request in self._seen.requests.values() for label in request.node_types)
+        return frozenset({*self._seen.labels, *broken, *wanted})
+
+    def of_column(self, key: str) -> Link | None:
+        """Where the values of a column lead to."""
+        return partial(_COLUMNS[key], self) if key in _COLUMNS else None
+
+    def pool(self, value: Any) -> str | None:
+        """``<provider>/<pool>``, or the provider alone."""
+        text = str(value)
+        for name in (text, text.partition("/")[0], text.rpartition("/")[0]):
+            if name in self.providers:
+                return _page("providers", name, self.providers)
+        return None
+
+    def provider(self, value: Any) -> str | None:
+        return _page("providers", value, self.providers)
+
+    def label(self, value: Any) -> str | None:
+        return _page("labels", value, self.labels)
+
+    def node(self, value: Any) -> str | None:
+        return _page("nodes", value, self._seen.nodes)
+
+    def request(self, value: Any) -> str | None:
+        return _page("requests", value, self._seen.requests)
+
+    def image(self, value: Any) -> str | None:
+        return _page("images", value, self._snapshot.observed.images.images)
+
+    def tenant(self, value: Any) -> str | None:
+        """The requests of a tenant."""
+        return address("requests", tenant=str(value))
+
+    def launcher(self, value: Any) -> str | None:
+        """The launchers whose row has the name."""
+        return address("launchers", q=str(value))
+
+    def subject(self, value: Any) -> str | None:
+        """What an event is about, e.g. ``node 0000000001`` or ``label gpu of cloud-1/main``."""
+        kind, _, name = str(value).partition(" ")
+        if kind == "label":
+            return self.label(name.rpartition(" of ")[0] or name)
+        pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
+        if kind in pages:
+            return pages[kind](name)
+        return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
+
+    def host(self, value: Any) -> str | None:
+        """The row of a static host, by its whole name or the one without user and port."""
+        return address("hosts", q=str(value)) if str(value) in self._hosts else None
+
+    @cached_property
+    def _hosts(self) -> frozenset[str]:
+        hosts = (host.name for status in self._seen.statuses for host in status.hosts)
+        return frozenset(name for host in hosts for name in (host, host_name(host)))
+
+    def of_text(self, text: str) -> list[CellText]:
+        """A sentence: what it names and is there is a link, a command too, if it shows what a page shows."""
+        parts, end = [], 0
+        for found in _NAMED.finditer(text):
+            begin, name, command = found.start(), found["name"], found["command"]
+            if command:
+                kind, name = "", command.partition("nodepool explain ")[2]
+            elif name:
+                kind, begin = found["kind"], found.start("name")
+            else:
+                kind, name = "", found[0]
+            kinds = [_OF_KINDS[kind]] if kind else _OF_KINDS.values()
+            href = next((href for of in kinds if name and (href := of(self, name)) is not None), None)
+            if href is not None or command:
+                parts += [CellText(text[end:begin])] if begin > end else []
+                parts.append(CellText(text[begin : found.end()], href, command=bool(command) and href is None))
+                end = found.end()
+        return [*parts, CellText(text[end:])] if text[end:] else parts
+
+
+#: Word before a name in a sentence -> what the name is of.
+_OF_KINDS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
+    "request": Links.request,
+    "node": Links.node,
+    "provider": Links.provider,
+    "pool": Links.pool,
+    "label": Links.label,
+    "host": Links.host,
+    "image": Links.image,
+}
+#: A command, a name after its kind, an id, or a pool.
+_NAMED: Final = re.compile(
+    r"(?P<command>nodepool (?:explain|release|check|erase|image-[a-z]+) [^\s,;]*[^\s,;:.]"
+    r"|nodepool (?:resume|installation) \S+ [^\s,;]*[^\s,;:.]|nodepool delete \d+(?: \d+)*|nodepool status)"
+    rf"|\b(?P<kind>{'|'.join(_OF_KINDS)}) (?P<name>[^\s,;]*[^\s,;:.])"
+    r"|\b(?:\d{3}-)?\d{10}\b|[\w.-]+/[\w.-]*\w"
+)
+#: Key of a column -> what its values are.
+_COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
+    **dict.fromkeys(("pool", "pools"), Links.pool),
+    "provider": Links.provider,
+    **dict.fromkeys(("label", "labels", "node_types"), Links.label),
+    "nodes": Links.node,
+    "host": Links.host,
+    "allocated_to": Links.request,
+    "image": Links.image,
+    "tenant": Links.tenant,
+    "launchers": Links.launcher,
+    "subject": Links.subject,
+}
+
+
+def _page(kind: str, name: Any, known: Collection[str]) -> str | None:
+    """A half of a surrogate pair, which JSON allows, cannot be in an address."""
+    text = str(name)
+    return address(kind, text) if text in known and text.isprintable() else None

@@ -10,9 +10,5 @@ from nodepool.late_names import late_names
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
     __getattr__ = late_names(
-        __name__,
-        {
-            "ZooKeeperBase": "nodepool.compat.modules",
-            "ZooKeeperClient": "nodepool.zk.client",
-        },
+        __name__, {"ZooKeeperBase": "nodepool.compat.modules", "ZooKeeperClient": "nodepool.zk.client"}
     )

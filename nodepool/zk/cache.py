@@ -770,11 +770,7 @@ class RecordsByKind(SubtreeCache[[]]):
     """
 
     def __init__(
-        self,
-        client: ZooKeeperClient,
-        root: str,
-        kinds: Iterable[str],
-        parse: Callable[[str, bytes, Any], Any],
+        self, client: ZooKeeperClient, root: str, kinds: Iterable[str], parse: Callable[[str, bytes, Any], Any]
     ) -> None:
         super().__init__(client, ZnodeTree(root, parse))
         self._kinds = tuple(kinds)

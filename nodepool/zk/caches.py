@@ -9,14 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.status import (
-    MODES,
-    BuilderStatus,
-    LauncherStatus,
-    Maintenance,
-    MaintenanceRecords,
-    PoolStatus,
-)
+from nodepool.model.status import MODES, BuilderStatus, LauncherStatus, Maintenance, MaintenanceRecords, PoolStatus
 from nodepool.zk import paths, status
 from nodepool.zk.cache import RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient

@@ -257,7 +257,4 @@ def _decode_installation(data: bytes) -> Installation:
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
-    __getattr__ = late_names(
-        __name__,
-        {"COMPONENT_REGISTRY": "nodepool.compat.modules"},
-    )
+    __getattr__ = late_names(__name__, {"COMPONENT_REGISTRY": "nodepool.compat.modules"})

@@ -280,9 +280,7 @@ def sentence(server: ServerPlace, index: int, failure: ConnectFailure, files: Tl
 
 
 def sentences(
-    servers: Sequence[ServerPlace],
-    failures: Mapping[ServerPlace, Mapping[str, ConnectFailure]],
-    files: TlsFiles | None,
+    servers: Sequence[ServerPlace], failures: Mapping[ServerPlace, Mapping[str, ConnectFailure]], files: TlsFiles | None
 ) -> list[str]:
     """A `sentence` for each server whose last attempts failed, in the order of ``zookeeper-servers``."""
     return [

@@ -120,6 +120,12 @@ class RecordStore(Generic[R]):
         """Ids of all records, in ZooKeeper's order."""
         return [name for name in transactions.children(self._client, self._root) if name != paths.LOCK]
 
+    def issued(self) -> int:
+        """How many ids there have been: the next one is this number."""
+        found = transactions.read_one(self._client, self._root)
+        # ZooKeeper counts deletions, too.
+        return 0 if found is None else (found[1].cversion + found[1].numChildren) // 2
+
     def get(self, record_id: str) -> R | None:
         """Read one record; None if there is none, or its data is no record (logged)."""
         found = self._read(record_id)

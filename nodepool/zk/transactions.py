@@ -455,9 +455,7 @@ def read_data(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[tuple[b
 
 
 def read_for_callback(
-    client: ZooKeeperClient,
-    operations: Iterable[tuple[_Key, Any]],
-    on_batch: Callable[[list[tuple[_Key, Any]]], None],
+    client: ZooKeeperClient, operations: Iterable[tuple[_Key, Any]], on_batch: Callable[[list[tuple[_Key, Any]]], None]
 ) -> None:
     """The same for the connection thread: does not block, keeps some packets under way until all is read.
 

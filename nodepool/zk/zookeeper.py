@@ -156,13 +156,6 @@ class ZooKeeper:
         """Release a node's lock. Raises ZKLockException if we have none."""
         self.nodes.unlock(node)
 
-    def surelyLocked(self, node: Node) -> bool:
-        """Do we hold a node's lock beyond doubt? Does not block; False = not known just now.
-
-        :raises ZKConflict: the lock is lost.
-        """
-        return self.nodes.surely_locked(node)
-
     def forceUnlockNode(self, node: Node) -> None:
         """Delete the contender that holds a node's lock, whoever made it."""
         self.nodes.force_unlock(node)

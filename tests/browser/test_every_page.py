@@ -48,6 +48,10 @@ def test_axe(browser: Browser, still_site: ServedSite, addresses: list[str], wid
             found += [f"{address}, dark: {line}" for line in violations(page, "color-contrast")]
             too_wide: int = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
             found += [f"{address} is {too_wide} pixels too wide"] if too_wide > 0 else []
+            scrolls: int = page.locator(".scroll").evaluate_all(
+                "all => all.filter(e => e.scrollWidth > e.clientWidth).length"
+            )
+            found += [f"{address} has a table that scrolls"] if width == NARROW and scrolls else []
     assert not found, "\n".join(found)
 
 

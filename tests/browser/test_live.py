@@ -91,12 +91,12 @@ def test_typed_text_and_focus_stay(live: WatchedPage, znodes: PoolZnodes) -> Non
     """A field with half of a text in it, and a link that somebody is about to follow."""
     node_id = znodes.add_node("ready")
     page = open_live(live, "/nodes")
-    field = page.get_by_label("Label")
+    field = page.locator("#filter-label")
     field.press_sequentially("gpu-")
     field.press("ArrowLeft")
     znodes.change_node(node_id, state="in-use")
     expect(row(page, node_id)).to_contain_text("in-use")
-    field_now = page.get_by_label("Label")
+    field_now = page.locator("#filter-label")
     expect(field_now).to_be_focused()
     expect(field_now).to_have_value("gpu-")
     assert page.evaluate("() => document.activeElement.selectionStart") == 3
@@ -115,7 +115,7 @@ def test_filter_is_in_the_address(live: WatchedPage, znodes: PoolZnodes) -> None
     gpu = znodes.add_node("ready", type=["gpu-1"])
     page = open_live(live, "/nodes")
     expect(row(page, "small")).to_have_count(1)
-    page.get_by_label("Label").fill("gpu-*")
+    page.locator("#filter-label").fill("gpu-*")
     with page.expect_response(STREAM):
         page.get_by_role("button", name="Filter").click()
         page.wait_for_url(re.compile(r"/nodes\?.*label=gpu-(\*|%2A)"))
@@ -125,7 +125,7 @@ def test_filter_is_in_the_address(live: WatchedPage, znodes: PoolZnodes) -> None
     later = znodes.add_node("building", type=["gpu-2"])
     expect(row(page, later)).to_have_count(1)
     expect(row(page, "small")).to_have_count(0)
-    expect(page.get_by_label("Label")).to_have_value("gpu-*")
+    expect(page.locator("#filter-label")).to_have_value("gpu-*")
     texts = page.locator("tbody td:first-child").all_inner_texts()
     assert sorted(texts) == sorted([gpu, later])
     page.reload()

@@ -15,7 +15,6 @@ from tests.support import web_records
 from tests.support.axe import load_axe, violations
 from tests.support.chromium import WatchedPage, watched_page
 from tests.support.served_site import ServedSite
-from tests.support.wait import wait_for
 from tests.support.web_tokens import authenticator, operator_rule, token, viewer_token
 
 if TYPE_CHECKING:
@@ -70,11 +69,23 @@ def test_operator_holds_a_node(guarded: WatchedPage, holds: NotedHolds) -> None:
     log_in(guarded, token())
     load_axe(page)
     assert violations(page) == []
-    form = page.locator("form.action").filter(has=page.get_by_role("button", name="Hold"))
+    page.locator("summary", has_text="Hold").click()
+    form = page.locator("details[open] form.action")
     form.get_by_label("Reason").fill("a look at its disk")
+    form.get_by_label("For").fill("8 h")
     form.get_by_role("button", name="Hold").click()
-    wait_for("it is held", lambda: holds.held == [("0000000001", "alice (web)", "a look at its disk")])
-    page.wait_for_url(f"{guarded.root}{NODE}")
+    # In place: the page is not loaded again (WP-106).
+    expect(form.get_by_role("alert")).to_contain_text("'8 h' is no duration")
+    expect(form.get_by_label("Reason")).to_have_value("a look at its disk")
+    expect(form.get_by_label("For")).to_have_attribute("aria-invalid", "true")
+    assert violations(page) == []
+    assert [problem for problem in guarded.problems if "status of 400" in problem] == guarded.problems
+    guarded.problems.clear()
+    form.get_by_label("For").fill("8h")
+    # Then it is.
+    with page.expect_navigation(url=f"{guarded.root}{NODE}"):
+        form.get_by_role("button", name="Hold").click()
+    assert holds.held == [("0000000001", "alice (web)", "a look at its disk")]
 
 
 def test_login_page_follows_no_events(browser: Browser, holds: NotedHolds) -> None:
@@ -97,7 +108,7 @@ def test_viewer_sees_no_forms(guarded: WatchedPage) -> None:
 @pytest.mark.parametrize(
     ("path", "button", "begun"),
     [
-        ("/launchers?q=11.9", "Drain", ("launcher", "l2", "drain", "a new disk")),
+        ("/launchers?q=17", "Drain", ("launcher", "l1", "drain", "a new disk")),
         ("/hosts?q=node8", "Quarantine", ("host", "zuul@node8:22", "quarantine", "a new disk")),
         ("/providers/cloud-2", "Pause", ("provider", "cloud-2", "pause", "a new disk")),
     ],
@@ -108,17 +119,22 @@ def test_maintenance_by_buttons(
     """WP-97, WP-98"""
     log_in(guarded, token())
     page = guarded.open(path)
+    if page.get_by_role("link", name="Change").count():
+        page.get_by_role("link", name="Change").click()
+        page.wait_for_url(lambda url: "act=" in url)
     load_axe(page)
     assert violations(page) == []
-    form = page.locator("form.action").filter(has=page.get_by_role("button", name=button)).first
+    if not page.locator("details[open] form.action").count():
+        page.locator("summary", has_text=button).first.click()
+    form = page.locator("details[open] form.action")
     form.get_by_label("Reason").fill("a new disk")
     mark = form.get_by_role("checkbox")
     if mark.count():
         # The browser itself does not send the form without it.
         form.get_by_role("button", name=button).click()
-        assert page.evaluate("() => document.querySelector('form.action input:invalid') !== null")
+        assert page.evaluate("() => document.querySelector('details[open] input:invalid') !== null")
         assert holds.begun == []
         mark.check()
-    form.get_by_role("button", name=button).click()
-    wait_for("it was sent", lambda: holds.begun == [begun])
-    page.wait_for_url(f"{guarded.root}{path}")
+    with page.expect_navigation(url=f"{guarded.root}{path}"):
+        form.get_by_role("button", name=button).click()
+    assert holds.begun == [begun]

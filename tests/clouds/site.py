@@ -7,7 +7,7 @@ import contextlib
 import copy
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,25 @@ class Site:
             return True
 
         self.wait("all are served", served, hurry)
+
+    @contextlib.contextmanager
+    def served(
+        self, count: int = 1, label: str = "small", hurry: float = 0.0, end_hurry: float = 0.0
+    ) -> Iterator[tuple[tuple[str, Json], ...]]:
+        """A new launcher serves so many requests; inside, their nodes are there, by id. They are given back then, and
+        nothing is left.
+        """
+        self.launch()
+        requests = [self.submit(label=label) for _ in range(count)]
+        yield tuple(self.fulfilled(*requests, hurry=hurry).items())
+        self.give_back(*requests)
+        self.wait_empty(end_hurry)
+
+    def run(self, count: int, hurry: float = 0.0, end_hurry: float = 0.0) -> None:
+        """A new launcher serves so many requests, each of which is given back at once; nothing is left."""
+        self.launch()
+        self.serve_all([self.submit() for _ in range(count)], hurry)
+        self.wait_empty(end_hurry)
 
     def wait_empty(self, hurry: float = 0.0) -> None:
         """Waits until nothing is left in the cloud, and no node in ZooKeeper."""

@@ -13,44 +13,36 @@ pytestmark = pytest.mark.parametrize("site", ["azure"], indirect=True)
 def test_record_and_tags(site: Site) -> None:
     """AZ-8, CM-1, CM-8: what the record says of the VM, and the VM of the node."""
     site.label["tags"] = {"team": "ci"}
-    site.launch()
-    request = site.submit()
-    ((name, node),) = site.fulfilled(request).items()
-    with site.cloud.simulator.cloud() as cloud:
-        tags = cloud.resources.get("virtualMachines", f"np{name}").tags
-    assert node["external_id"] == f"np{name}"
-    assert (node["cloud"], node["region"], node["az"]) == ("Azure", "northeurope", "")
-    assert node["interface_ip"] == node["public_ipv4"]
-    assert node["private_ipv4"].startswith("10.0.")
-    assert node["resources"] == {
-        "cores": 1,
-        "instances": 1,
-        "ram": 1024,
-        "regularCores": 1,
-        "standardBSFamily": 1,
-        "StandardSkuPublicIPAddresses": 1,
-    }
-    assert tags == {
-        "team": "ci",
-        "nodepool_installation_id": site.znodes.installation_id(),
-        "nodepool_node_id": name,
-        "nodepool_pool_name": "main",
-        "nodepool_provider_name": "cloud-a",
-    }
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((name, node),):
+        with site.cloud.simulator.cloud() as cloud:
+            tags = cloud.resources.get("virtualMachines", f"np{name}").tags
+        assert node["external_id"] == f"np{name}"
+        assert (node["cloud"], node["region"], node["az"]) == ("Azure", "northeurope", "")
+        assert node["interface_ip"] == node["public_ipv4"]
+        assert node["private_ipv4"].startswith("10.0.")
+        assert node["resources"] == {
+            "cores": 1,
+            "instances": 1,
+            "ram": 1024,
+            "regularCores": 1,
+            "standardBSFamily": 1,
+            "StandardSkuPublicIPAddresses": 1,
+        }
+        assert tags == {
+            "team": "ci",
+            "nodepool_installation_id": site.znodes.installation_id(),
+            "nodepool_node_id": name,
+            "nodepool_pool_name": "main",
+            "nodepool_provider_name": "cloud-a",
+        }
     assert site.cloud.state()["calls"].get("operations.get", 0) == 0
 
 
 def test_name_of_the_next_attempt(site: Site) -> None:
     """AZ-7, AZ-11: a VM that failed is deleted, the next attempt has another name, and what it leaves is swept."""
     site.cloud.fail_boots("failed", count=1)
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert node["external_id"].endswith("-2")
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+    with site.served(end_hurry=1.0) as ((_, node),):
+        assert node["external_id"].endswith("-2")
 
 
 def test_capacity_that_is_missing_late(site: Site) -> None:
@@ -58,22 +50,14 @@ def test_capacity_that_is_missing_late(site: Site) -> None:
     site.section["launch-retries"] = 1
     site.cloud.choose_zones(site.section)
     site.cloud.change(capacity=[{"zone": "1", "late": True}])
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert node["az"] == "2"
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+    with site.served(end_hurry=1.0) as ((_, node),):
+        assert node["az"] == "2"
 
 
 def test_what_deletions_leave(site: Site) -> None:
     """Interface, address and disk that stay when their VM goes are swept."""
     site.cloud.change(leak_rate=1.0)
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request)
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+    site.run(1, end_hurry=1.0)
 
 
 def test_evicted_in_use(site: Site) -> None:

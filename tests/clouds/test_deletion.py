@@ -26,12 +26,8 @@ def test_deletion_that_is_forgotten(site: Site) -> None:
     """A deletion that was accepted, and does not happen, is sent again."""
     if site.cloud.name == "kubernetes":
         pytest.skip("a cluster that has accepted a deletion remembers it")
-    site.launch()
-    requests = [site.submit() for _ in range(3)]
-    site.fulfilled(*requests)
-    site.cloud.forget_deletions(2)
-    site.give_back(*requests)
-    site.wait_empty(hurry=1.0)
+    with site.served(3, end_hurry=1.0):
+        site.cloud.forget_deletions(2)
 
 
 def test_deletion_that_is_stuck(site: Site) -> None:
@@ -54,12 +50,8 @@ def test_deletion_that_is_stuck(site: Site) -> None:
 
 def test_instance_that_vanished_before(site: Site) -> None:
     """X-4: its node goes, and so do the others that are deleted together with it."""
-    site.launch()
-    requests = [site.submit() for _ in range(3)]
-    nodes = site.fulfilled(*requests)
-    site.cloud.vanish(next(iter(nodes)))
-    site.give_back(*requests)
-    site.wait_empty(hurry=0.5)
+    with site.served(3, end_hurry=0.5) as ((first, _), *_):
+        site.cloud.vanish(first)
 
 
 def test_lost_instance(site: Site) -> None:

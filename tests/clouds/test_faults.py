@@ -15,9 +15,7 @@ def test_creation_that_is_put_off(site: Site) -> None:
     if site.cloud.name != "kubernetes":
         site.section["launch-retries"] = 1
     site.cloud.fail("create", *site.cloud.put_offs, count=2)
-    site.launch()
-    site.serve_all([site.submit() for _ in range(4)])
-    site.wait_empty()
+    site.run(4)
     assert site.cloud.made == 4
 
 
@@ -26,9 +24,7 @@ def test_calls_that_are_put_off(site: Site, what: str) -> None:
     """The same of other calls."""
     site.section["launch-retries"] = 1 if what != "*" else 4
     site.cloud.fail(what, *site.cloud.put_offs, "503", "500", count=2)
-    site.launch()
-    site.serve_all([site.submit() for _ in range(3)])
-    site.wait_empty(hurry=0.5)
+    site.run(3, end_hurry=0.5)
 
 
 def test_creation_that_fails(site: Site) -> None:
@@ -65,9 +61,7 @@ def test_answers_that_are_none(site: Site, kinds: tuple[str, ...], caplog: pytes
     """A proxy, a sign-in page, or a connection that ends in the middle."""
     site.section["launch-retries"] = 4
     site.cloud.fail(("create", "list", "delete"), *kinds, after=True, count=1)
-    site.launch()
-    site.serve_all([site.submit() for _ in range(3)], hurry=0.2)
-    site.wait_empty(hurry=0.2)
+    site.run(3, hurry=0.2, end_hurry=0.2)
     assert site.cloud.made == 3
     assert "Traceback" not in caplog.text
 
@@ -75,11 +69,7 @@ def test_answers_that_are_none(site: Site, kinds: tuple[str, ...], caplog: pytes
 def test_answer_that_is_huge(site: Site) -> None:
     """It is not read to its end."""
     site.cloud.fail("list", "huge", count=1, size=70_000_000)
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request, hurry=0.2)
-    site.give_back(request)
-    site.wait_empty(hurry=0.2)
+    site.run(1, hurry=0.2, end_hurry=0.2)
 
 
 def test_cloud_that_is_away(site: Site) -> None:
@@ -121,23 +111,15 @@ def test_calls_that_are_never_answered(site: Site, monkeypatch: pytest.MonkeyPat
     # What drivers wait for is most of a minute.
     monkeypatch.setattr(socket.socket, "settimeout", lambda sock, limit: wait(sock, limit and min(limit, 1.0)))
     site.cloud.fail(("create", "delete", "list"), "hang", after=True, count=1)
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request)
-    site.give_back(request)
-    site.wait_empty(hurry=0.5)
+    site.run(1, end_hurry=0.5)
     assert site.cloud.made == 1
 
 
 def test_slow_answers(site: Site) -> None:
     """Each call takes a while; lists take longer."""
     site.cloud.change(latency_seconds=[0.02, 0.1], latencies={site.cloud.operations["list"]: [0.3, 0.3]})
-    site.launch()
-    requests = [site.submit() for _ in range(4)]
-    site.fulfilled(*requests)
-    site.give_back(*requests)
-    site.wait_empty()
-    assert site.cloud.made == 4
+    with site.served(4):
+        assert site.cloud.made == 4
 
 
 def test_late_lists(site: Site) -> None:
@@ -157,12 +139,8 @@ def test_pages(site: Site) -> None:
     if site.cloud.name == "kubernetes":
         pytest.skip("the driver watches what there is")
     site.cloud.short_pages()
-    site.launch()
-    requests = [site.submit() for _ in range(4)]
-    site.fulfilled(*requests)
-    site.give_back(*requests)
-    site.wait_empty()
-    assert site.cloud.made == 4
+    with site.served(4):
+        assert site.cloud.made == 4
 
 
 def test_login_that_is_refused(site: Site) -> None:

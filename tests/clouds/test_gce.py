@@ -12,22 +12,18 @@ pytestmark = pytest.mark.parametrize("site", ["gce"], indirect=True)
 
 def test_record_and_metadata(site: Site) -> None:
     """GC-3, GC-6, CM-1, CM-8: what the record says of the instance, and the instance of the node."""
-    site.launch()
-    request = site.submit()
-    ((name, node),) = site.fulfilled(request).items()
-    with site.cloud.simulator.cloud() as cloud:
-        (instance,) = cloud.instances.all()
-        address = instance.document["networkInterfaces"][0]
-        items = dict(instance.spec.metadata)
-    assert node["external_id"] == instance.name == f"np{name}"
-    assert (node["cloud"], node["region"], node["az"]) == ("Google", "us-central1", "us-central1-a")
-    assert node["private_ipv4"] == address["networkIP"]
-    assert node["interface_ip"] == node["public_ipv4"] == address["accessConfigs"][0]["natIP"]
-    assert items["ssh-keys"] == "zuul:ssh-ed25519 AAAA"
-    assert items["nodepool_node_id"] == name
-    assert (items["nodepool_pool_name"], items["nodepool_provider_name"]) == ("main", "cloud-a")
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((name, node),):
+        with site.cloud.simulator.cloud() as cloud:
+            (instance,) = cloud.instances.all()
+            address = instance.document["networkInterfaces"][0]
+            items = dict(instance.spec.metadata)
+        assert node["external_id"] == instance.name == f"np{name}"
+        assert (node["cloud"], node["region"], node["az"]) == ("Google", "us-central1", "us-central1-a")
+        assert node["private_ipv4"] == address["networkIP"]
+        assert node["interface_ip"] == node["public_ipv4"] == address["accessConfigs"][0]["natIP"]
+        assert items["ssh-keys"] == "zuul:ssh-ed25519 AAAA"
+        assert items["nodepool_node_id"] == name
+        assert (items["nodepool_pool_name"], items["nodepool_provider_name"]) == ("main", "cloud-a")
     assert site.cloud.state()["calls"].get("zoneOperations.get", 0) == 0
 
 
@@ -36,9 +32,7 @@ def test_quota_that_refuses(site: Site, late: bool) -> None:
     """GC-5, GC-7 (not repeated): none fails, whether the call or its operation is refused."""
     site.cloud.change(quotas={"CPUS": 2}, late_quotas=late)
     site.section["launch-retries"] = 1
-    site.launch()
-    site.serve_all([site.submit() for _ in range(5)], hurry=0.5)
-    site.wait_empty()
+    site.run(5, hurry=0.5)
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["late", "at-once"])
@@ -47,12 +41,8 @@ def test_next_zone(site: Site, late: bool) -> None:
     site.section["launch-retries"] = 1
     site.cloud.choose_zones(site.section)
     site.cloud.change(capacity=[{"zone": "us-central1-a", "late": late, "details": True}])
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert node["az"] == "us-central1-b"
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((_, node),):
+        assert node["az"] == "us-central1-b"
 
 
 @pytest.mark.parametrize("kind", ["type", "spot"])
@@ -64,29 +54,18 @@ def test_next_machine_type(site: Site, kind: str) -> None:
     else:
         site.label.update({"use-spot": True, "spot-fallback": True})
     site.cloud.change(capacity=[{"machine_type": "c2-*"} if kind == "type" else {"spot": True}])
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request)
-    with site.cloud.simulator.cloud() as cloud:
+    with site.served(), site.cloud.simulator.cloud() as cloud:
         assert [(one.spec.type.name, one.spec.spot) for one in cloud.instances.all()] == [("n1-standard-1", False)]
-    site.give_back(request)
-    site.wait_empty()
 
 
 def test_too_many_at_once(site: Site) -> None:
     """Operations over the region's limit are begun again, and no attempt is spent."""
     site.section["launch-retries"] = 1
     site.cloud.change(concurrent_operations=2)
-    site.launch()
-    site.serve_all([site.submit() for _ in range(6)])
-    site.wait_empty()
+    site.run(6)
 
 
 def test_left_disk(site: Site) -> None:
     """GC-8: a boot disk that stayed when its instance went is swept, by its labels."""
     site.cloud.change(leak_rate=1.0)
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request)
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+    site.run(1, end_hurry=1.0)

@@ -12,21 +12,17 @@ pytestmark = pytest.mark.parametrize("site", ["ibmvpc"], indirect=True)
 
 def test_record_and_names(site: Site) -> None:
     """IV-3, IV-6, IV-7, CM-8: what the record says, and what the instance, its group and its address are called."""
-    site.launch()
-    request = site.submit()
-    ((name, node),) = site.fulfilled(request).items()
-    assert node["external_id"] == f"np{name}"
-    with site.cloud.simulator.cloud() as cloud:
-        instance = cloud.resources.named("instances", f"np{name}")
-        (address,) = cloud.resources.of("floating_ips")
-    assert (instance.group_name, address.group_name) == ("np_cloud-a_main", "np_cloud-a_main")
-    assert address.name == instance.name
-    assert (node["cloud"], node["region"], node["az"]) == ("IBM", "us-south", "us-south-1")
-    assert node["interface_ip"] == node["public_ipv4"] == address.document["address"]
-    assert node["private_ipv4"].startswith("10.240.")
-    assert [node["resources"][what] for what in ("cores", "instances", "ram")] == [2, 1, 4]
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((name, node),):
+        assert node["external_id"] == f"np{name}"
+        with site.cloud.simulator.cloud() as cloud:
+            instance = cloud.resources.named("instances", f"np{name}")
+            (address,) = cloud.resources.of("floating_ips")
+        assert (instance.group_name, address.group_name) == ("np_cloud-a_main", "np_cloud-a_main")
+        assert address.name == instance.name
+        assert (node["cloud"], node["region"], node["az"]) == ("IBM", "us-south", "us-south-1")
+        assert node["interface_ip"] == node["public_ipv4"] == address.document["address"]
+        assert node["private_ipv4"].startswith("10.240.")
+        assert [node["resources"][what] for what in ("cores", "instances", "ram")] == [2, 1, 4]
 
 
 def test_addresses_whose_answers_are_lost(site: Site) -> None:
@@ -35,9 +31,7 @@ def test_addresses_whose_answers_are_lost(site: Site) -> None:
     site.cloud.change(errors=[{**rule, "kind": kind} for rule in rules for kind in ("500", "drop")])
     site.cloud.lists_are_late(rate=0.5, seconds=0.5)
     site.pool["max-servers"] = 6
-    site.launch()
-    site.serve_all([site.submit() for _ in range(10)])
-    site.wait_empty()
+    site.run(10)
     assert site.cloud.made == 10
     assert site.cloud.state()["contents"]["floating_ips"] <= 10
 
@@ -61,9 +55,7 @@ def test_killed_while_an_address_is_made(site: Site) -> None:
 def test_nodes_without_address(site: Site) -> None:
     """One order and one deletion a node, and nothing of addresses."""
     site.section["public-ipv4"] = False
-    site.launch()
-    site.serve_all([site.submit() for _ in range(8)])
-    site.wait_empty()
+    site.run(8)
     assert (site.cloud.calls("create"), site.cloud.calls("delete")) == (8, 8)
     calls = site.cloud.state()["calls"]
     assert calls.get("vpc.get_instance", 0) <= 8
@@ -73,8 +65,4 @@ def test_nodes_without_address(site: Site) -> None:
 def test_left_volume(site: Site) -> None:
     """IV-4: the volume of an instance that failed, which stays, is swept; the next attempt works."""
     site.cloud.change(boots=[{"count": 1, "code": "cannot_start_storage", "leave_volume": True}])
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request)
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+    site.run(1, end_hurry=1.0)

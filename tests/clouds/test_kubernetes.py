@@ -60,28 +60,25 @@ def refused(call: Callable[[], object]) -> bool:
 def test_pods(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """L, KU-5, KU-8, OS-6: made, used, deleted; each node has its own pod; few calls a node."""
     driver, cluster = site.cloud.name, cluster_of(site)
-    site.launch()
-    requests = [site.submit() for _ in range(8)]
-    nodes = site.fulfilled(*requests)
-    assert len({node["external_id"] for node in nodes.values()}) == 8
-    for name, node in nodes.items():
-        port = node["connection_port"]
-        namespace = PROJECT if driver == "openshiftpods" else f"main-{name}"
-        (pod,) = [pod for pod in cluster.objects(PODS, namespace) if pod["metadata"]["name"] == port["pod"]]
-        assert pod["status"]["phase"] == "Running"
-        assert pod["spec"]["restartPolicy"] == "Never"
-        assert (port["namespace"], port["host"]) == (namespace, cluster.simulator.url)
-        assert (node["connection_type"], node["interface_ip"]) == ("kubectl", port["pod"])
-        assert node["cloud"] == site.section["context"]
-        # KU-9: the username of a record that has none.
-        assert (node["python_path"], node["shell_type"], node["username"]) == ("auto", None, "zuul")
-        assert node["resources"] == {"instances": 1, "cores": 1, "ram": 64}
-        labels = pod["metadata"]["labels"]
-        assert (labels["nodepool_node_id"], labels["nodepool_node_label"]) == (name, "small")
-        assert (labels["nodepool_provider_name"], labels["nodepool_pool_name"]) == ("cloud-a", site.pool["name"])
-        assert port["token"] not in caplog.text
-    site.give_back(*requests)
-    site.wait_empty()
+    with site.served(8) as found:
+        nodes = dict(found)
+        assert len({node["external_id"] for node in nodes.values()}) == 8
+        for name, node in nodes.items():
+            port = node["connection_port"]
+            namespace = PROJECT if driver == "openshiftpods" else f"main-{name}"
+            (pod,) = [pod for pod in cluster.objects(PODS, namespace) if pod["metadata"]["name"] == port["pod"]]
+            assert pod["status"]["phase"] == "Running"
+            assert pod["spec"]["restartPolicy"] == "Never"
+            assert (port["namespace"], port["host"]) == (namespace, cluster.simulator.url)
+            assert (node["connection_type"], node["interface_ip"]) == ("kubectl", port["pod"])
+            assert node["cloud"] == site.section["context"]
+            # KU-9: the username of a record that has none.
+            assert (node["python_path"], node["shell_type"], node["username"]) == ("auto", None, "zuul")
+            assert node["resources"] == {"instances": 1, "cores": 1, "ram": 64}
+            labels = pod["metadata"]["labels"]
+            assert (labels["nodepool_node_id"], labels["nodepool_node_label"]) == (name, "small")
+            assert (labels["nodepool_provider_name"], labels["nodepool_pool_name"]) == ("cloud-a", site.pool["name"])
+            assert port["token"] not in caplog.text
     assert {kind: cluster.calls(f"{kind}.create") for kind in MADE[driver]} == dict.fromkeys(MADE[driver], 8)
     # One that shows no effect for seconds is sent again.
     assert cluster.calls(f"{DELETED[driver]}.delete") <= 16
@@ -95,20 +92,16 @@ def test_pods(site: Site, caplog: pytest.LogCaptureFixture) -> None:
 @with_namespaces
 def test_namespaces(site: Site) -> None:
     """KU-2, KU-3, KU-8, OS-2, OS-3: an empty namespace, and a token that can work in it, and nowhere else."""
-    site.launch()
-    request = site.submit(label="space")
-    ((name, node),) = site.fulfilled(request).items()
-    assert node["connection_type"] == ("namespace" if site.cloud.name == "kubernetes" else "project")
-    namespace = node["connection_port"]["namespace"]
-    assert namespace == f"main-{name}" == node["external_id"]
-    assert cluster_of(site).objects(PODS, namespace) == []
-    assert base64.b64decode(node["connection_port"]["ca_crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
-    with client_of(site, node) as worker:
-        worker.core.create_namespaced_config_map(namespace, {"metadata": {"name": "of-a-job"}})
-        assert worker.core.list_namespaced_pod(namespace).items == []
-        assert refused(lambda: worker.core.list_namespaced_pod(PROJECT))
-    site.give_back(request)
-    site.wait_empty()
+    with site.served(label="space") as ((name, node),):
+        assert node["connection_type"] == ("namespace" if site.cloud.name == "kubernetes" else "project")
+        namespace = node["connection_port"]["namespace"]
+        assert namespace == f"main-{name}" == node["external_id"]
+        assert cluster_of(site).objects(PODS, namespace) == []
+        assert base64.b64decode(node["connection_port"]["ca_crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
+        with client_of(site, node) as worker:
+            worker.core.create_namespaced_config_map(namespace, {"metadata": {"name": "of-a-job"}})
+            assert worker.core.list_namespaced_pod(namespace).items == []
+            assert refused(lambda: worker.core.list_namespaced_pod(PROJECT))
 
 
 @kubernetes
@@ -117,24 +110,20 @@ def test_token_of_a_pod(site: Site, shared: bool) -> None:
     """KU-3: the pod can be read, also its log; it cannot be deleted, and no other can be made."""
     cluster = cluster_of(site)
     site.section["shared-roles"] = shared
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    namespace, pod = node["connection_port"]["namespace"], node["connection_port"]["pod"]
-    with client_of(site, node) as worker:
-        assert worker.pod(namespace, pod).status.phase == "Running"
-        assert "log of" in worker.core.read_namespaced_pod_log(pod, namespace)
-        assert refused(lambda: worker.core.delete_namespaced_pod(pod, namespace))
-        assert refused(lambda: worker.add_pod(namespace, "other"))
-        assert refused(lambda: worker.core.list_namespaced_secret(namespace))
-    assert [role["metadata"]["name"] for role in cluster.objects(ROLES, namespace)] == (
-        [] if shared else ["zuul-restricted"]
-    )
-    accounts = {account["metadata"]["name"] for account in cluster.objects(ACCOUNTS, namespace)}
-    assert accounts == ({"default"} if shared else {"default", "zuul-worker"})
-    assert [binding["metadata"]["name"] for binding in cluster.objects(BINDINGS, namespace)] == ["zuul-role"]
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((_, node),):
+        namespace, pod = node["connection_port"]["namespace"], node["connection_port"]["pod"]
+        with client_of(site, node) as worker:
+            assert worker.pod(namespace, pod).status.phase == "Running"
+            assert "log of" in worker.core.read_namespaced_pod_log(pod, namespace)
+            assert refused(lambda: worker.core.delete_namespaced_pod(pod, namespace))
+            assert refused(lambda: worker.add_pod(namespace, "other"))
+            assert refused(lambda: worker.core.list_namespaced_secret(namespace))
+        assert [role["metadata"]["name"] for role in cluster.objects(ROLES, namespace)] == (
+            [] if shared else ["zuul-restricted"]
+        )
+        accounts = {account["metadata"]["name"] for account in cluster.objects(ACCOUNTS, namespace)}
+        assert accounts == ({"default"} if shared else {"default", "zuul-worker"})
+        assert [binding["metadata"]["name"] for binding in cluster.objects(BINDINGS, namespace)] == ["zuul-role"]
 
 
 @kubernetes
@@ -147,17 +136,13 @@ def test_labels(site: Site) -> None:
             "annotations": {"note": "free text"},
         }
     )
-    site.launch()
-    request = site.submit()
-    (name,) = site.fulfilled(request)
-    (pod,) = cluster_of(site).objects(PODS, f"main-{name}")
-    spaces = cluster_of(site).objects(NAMESPACES)
-    for thing in (pod, *[one for one in spaces if one["metadata"]["name"] == f"main-{name}"]):
-        labels = thing["metadata"]["labels"]
-        assert (labels["a"], labels["nodepool_node_id"], labels["tenant"]) == ("1", name, "tenant")
-    assert pod["metadata"]["annotations"]["note"] == "free text"
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((name, _),):
+        (pod,) = cluster_of(site).objects(PODS, f"main-{name}")
+        spaces = cluster_of(site).objects(NAMESPACES)
+        for thing in (pod, *[one for one in spaces if one["metadata"]["name"] == f"main-{name}"]):
+            labels = thing["metadata"]["labels"]
+            assert (labels["a"], labels["nodepool_node_id"], labels["tenant"]) == ("1", name, "tenant")
+        assert pod["metadata"]["annotations"]["note"] == "free text"
 
 
 @kubernetes
@@ -246,6 +231,4 @@ def test_limit_of_projects(site: Site) -> None:
     site.section["launch-retries"] = 1
     site.cloud.change(project_limit=2)
     site.pool["max-servers"] = 2
-    site.launch()
-    site.serve_all([site.submit() for _ in range(4)])
-    site.wait_empty()
+    site.run(4)

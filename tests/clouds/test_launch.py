@@ -35,12 +35,8 @@ def test_many_nodes(site: Site) -> None:
     """Each node takes one creation and one deletion, whatever else there is."""
     # Azure's simulator refuses each fifth call otherwise, as something else is under way.
     site.cloud.change(by_turns=False)
-    site.launch()
-    requests = [site.submit() for _ in range(12)]
-    nodes = site.fulfilled(*requests)
-    assert len({site.cloud.instance_of(node) for node in nodes.values()}) == 12
-    site.give_back(*requests)
-    site.wait_empty()
+    with site.served(12) as found:
+        assert len({site.cloud.instance_of(node) for _, node in found}) == 12
     assert site.cloud.made == 12
     assert site.cloud.calls("create") <= 12
     assert site.cloud.calls("delete") <= 12
@@ -70,9 +66,7 @@ def test_host_keys(site: Site, sshd: SshServer) -> None:
 def test_max_servers(site: Site) -> None:
     """Q: a pool never has more than its limit; what waits is served later."""
     site.pool["max-servers"] = 2
-    site.launch()
-    site.serve_all([site.submit() for _ in range(6)])
-    site.wait_empty()
+    site.run(6)
     assert site.cloud.most_instances == 2
 
 
@@ -112,7 +106,7 @@ def test_boots_that_fail(site: Site) -> None:
     assert site.cloud.made == 2 + 2
 
 
-def test_boots_that_take_too_long(site: Site) -> None:
+def test_boots_that_take_too_long(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """L-4: ``launch-timeout`` ends an attempt; its instance goes."""
     site.section["launch-timeout"] = 60
     site.cloud.fail_boots("stuck", count=1)
@@ -122,6 +116,7 @@ def test_boots_that_take_too_long(site: Site) -> None:
     assert site.state(request) == "pending"
     site.fulfilled(request, hurry=1.0)
     assert site.cloud.made == 2
+    assert "no instance within launch-timeout of 60 s, it got as far as" in caplog.text
     site.cloud.release()
     site.give_back(request)
     site.wait_empty(hurry=1.0)

@@ -26,68 +26,52 @@ def test_record_and_metadata(site: Site) -> None:
     """D-1, O-8, O-11: what the record says of the server, and the server of the node."""
     site.label["instance-properties"] = {"a": 1, "nodepool_node_id": "forged"}
     site.label["dynamic-instance-properties"] = {"tenant": "{request.tenant_name}"}
-    site.launch()
-    request = site.submit()
-    ((name, node),) = site.fulfilled(request).items()
-    assert (node["cloud"], node["region"], node["az"], node["username"]) == ("simulator", None, "nova", "debian")
-    assert node["interface_ip"] == node["public_ipv4"] == node["private_ipv4"]
-    assert node["resources"] == {"cores": 1, "instances": 1, "ram": 1024}
-    assert server(site).metadata == {
-        "a": "1",
-        "tenant": "tenant",
-        "groups": "cloud-a,debian,small",
-        "nodepool_installation_id": site.znodes.installation_id(),
-        "nodepool_node_id": name,
-        "nodepool_pool_name": "main",
-        "nodepool_provider_name": "cloud-a",
-    }
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((name, node),):
+        assert (node["cloud"], node["region"], node["az"], node["username"]) == ("simulator", None, "nova", "debian")
+        assert node["interface_ip"] == node["public_ipv4"] == node["private_ipv4"]
+        assert node["resources"] == {"cores": 1, "instances": 1, "ram": 1024}
+        assert server(site).metadata == {
+            "a": "1",
+            "tenant": "tenant",
+            "groups": "cloud-a,debian,small",
+            "nodepool_installation_id": site.znodes.installation_id(),
+            "nodepool_node_id": name,
+            "nodepool_pool_name": "main",
+            "nodepool_provider_name": "cloud-a",
+        }
     assert site.cloud.state()["calls"].get("compute.show_server", 0) == 0
 
 
 def test_floating_ip(site: Site) -> None:
     """O-5: made, and deleted with the server."""
     site.pool["networks"] = ["private"]
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert node["interface_ip"] == node["public_ipv4"] != node["private_ipv4"]
-    assert site.cloud.state()["contents"]["floating_ips"] == 1
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((_, node),):
+        assert node["interface_ip"] == node["public_ipv4"] != node["private_ipv4"]
+        assert site.cloud.state()["contents"]["floating_ips"] == 1
 
 
 def test_no_block_storage_no_floating_ips(site: Site) -> None:
     """A cloud without Cinder and without floating IPs works."""
     site.cloud.change(block_storage=False, floating_ips=False)
     site.pool.update({"networks": ["private"], "max-volumes": 10})
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert node["interface_ip"] == node["private_ipv4"]
-    site.clock.pass_seconds(120.0)
-    site.give_back(request)
-    site.wait_empty()
+    with site.served() as ((_, node),):
+        assert node["interface_ip"] == node["private_ipv4"]
+        site.clock.pass_seconds(120.0)
 
 
 def test_boot_from_volume(site: Site) -> None:
     """O-6, D-2: the volume says whose it is; one that stays when its server goes is swept."""
     site.label.update({"boot-from-volume": True, "volume-size": 7})
-    site.launch()
-    request = site.submit()
-    (node,) = site.fulfilled(request).values()
-    assert (node["resources"]["volumes"], node["resources"]["volume-gb"]) == (1, 7)
+    with site.served(end_hurry=1.0) as ((_, node),):
+        assert (node["resources"]["volumes"], node["resources"]["volume-gb"]) == (1, 7)
 
-    def marked() -> bool:
-        with site.cloud.simulator.cloud() as cloud:
-            (volume,) = list(cloud.volumes.volumes)
-            return bool(volume["metadata"].get("nodepool_provider_name") == "cloud-a")
+        def marked() -> bool:
+            with site.cloud.simulator.cloud() as cloud:
+                (volume,) = list(cloud.volumes.volumes)
+                return bool(volume["metadata"].get("nodepool_provider_name") == "cloud-a")
 
-    site.wait("the volume says whose it is", marked)
-    site.cloud.change(volume_leak_rate=1.0)
-    site.give_back(request)
-    site.wait_empty(hurry=1.0)
+        site.wait("the volume says whose it is", marked)
+        site.cloud.change(volume_leak_rate=1.0)
 
 
 def test_leaked_port_and_floating_ip(site: Site) -> None:
@@ -103,21 +87,25 @@ def test_leaked_port_and_floating_ip(site: Site) -> None:
 def test_deletions_that_go_wrong(site: Site) -> None:
     """A server that goes to ERROR when it is deleted is deleted again."""
     site.cloud.change(deletes=[{"kind": "error", "count": 2}])
-    site.launch()
-    site.serve_all([site.submit() for _ in range(3)])
-    site.wait_empty(hurry=0.5)
+    site.run(3, end_hurry=0.5)
     assert site.cloud.calls("delete") >= 5
 
 
-@pytest.mark.parametrize("kind", ["no-valid-host", "no-address"])
-def test_servers_of_no_use(site: Site, kind: str) -> None:
-    """O-4, L-4: an ERROR server, and one that never gets an address, is deleted; the last attempt fails the request."""
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("no-valid-host", "the cloud has no host with room"), ("no-address", "has no address; check the networks")],
+)
+def test_servers_of_no_use(site: Site, caplog: pytest.LogCaptureFixture, kind: str, text: str) -> None:
+    """O-4, L-4: an ERROR server, and one that never gets an address, is deleted; the last attempt fails the request,
+    and the log has the cause.
+    """
     site.section["launch-retries"] = 2
     site.cloud.fail_boots(kind)
     site.launch()
     site.failed(site.submit(), hurry=0.5)
     site.wait_empty(hurry=0.5)
     assert site.cloud.made == 2
+    assert text in caplog.text
 
 
 def test_metastatic_on_top(site: Site, sshd: SshServer) -> None:

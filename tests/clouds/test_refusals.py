@@ -61,9 +61,7 @@ def test_max_cores(site: Site) -> None:
         pytest.skip("its pools have no such limit")
     site.section["launch-retries"] = 1
     site.pool["max-cores"] = 2 * site.cloud.cores
-    site.launch()
-    site.serve_all([site.submit() for _ in range(5)])
-    site.wait_empty()
+    site.run(5)
     assert site.cloud.most_instances == 2
 
 
@@ -78,8 +76,4 @@ def test_creation_that_is_wrong(site: Site) -> None:
     site.cloud.heal()
     # Some drivers do not try a label again that the cloud called wrong.
     site.stop()
-    site.launch()
-    request = site.submit()
-    site.fulfilled(request, hurry=0.5)
-    site.give_back(request)
-    site.wait_empty()
+    site.run(1, hurry=0.5)

@@ -124,9 +124,7 @@ def test_two_launchers(site: Site) -> None:
     if site.cloud.name != "kubernetes":
         site.cloud.limit(4)
     site.launch()
-    site.launch()
-    site.serve_all([site.submit() for _ in range(10)])
-    site.wait_empty(hurry=0.5)
+    site.run(10, end_hurry=0.5)
     assert site.cloud.most_instances <= (6 if site.cloud.name == "kubernetes" else 4)
 
 

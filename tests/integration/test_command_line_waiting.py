@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
+from tests.support.terminal import shell_on_terminal
 from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -164,7 +171,7 @@ def test_status(nodepool: CommandLine, znodes: PoolZnodes) -> None:
         if not seen and "no cloud" in shown:
             tell(znodes, "pool", id="l1-lab", provider="lab", pool="rack", state="paused")
             seen.append(shown)
-        return bool(seen) and "paused" in shown
+        return bool(seen) and "full" in shown
 
     assert nodepool.on_terminal("status", "-w", "--fail-on-problems", until=look).status == 3
 
@@ -318,6 +325,14 @@ def cloud(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZ
     assert (znodes.kazoo.get_children("/nodepool/requests"), znodes.nodes("in-use")) == ([], {})
 
 
+def short_session(cloud: LocalLauncher) -> CommandLine:
+    """ZooKeeper keeps what this command had for 6 s after its death."""
+    settings = yaml.safe_load(cloud.path.read_text(encoding="utf-8"))
+    made = CommandLine(cloud.path.with_name("short.yaml"))
+    made.config.write_text(yaml.safe_dump({**settings, "zookeeper-timeout": 6.0}), encoding="utf-8")
+    return made
+
+
 def has(state: str, znodes: PoolZnodes) -> str:
     """Waits for the only node to be in a state, and returns its id."""
     return wait_for(f"a node is {state}", lambda: next(iter(znodes.nodes(state)), ""))
@@ -362,12 +377,17 @@ def test_nodes_for_a_program(start: Callable[..., Waiting], cloud: LocalLauncher
         wait_for("it is deleted", lambda: not znodes.nodes())
 
 
+def test_nodes_at_a_terminal(cloud: LocalLauncher) -> None:
+    """Ctrl-C is the usual end."""
+    told = CommandLine(cloud.path).on_terminal("request", "small", until=lambda text: "Yours" in text)
+    *_, yours, last = told.out.splitlines()
+    assert (told.status, yours) == (0, "Yours until Enter or Ctrl-C.")
+    assert last.endswith(" is given back: it was used, and is deleted.")
+
+
 def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
     """It says why it waits; nothing of it is left after a time-out, Ctrl-C, or the death of the command."""
-    nodepool, doomed = CommandLine(cloud.path), CommandLine(cloud.path.with_name("doomed.yaml"))
-    settings = yaml.safe_load(cloud.path.read_text(encoding="utf-8"))
-    # So long ZooKeeper keeps what a dead command had.
-    doomed.config.write_text(yaml.safe_dump({**settings, "zookeeper-timeout": 6.0}), encoding="utf-8")
+    nodepool, doomed = CommandLine(cloud.path), short_session(cloud)
     first = start("request", "small", of=doomed)
     node_id = has("in-use", znodes)
     told = nodepool("request", "small", "--timeout", "3s")
@@ -384,9 +404,110 @@ def test_request_that_waits(start: Callable[..., Waiting], cloud: LocalLauncher,
     wait_for("its session ends, and the node is deleted", lambda: znodes.node(node_id) is None, seconds=90)
 
 
+def test_session_that_ends(start: Callable[..., Waiting], cloud: LocalLauncher, znodes: PoolZnodes) -> None:
+    """A machine that slept for a while has lost its nodes, and the command says so."""
+    waiting = start("request", "small", of=short_session(cloud))
+    node_id = has("in-use", znodes)
+    while not waiting.line().startswith("Yours"):
+        assert waiting.process.poll() is None
+    waiting.process.send_signal(signal.SIGSTOP)
+    wait_for("the launcher deletes the node", lambda: znodes.node(node_id) is None, seconds=90)
+    status, out, err = waiting.ends(signal.SIGCONT)
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("the session with ZooKeeper has ended: ")
+
+
 def test_request_that_fails(cloud: LocalLauncher) -> None:
     """One line with the reason."""
     told = CommandLine(cloud.path)("request", "smal")
     assert (told.status, told.out) == (1, "")
     text = "request 200-0000000000 failed; no registered pool has the label smal, did you mean 'small'?"
     assert told.err.splitlines()[-1] == text
+
+
+# -- names that shells complete
+
+
+@pytest.fixture
+def shell_place(nodepool: CommandLine, znodes: PoolZnodes, add_node: Callable[..., str]) -> Path:
+    """A directory with a program ``nodepool`` that has a site with something of each kind."""
+    component = {"kind": "pool", "id": "p1", "hostname": "l1", "provider_name": "lab", "name": "main"}
+    for path, value in {
+        "components/pool/l1": {**component, "supported_labels": ["small", "$(touch bad)"]},
+        "status/pool/p1": {"id": "p1", "provider": "lab", "pool": "main", "hosts": [{"name": "zuul@rack1-a:22"}]},
+        "images/debian": {},
+    }.items():
+        znodes.kazoo.create(f"/nodepool/{path}", json.dumps(value).encode(), ephemeral=True, makepath=True)
+    add_node()
+    znodes.submit(["small"])
+    place = nodepool.config.parent / "place"
+    place.mkdir()
+    program = place / "nodepool"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.cli "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_of_what_there_is(shell: str, shell_place: Path, nodepool: CommandLine) -> None:
+    """The tab key knows what ZooKeeper has, for the configuration that was typed; else nothing."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    environment = {"PATH": f"{shell_place}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(shell_place / "cache")}
+    environment["PYTHONPATH"] = nodepool.environment["PYTHONPATH"]
+    nodepool.environment.update(environment)
+    # A busy machine takes longer than a shell waits. Then the names of the last time are used.
+    call = ("completion", "--names", "node", shell, "--", "-c", str(nodepool.config), "")
+    wait_for("the names are known", lambda: nodepool(*call).out)
+    script = shell_place / f"completion.{shell}"
+    text = nodepool("completion", shell).out
+    if shell == "zsh":
+        text = f"autoload -Uz compinit && compinit -u -d '{shell_place}/dump'\neval {shlex.quote(text)}\n"
+    script.write_text(text, encoding="utf-8")
+    typed = {
+        "explain 200-": "200-0000000000",
+        "hold 0": "0000000000",
+        "request sm": "small",
+        "list --provider l": "lab",
+        "list --state buil": "building",
+        "list --pool lab/": "lab/main",
+        "quarantine ra": "rack1-a",
+        "image-pause de": "debian",
+    }
+    found = {}
+    if shell == "fish":
+        for words in typed:
+            line = f"source {script}; complete -C 'nodepool -c {nodepool.config} {words}'"
+            command = ["fish", "--no-config", "-c", line]
+            told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+            assert told.stderr == ""
+            found[words] = told.stdout.partition("\t")[0]
+    else:
+        with shell_on_terminal(shell, script, "nodepool", environment) as terminal:
+            for words in typed:
+                found[words] = terminal.arguments(f"nodepool -c {nodepool.config} {words}\t")[-1]
+            assert terminal.arguments("nodepool -c /no/file hold 0\t")[-1] == "0"
+    assert found == typed
+    (cache,) = (shell_place / "cache" / "nodepool").iterdir()
+    assert (cache.stat().st_mode & 0o777, (shell_place / "bad").exists()) == (0o600, False)
+
+
+def test_names_without_an_answer(nodepool: CommandLine, tmp_path: Path) -> None:
+    """A server that does not answer costs a second, and is no error; the names of the last time are used."""
+    text = nodepool.config.read_text(encoding="utf-8")
+    settings = yaml.safe_load(text)
+    nodepool.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    arguments = ["completion", "--names", "provider", "bash", "--", "-c", str(nodepool.config), "providers", ""]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings["zookeeper-servers"] = [{"host": "127.0.0.1", "port": silent.getsockname()[1]}]
+        nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        began = time.monotonic()
+        told = nodepool(*arguments)
+        assert (told.status, told.out, told.err) == (0, "", "")
+        assert time.monotonic() - began < 9, "a command waits for 10 s"
+    (tmp_path / "cache" / "nodepool").mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(nodepool.config).encode()).hexdigest()[:16]
+    cache = tmp_path / "cache" / "nodepool" / f"names-{name}.json"
+    cache.write_text('{"provider": ["old", "b$d"]}', encoding="utf-8")
+    os.utime(cache, (time.time() - 600, time.time() - 600))
+    assert nodepool(*arguments).out == "old\n"

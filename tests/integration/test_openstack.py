@@ -12,7 +12,6 @@ import pytest
 
 from nodepool.driver.framework import fact
 from nodepool.driver.openstack import cloud as cloud_module
-from nodepool.driver.openstack import servers as creation
 from nodepool.driver.statemachine import cloud as statemachine
 from nodepool.driver.statemachine import inventory, machines
 from nodepool.launcher import status
@@ -233,9 +232,7 @@ def test_bad_pool(place: Place, caplog: pytest.LogCaptureFixture, change: dict[s
 def check(place: Place, caplog: pytest.LogCaptureFixture, text: str) -> None:
     place.launch()
     place.failed(place.znodes.submit(["small"]))
-    request = place.znodes.submit(["good"])
-    place.fulfilled(request)
-    place.give_back(request)
+    place.serve("good")
     place.wait_empty()
     wanted = [part for part in text.split("{}") if part]
     errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -277,20 +274,6 @@ def serves(place: Place, label: str) -> bool:
     if state == "fulfilled":
         place.give_back(request)
     return state == "fulfilled"
-
-
-@rows(__file__, "servers_that_do_not_come_up")
-def test_server_that_does_not_come_up(
-    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, text: str
-) -> None:
-    """It is a failed attempt, the log has the cause, and nothing is left."""
-    monkeypatch.setattr(creation, "NO_ADDRESS_SECONDS", 0.5)
-    place.section.update({"launch-retries": 1, **({"launch-timeout": 1} if kind == "stuck" else {})})
-    place.simulator.change(boots=[{"kind": kind}])
-    place.launch()
-    place.failed(place.znodes.submit(["small"]))
-    place.wait_empty()
-    assert text in caplog.text
 
 
 # -- the circuit breaker of a provider that keeps failing: who sees it, and what becomes of its requests (F-5)
@@ -397,9 +380,7 @@ def test_clouds_yaml_at_the_start(
     assert "secret" not in caplog.text
     place.clouds_file.write_text(good, encoding="utf-8")
     wait_for("the provider serves", lambda: "cloud-a" in {pool["provider_name"] for pool in place.znodes.pools()})
-    request = place.znodes.submit(["small"])
-    place.fulfilled(request)
-    place.give_back(request)
+    place.serve()
     wait_for("nothing is left", lambda: place.contents()["servers"] == 0)
 
 
@@ -423,9 +404,7 @@ def test_clouds_yaml_breaks_while_it_is_used(
     place.rewrite()
     wait_for("the other change is there", lambda: place.provider is not before)
     place.give_back(request)
-    request = place.znodes.submit(["small"])
-    place.fulfilled(request)
-    place.give_back(request)
+    place.serve()
     place.wait_empty()
     assert no_traceback(caplog)
 

@@ -112,14 +112,6 @@ def test_upload(uploads: Uploads) -> None:
     assert [uploads.calls(name) for name in ("create_image", "upload_image", "get_image")] == [1, 1, 1]
 
 
-def test_checksum_is_made(uploads: Uploads) -> None:
-    """U-14: without the files with checksums the image file is read once more."""
-    uploads.simulator.change(image_uploads=[{"kind": "corrupt", "count": 1}])
-    with pytest.raises(ImageCreateException, match="the md5 of the file is"):
-        uploads.upload(checksums=False)
-    assert uploads.upload(checksums=False) == uploads.images()[0]["id"]
-
-
 @pytest.mark.parametrize("checksums", [True, False])
 @pytest.mark.parametrize(
     ("rule", "text"),
@@ -231,14 +223,6 @@ def test_too_slow(uploads: Uploads) -> None:
     with pytest.raises((ImageCreateException, CloudAway)):
         uploads.upload()
     assert uploads.images() == []
-
-
-def test_deletion(uploads: Uploads) -> None:
-    """One that is gone is no error."""
-    found = uploads.upload()
-    uploads.adapter.deleteImage(found)
-    assert uploads.images() == []
-    uploads.adapter.deleteImage(found)
 
 
 def test_deletion_of_one_in_use(uploads: Uploads) -> None:

@@ -15,6 +15,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import status as launcher_status_module
 from nodepool.model.status import LauncherStatus
 from nodepool.plan import attention
+from nodepool.runtime import worker
 from nodepool.zk import status
 from tests.support.command_line import CommandLine
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
@@ -30,8 +31,9 @@ LAUNCHERS = "/nodepool/status/launcher"
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launchers look at their pools more often than they do else."""
-    for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(launcher_status_module, name, 0.1)
+    monkeypatch.setattr(worker, "REPORT_PACE_SECONDS", 0.1)
+    for module in (worker, launcher_status_module):
+        monkeypatch.setattr(module, "REPORT_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ def test_hosts_and_cloud(
         for arguments in (["check"], ["status"]):
             assert command(*arguments).status == 0, arguments
 
+        assert command("explain", "127.0.0.11").out.startswith("Host 127.0.0.11 is up; node ")
         for arguments, status in requests():
             told = command(*arguments, answer="\n")
             assert told.status == status, told
@@ -102,6 +103,9 @@ def test_hosts_and_cloud(
         assert command("image-build", "debian-own").status == 0
         wait_for("a second upload", lambda: command("image-list").out.count("| ready") == 2, seconds=60)
         assert command("image-rollback", "cloud-2", "debian-own").status == 0
+        told = command("explain", "debian-own")
+        assert "which is ready for" in told.out
+        assert "  cloud-2  " in told.out
     finally:
         simulator.change(errors=[])
         builder.stop()

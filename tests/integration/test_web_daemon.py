@@ -105,6 +105,26 @@ def test_api_shows_what_zookeeper_has(start: StartServing) -> None:
         assert httpx.get(f"{launcher}{path}").status_code == 404
 
 
+def test_history_survives_a_restart(start: StartServing, settings: dict[str, Any], tmp_path: Path) -> None:
+    """WP-48: the samples of the process before are in the pictures of the next one."""
+    settings["history"] = str(tmp_path / "history.sqlite")
+    start(MODULES[0]).wait_ready()
+
+    def times(url: str) -> list[int]:
+        found = httpx.get(f"{url}/charts.json?range=1h").json()
+        full = [at for at, nodes in zip(found["times"], found["providers"][0]["ready"], strict=True) if nodes == 1]
+        return full if found["providers"][0]["limit"][-1:] == [1] else []
+
+    process = start(MODULES[1])
+    wait_for("a sample is taken of the static host and its slot", lambda: bool(times(process.wait_ready())))
+    before = times(process.wait_ready())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(45) == 0
+    # Its address is the first one there.
+    (tmp_path / f"{MODULES[1]}.log").unlink()
+    assert times(start(MODULES[1]).wait_ready())[: len(before)] == before
+
+
 def test_login_is_required(start: StartServing, settings: dict[str, Any]) -> None:
     """WP-88: a launcher has no page to log in; it takes tokens."""
     settings["auth"] = {"authenticators": [SECTION], "require-login": True}

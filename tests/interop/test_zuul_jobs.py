@@ -100,7 +100,15 @@ def test_configuration_of_a_site(new: str, tmp_path: Path) -> None:
         "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
         "ANSIBLE_ACTION_PLUGINS": str(tmp_path / "action"),
     }
-    play = [Path(sys.executable).parent / "ansible-playbook", "-c", "local", "-i", "node,", "-e", json.dumps(variables)]
+    play: list[str | Path] = [
+        Path(sys.executable).parent / "ansible-playbook",
+        "-c",
+        "local",
+        "-i",
+        "node,",
+        "-e",
+        json.dumps(variables),
+    ]
     done = subprocess.run(
         [*play, ROOT / "playbooks" / "config-validate.yaml"],
         env=environment,

@@ -22,7 +22,6 @@ from nodepool.driver.statemachine import cloud as statemachine
 from nodepool.runtime import providers
 from nodepool.zk import caches
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status import StatusWriter
 from tests.model.daemon import Daemon
 from tests.model.image_builder import Builder, ModelDib, ModelWorkDir
 from tests.model.image_cloud import NoScheduler, SteppedImageDriver, SteppedImages, images_of
@@ -112,7 +111,6 @@ class ImageWorld(World):
         patch.setattr(image_cleanup, "SharedThreads", ModelSharedThreads)
         patch.setattr(statemachine, "Scheduler", NoScheduler)
         patch.setattr(uploads, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
-        patch.setattr(StatusWriter, "set", lambda writer, kind, name, status: None)
 
     def disk(self, name: str) -> Path:
         """The directory of a builder; its successor has the same."""

@@ -82,21 +82,6 @@ def test_two_share_a_backing_node(launch: Launch, znodes: PoolZnodes, cloud: Fak
     wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
-def test_on_static_hosts(launch: Launch, znodes: PoolZnodes) -> None:
-    """T-8: a static host is a backing node like any other; released, it is registered again."""
-    hosts = [{"name": f"127.4.0.{number}", "labels": ["big"], "host-key-checking": False} for number in (1, 2)]
-    lab = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": hosts}]}
-    launch([lab, shared()])
-    wait_for("the hosts are there", lambda: len(znodes.free_nodes()) == 2)
-    requests = [znodes.submit(["small", "small"]), znodes.submit(["small"])]
-    nodes = [znodes.node(node_id) or {} for i in requests for node_id in znodes.fulfilled(i)["nodes"]]
-    assert len({(node["interface_ip"], node["slot"]) for node in nodes}) == 3
-    assert sorted(node["slot"] for node in nodes) == [0, 0, 1]
-    assert {node["interface_ip"] for node in nodes} == {"127.4.0.1", "127.4.0.2"}
-    znodes.use_and_return(*requests)
-    wait_for("both are free again", lambda: len(znodes.free_nodes()) == len(znodes.nodes()) == 2)
-
-
 def test_restart_while_in_use(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """T-6: the backing node survives the launcher, its slots are found again, and it is released in the end."""
     sections = [cloud_provider(cloud), shared()]
@@ -267,20 +252,6 @@ def test_key_scan(launch: Launch, znodes: PoolZnodes, sshd: SshServer) -> None:
     assert sorted(node["host_keys"]) == sorted(sshd.host_keys)
     znodes.use_and_return(request_id)
     wait_for("both hosts are free again", lambda: len(znodes.free_nodes()) == len(znodes.nodes()) == 2)
-
-
-def test_one_launcher_goes_the_other_takes_over(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """The other launcher gives out the free slots of its backing nodes, and releases them."""
-    sections = [cloud_provider(cloud), shared()]
-    first = launch(sections)
-    before = znodes.submit(["small"])
-    backing_id, _ = place(znodes, znodes.fulfilled(before))
-    launch(sections)
-    first.stop()
-    after = znodes.submit(["small"])
-    assert place(znodes, znodes.fulfilled(after)) == (backing_id, 1)
-    znodes.use_and_return(before, after)
-    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
 def test_cost(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:

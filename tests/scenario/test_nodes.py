@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import status
 from nodepool.launcher.pool import view
+from nodepool.runtime import worker
 from tests.scenario.conftest import Launch
 from tests.support.command_line import CommandLine
 from tests.support.local_launcher import fake_provider
@@ -163,7 +163,7 @@ def test_two_launchers_do_not_overshoot(launch: Launch, znodes: PoolZnodes, clou
 
 def test_no_room(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Q-7, M-7, M-8: at quota they neither pause the pool nor push anybody out: they wait, and that is no failure."""
-    monkeypatch.setattr(status, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(worker, "REPORT_PACE_SECONDS", 0.1)
     launcher = launch(
         [fake_provider("one", cloud=cloud.name, pool_max_servers=2), fake_provider("lab", ("other",))],
         labels={"small": {"min-ready": 5}},
@@ -173,7 +173,7 @@ def test_no_room(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, monkeypat
     cause = "min-ready: 3 more ready nodes wait in one/main: quota: 2 of 2 instances of pool main in use."
     wait_for("the full pool is the cause", lambda: cause in nodepool("explain", "small").out)
     assert {pool["paused"] for pool in znodes.pools()} == {False}
-    assert "(0 wait now)" in nodepool("status").out, "no job waits"
+    assert "(0 wait now, 3 more for min-ready)" in nodepool("status").out, "no job waits"
     znodes.fulfilled(znodes.submit(["small"]))
     assert [event for event in launcher.nodepool.events.last(100) if event.what == "failed"] == []
     # Those that were served are deleted in their own time.

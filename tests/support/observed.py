@@ -120,7 +120,7 @@ def images_of(builds: list[str]) -> ImagesView:
     """Builds of an image, each with its builder and the providers that have it: ``b1: cloud lab``."""
     views = []
     for number, (builder, _, providers) in enumerate(text.partition(": ") for text in builds):
-        uploads = [upload(1, provider=provider) for provider in providers.split()]
+        uploads = [upload(1, time=NOW + number, provider=provider) for provider in providers.split()]
         views.append(build(f"b{number}", "ready", NOW + number, *uploads))
         record = views[-1].record
         assert record is not None
@@ -143,6 +143,7 @@ def world(data: Mapping[str, Any]) -> Observed:
         "launchers": [LauncherStatus.of_record(one) for one in told.pop("launchers", ())],
         "images": images_of(told.pop("images", [])),
         "locked": frozenset(told.pop("locked", ())),
+        "issued": told.pop("issued", {}),
     }
     if "builders" in told:
         fields["builders"] = frozenset(told["builders"])

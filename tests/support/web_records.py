@@ -31,6 +31,7 @@ from nodepool.model.status import (
     WaitingStatus,
 )
 from nodepool.plan.observed import Observed
+from nodepool.web.history import History
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed
 
@@ -78,6 +79,16 @@ def many(count: int) -> WebSnapshot:
     nodes = {one.key: one for one in (observed.node(number, "gpu") for number in range(1, count + 1))}
     requests = {one.key: one for one in (observed.request(number, "gpu") for number in range(1, count // 2 + 1))}
     return replace(small, observed=replace(small.observed, nodes=nodes, requests=requests))
+
+
+def ended(mark: str = "") -> History:
+    """A request and a node that ended."""
+    history = History(lambda: NOW)
+    for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
+        for record in (one, None):
+            history.note(kind, one.key, record)
+    history.take_notes()
+    return history
 
 
 def _requests(label: str, mark: str) -> list[NodeRequest]:

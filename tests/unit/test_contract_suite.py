@@ -50,7 +50,7 @@ from nodepool.driver.fake import FakeDriver
 import nodepool.driver.fake as fake_handler
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake import FakeProviderConfig
-from nodepool.driver.fake import FakeRequestHandler
+from nodepool.driver.statemachine import StateMachineHandler
 from nodepool.driver.fake import FakeProvider
 from nodepool.testing.contract import DriverContract
 
@@ -63,7 +63,7 @@ class Config(FakeProviderConfig):
     pass
 
 
-class Handler(FakeRequestHandler):
+class Handler(StateMachineHandler):
     pass
 
 

@@ -24,8 +24,8 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "demo.yaml"
 DESCRIPTION = """\
 Run a complete Nodepool on this machine: a private ZooKeeper with TLS, an SSH server that answers for four static hosts,
 a simulated OpenStack, nodepool-launcher, nodepool-web with its pages, and a client that asks for nodes, uses them and
-returns them, as Zuul does. Everything listens on loopback only, on free ports, and is gone after Ctrl-C. Without
---hosts, --cloud and --build it shows what --hosts and --build show."""
+returns them, as Zuul does. Then example jobs come and go until Ctrl-C, which ends and removes everything. All of it
+listens on loopback only, on free ports. Without --hosts, --cloud and --build it shows what --hosts and --build show."""
 
 HELP = {
     "hosts": "show static hosts: two are asked for, used, returned and ready again",
@@ -49,7 +49,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def make_directory(wanted: Path | None) -> Path:
-    """The directory for everything, readable for nobody else. Raises DemoError."""
+    """The directory for everything, which no other user can read. Raises DemoError."""
     if wanted is None:
         return Path(tempfile.mkdtemp(prefix="nodepool-demo-"))
     try:
@@ -62,7 +62,7 @@ def make_directory(wanted: Path | None) -> Path:
 def main(arguments: list[str] | None = None) -> int:
     """Run it. Returns the exit code: 0, 1 when something failed, 130 when it was interrupted half-way."""
     options = parse(arguments)
-    # Kazoo tells of every attempt while ZooKeeper starts; what matters becomes a DemoError.
+    # Kazoo logs every attempt while ZooKeeper starts; what matters becomes a DemoError.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
     try:
         directory = make_directory(options.directory)

@@ -73,8 +73,8 @@ class CloudStory:
         self._screen.step("All jobs end: their servers are deleted")
         for node_ids in in_use:
             zuul.give_back(node_ids)
-        gone = {node_id for node_ids in in_use for node_id in node_ids}
-        self._wait("the deletion of the servers", lambda: not gone & set(zuul.nodes()))
+        ended = {node_id for node_ids in in_use for node_id in node_ids}
+        self._wait("the deletion of the servers", lambda: not ended & set(zuul.nodes()))
         self._screen.note(f"The cloud has {len(cloud.servers())} servers now.")
 
     def _launch(self, zuul: Zuul) -> list[list[str]]:
@@ -106,7 +106,7 @@ class CloudStory:
         begin = time.monotonic()
         cloud.change(errors=[])
         served = self._served(zuul, request_id)
-        self._screen.note(f"The request was served {time.monotonic() - begin:.0f} s later, without anybody's help.")
+        self._screen.note(f"The request was served {time.monotonic() - begin:.0f} s later, by itself.")
         self._tables.show("list --provider cloud", "events")
         return [*in_use[1:], served]
 

@@ -65,7 +65,7 @@ class ImageStory:
         self._tables.show("list")
         zuul.give_back(node_ids)
         self._wait("the deletion of the server", lambda: not set(node_ids) & set(zuul.nodes()))
-        self._screen.note("The job has ended: its server and its node are gone. The image stays.")
+        self._screen.note("The job has ended: its server and its node are deleted. The image stays.")
         self._tables.show("list", "image-list")
 
     def _states(self, table: str) -> list[str]:

@@ -141,7 +141,7 @@ def run_on_terminal(command: Sequence[str | Path], columns: int, timeout_seconds
     killer = threading.Timer(timeout_seconds, process.kill)
     killer.start()
     written = b""
-    # Linux says EIO when nobody has the terminal any more.
+    # Linux answers EIO when no process has the terminal any more.
     with contextlib.suppress(OSError), open(above, "rb", buffering=0) as stream:
         while part := stream.read(65536):
             written += part

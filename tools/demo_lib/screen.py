@@ -95,5 +95,5 @@ class Tables:
             print("\n".join(_fitted(line, columns) for line in table.splitlines()), flush=True)
 
     def read(self, name: str) -> str:
-        """The output of one of these commands, which nobody sees. Blocks. Raises DemoError."""
+        """The output of one of these commands, which is not printed. Blocks. Raises DemoError."""
         return run([*self._command, *name.split()])

@@ -58,7 +58,7 @@ class Demo:
         self._images = ImageStory(directory, programs, self._config, self._processes, self._screen)
 
     def run(self) -> None:
-        """All steps up to the last node being gone. Blocks. Raises DemoError."""
+        """All steps, until the last node is deleted. Blocks. Raises DemoError."""
         zuul = self._start_zookeeper()
         self._start_hosts()
         self._cloud.start()

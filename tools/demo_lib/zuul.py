@@ -102,7 +102,7 @@ class Zuul:
         return str(path).rsplit("/", 1)[-1]
 
     def request(self, request_id: str) -> dict[str, Any]:
-        """Read a request. Blocks. Raises DemoError when it is gone."""
+        """Read a request. Blocks. Raises DemoError when it does not exist."""
         return self._read(f"{REQUESTS}/{request_id}")
 
     def wait_for_answer(self, request_id: str, timeout_seconds: float) -> dict[str, Any]:

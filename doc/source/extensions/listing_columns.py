@@ -15,6 +15,7 @@ from nodepool.listing import images, nodes, pools, records, requests
 from nodepool.listing.table import PEOPLE, Column, Place, Table
 from nodepool.model.image import ImagesView
 from nodepool.model.status import BuilderStatus
+from nodepool.plan.observed import Observed
 
 DIRECTIVE: Final = re.compile(r"^\.\. listing-columns::\n", re.MULTILINE)
 
@@ -26,7 +27,7 @@ def tables() -> dict[str, Table]:
         "list": nodes.node_table([], nodes.NodeFacts(), 0.0),
         "list --detail": nodes.node_table([], nodes.NodeFacts(), 0.0, detail=True),
         "request-list": requests.request_table([], 0.0),
-        "label-list": requests.label_table([]),
+        "label-list": pools.label_overview(Observed(now=0.0)),
         "providers": pools.provider_table([], [], 0.0),
         "providers --limits": pools.limit_table([], 0.0),
         "hosts": nodes.host_table([], 0.0),
@@ -34,6 +35,7 @@ def tables() -> dict[str, Table]:
         "tenants": pools.tenant_table({}, [], []),
         "events": records.event_table([], 0.0),
         "maintenance": records.maintenance_table([], 0.0),
+        "images": images.image_table(no_images, 0.0),
         "image-list": images.upload_table(no_images, 0.0),
         "image-list --detail": images.upload_table(no_images, 0.0, no_status),
         "dib-image-list": images.build_table(no_images, 0.0),

@@ -28,16 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from nodepool.driver.config import (
-    ONE_OR_MORE,
-    ImageSettings,
-    Problem,
-    Section,
-    as_texts,
-    in_order,
-    mappings,
-    section_check,
-)
+from nodepool.driver import config
 from nodepool.driver.framework.sections import DYNAMIC_HELP, CloudLabel, CloudPool, CloudPoolsConfig, UploadedImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -63,8 +54,8 @@ from nodepool.model.config_keys import (
 # What keys of a section of AWS say together: what is wrong, and where in the section.
 
 
-@section_check
-def _label_check(label: Section) -> Iterator[Problem]:
+@config.section_check
+def _label_check(label: config.Section) -> Iterator[config.Problem]:
     if ("instance-type" in label) == ("fleet" in label):
         yield [], "exactly one of instance-type and fleet is needed"
     if "instance-type" in label and not label["instance-type"]:
@@ -78,10 +69,10 @@ def _label_check(label: Section) -> Iterator[Problem]:
         yield ["fleet"], "a fleet cannot have a dedicated host; name one instance-type instead"
 
 
-@section_check
-def _pool_check(pool: Section) -> Iterator[Problem]:
+@config.section_check
+def _pool_check(pool: config.Section) -> Iterator[config.Problem]:
     subnets, zones = pool.get("subnet-id"), pool.get("availability-zone")
-    for index, label in mappings(pool, "labels"):
+    for index, label in config.mappings(pool, "labels"):
         if label.get("dedicated-host") and not zones:
             text = "a dedicated host needs the availability-zone of its pool; add it there"
             yield ["labels", index, "dedicated-host"], text
@@ -90,31 +81,31 @@ def _pool_check(pool: Section) -> Iterator[Problem]:
         yield ["availability-zone"], text
 
 
-@section_check
-def _filter_check(image_filter: Section) -> Iterator[Problem]:
+@config.section_check
+def _filter_check(image_filter: config.Section) -> Iterator[config.Problem]:
     for names in (("name", "Name"), ("values", "Values")):
         if sum(bool(image_filter.get(name)) for name in names) != 1:
             yield [], f"{names[0]} is needed, once"
 
 
-@section_check
-def _cloud_image_check(image: Section) -> Iterator[Problem]:
+@config.section_check
+def _cloud_image_check(image: config.Section) -> Iterator[config.Problem]:
     if bool(image.get("image-id")) == bool(image.get("image-filters")):
         yield [], "exactly one of image-id and image-filters is needed"
 
 
-@section_check
-def _diskimage_check(image: Section) -> Iterator[Problem]:
+@config.section_check
+def _diskimage_check(image: config.Section) -> Iterator[config.Problem]:
     if image.get("imds-support") and image.get("import-method") == "image":
         text = "AWS takes it only with import-method snapshot or ebs-direct; remove it, or choose one of these"
         yield ["imds-support"], text
 
 
-@section_check
-def _provider_check(provider: Section) -> Iterator[Problem]:
+@config.section_check
+def _provider_check(provider: config.Section) -> Iterator[config.Problem]:
     storage = provider.get("object-storage")
     bucket = isinstance(storage, dict) and storage.get("bucket-name")
-    for index, image in mappings(provider, "diskimages"):
+    for index, image in config.mappings(provider, "diskimages"):
         if not bucket and image.get("import-method") != "ebs-direct" and not image.get("pause"):
             where = "add object-storage.bucket-name to the provider, or import-method: ebs-direct here"
             yield ["diskimages", index], f"the image is imported from S3: {where}"
@@ -150,7 +141,7 @@ class ImageFilter(ConfigValue):
         return f"{self.name}={','.join(self.values)}"
 
 
-class AwsCloudImage(ImageSettings):
+class AwsCloudImage(config.ImageSettings):
     """An image that is in the region already."""
 
     checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
@@ -228,12 +219,12 @@ class AwsLabel(CloudLabel):
 
     key_name: str = key(FILLED_TEXT, REQUIRED, "Key pair in the region; the image's user accepts it.")
     instance_types: list[str] = key(
-        ONE_OR_MORE,
+        config.ONE_OR_MORE,
         [],
         "E.g. ``t3.medium``; either this or ``fleet``. The first of a list that AWS has capacity for is used; what a "
         "node needs of the limits is counted by the first.",
         name="instance-type",
-        convert=in_order,
+        convert=config.in_order,
         default_text="one is required",
     )
     fleet_types: list[str] | None = key(
@@ -270,9 +261,9 @@ class AwsLabel(CloudLabel):
         {},
         "Of the instance and its volumes, e.g. ``team: ci``. ``Name``, and those that begin with ``nodepool_``, are "
         "Nodepool's.",
-        convert=as_texts,
+        convert=config.as_texts,
     )
-    dynamic_tags: dict[str, str] = key(ANY_MAPPING, {}, DYNAMIC_HELP, convert=as_texts)
+    dynamic_tags: dict[str, str] = key(ANY_MAPPING, {}, DYNAMIC_HELP, convert=config.as_texts)
     imdsv2: str | None = key(
         Text(choices=("required", "optional")),
         None,
@@ -310,19 +301,19 @@ class AwsPool(CloudPool):
         "Limits by quota code, e.g. ``L-1216C47A: 64``; those of the provider count for codes that are not named.",
     )
     availability_zones: list[str] = key(
-        ONE_OR_MORE.or_null(),
+        config.ONE_OR_MORE.or_null(),
         [],
         "E.g. ``eu-north-1a``. The first of a list that has capacity is used.",
         name="availability-zone",
-        convert=in_order,
+        convert=config.in_order,
         default_text="AWS chooses",
     )
     subnet_ids: list[str] = key(
-        ONE_OR_MORE.or_null(),
+        config.ONE_OR_MORE.or_null(),
         [],
         "Subnet of the instances. The first of a list that has capacity is used; the zones are those of the subnets.",
         name="subnet-id",
-        convert=in_order,
+        convert=config.in_order,
         default_text="the default VPC's",
     )
     security_group_id: str | None = key(

@@ -623,12 +623,7 @@ class ImportUpload(S3Upload):
     """
 
     def __init__(
-        self,
-        ec2: Ec2,
-        store: ObjectStore,
-        job: ImageJob,
-        wait: UploadWait,
-        image_of: Callable[[types.ImportTask], str],
+        self, ec2: Ec2, store: ObjectStore, job: ImageJob, wait: UploadWait, image_of: Callable[[types.ImportTask], str]
     ) -> None:
         super().__init__(store, job, wait)
         self._ec2 = ec2

@@ -16,29 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
+from nodepool.driver import statemachine
 from nodepool.driver.aws import launches, types
 from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
 from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
-from nodepool.driver.framework.cloud_errors import (
-    CloudNoCapacityLater,
-    CloudQuota,
-    CloudRefused,
-    nothing_sent,
-    one_line,
-)
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.fact import Fact, Repeats, ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.statemachine import (
-    CloudInstance,
-    CreationKey,
-    DeletionMachine,
-    Instance,
-    InstanceCloud,
-    Order,
-    PlacedCreation,
-    instance,
-)
 from nodepool.driver.statemachine.instance import Batches, Log
 from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
 from nodepool.exceptions import LaunchError, LaunchStatusException, RuntimeConfigurationException
@@ -54,7 +39,7 @@ TERMINATED_A_CALL: Final = 100
 TERMINATE_SECONDS: Final = 0.25
 
 
-class AwsInstances(InstanceCloud[types.AwsRecord]):
+class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
     """What launches and deletions of one provider share."""
 
     # What an answer has told may be missing in lists for some seconds.
@@ -89,7 +74,7 @@ class AwsInstances(InstanceCloud[types.AwsRecord]):
         over = {
             record.id: record
             for record in records
-            if record.status in ENDING and instance.node_id_of(record.metadata, self.provider)
+            if record.status in ENDING and statemachine.instance.node_id_of(record.metadata, self.provider)
         }
         for record_id in self._ended.new(over):
             self._log_end(over[record_id])
@@ -97,7 +82,7 @@ class AwsInstances(InstanceCloud[types.AwsRecord]):
 
     def _log_end(self, record: types.AwsRecord) -> None:
         reports.report_instance_end(self.provider, record.reason_code)
-        why, node_id = reason_of(record), instance.node_id_of(record.metadata, self.provider)
+        why, node_id = reason_of(record), statemachine.instance.node_id_of(record.metadata, self.provider)
         if record.reason_code in _WANTED:
             log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
             return
@@ -123,10 +108,10 @@ class AwsInstances(InstanceCloud[types.AwsRecord]):
         volumes = self.client.volumes() if self.limits.counts_volumes else ()
         self._volumes = {volume.id: volume for volume in volumes}
 
-    def instance(self, record: types.AwsRecord, label: AwsLabel | None = None) -> CloudInstance:
+    def instance(self, record: types.AwsRecord, label: AwsLabel | None = None) -> statemachine.CloudInstance:
         """See AW-10. :param label: of the launch; None = it is only listed."""
         volumes = self._volumes if label is None else {}
-        return CloudInstance(
+        return statemachine.CloudInstance(
             record,
             self.limits.use_of(record, volumes, label),
             external_id=external_id(record.id, record.host_id),
@@ -156,7 +141,7 @@ class AwsInstances(InstanceCloud[types.AwsRecord]):
         self.client.transport.close()
 
 
-class AwsDeletion(DeletionMachine[types.AwsRecord]):
+class AwsDeletion(statemachine.DeletionMachine[types.AwsRecord]):
     """Ends an instance and waits until it is gone; then its dedicated host is given back, if it has one.
 
     AWS keeps a host of macOS for 24 hours. The node does not wait for that: the search for leaks releases the host.
@@ -224,23 +209,25 @@ _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInit
 
 def reason_of(record: types.AwsRecord) -> str:
     """In the words of AWS."""
-    return f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+    return (
+        f"{record.reason_code}: {cloud_errors.one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+    )
 
 
 def ended(where: str, record: types.AwsRecord) -> Exception:
     """The error of a launch whose instance ended, in the words of AWS."""
     text = f"{where}: instance {record.id} is {record.status}: {reason_of(record)}"
     if record.reason_code in _QUOTA_REASONS:
-        return CloudQuota(text, code=record.reason_code)
+        return cloud_errors.CloudQuota(text, code=record.reason_code)
     if record.reason_code in _CAPACITY_REASONS:
-        return CloudNoCapacityLater(text)
+        return cloud_errors.CloudNoCapacityLater(text)
     return LaunchStatusException(text)
 
 
 # `AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones.
 
 
-class AwsCreation(PlacedCreation[types.AwsRecord, types.LaunchPlace]):
+class AwsCreation(statemachine.PlacedCreation[types.AwsRecord, types.LaunchPlace]):
     """Has an instance made and waits until it runs. AWS knows a creation again by its client token."""
 
     idempotent = True
@@ -249,13 +236,13 @@ class AwsCreation(PlacedCreation[types.AwsRecord, types.LaunchPlace]):
 
     cloud: AwsInstances
 
-    def __init__(self, cloud: AwsInstances, order: Order) -> None:
+    def __init__(self, cloud: AwsInstances, order: statemachine.Order) -> None:
         super().__init__(cloud, order)
         # Once: with other values than before AWS would not know it again.
         self._tags = launches.instance_tags(order.hostname, self.label, self.metadata, order.request, order.log)
 
     @classmethod
-    def of(cls, cloud: Any, order: Order) -> AwsCreation:
+    def of(cls, cloud: Any, order: statemachine.Order) -> AwsCreation:
         label = order.label
         machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
         return machine(cloud, order)
@@ -276,7 +263,7 @@ class AwsCreation(PlacedCreation[types.AwsRecord, types.LaunchPlace]):
     def lets_go_on(self, record: types.AwsRecord | None) -> bool:
         return record is None or record.status != types.PENDING
 
-    def seen(self, record: types.AwsRecord) -> Instance | bool:
+    def seen(self, record: types.AwsRecord) -> statemachine.Instance | bool:
         if record.status in ENDING:
             raise ended(self.where, record)
         if record.status != types.RUNNING:
@@ -295,7 +282,7 @@ class InstanceCreation(AwsCreation):
     #: What was ordered at the present place; None = nothing yet.
     _order: launches.InstanceOrder | None = None
 
-    def begin_creation(self, key: CreationKey) -> Future[str]:
+    def begin_creation(self, key: statemachine.CreationKey) -> Future[str]:
         if self._order is not None:
             # There was no answer.
             return self.cloud.launches.again(self._order)
@@ -313,7 +300,7 @@ class InstanceCreation(AwsCreation):
         order.add_done_callback(ordered)
         return made
 
-    def _order_at_place(self, key: CreationKey) -> launches.InstanceOrder:
+    def _order_at_place(self, key: statemachine.CreationKey) -> launches.InstanceOrder:
         """What to order at the first of the places; may block."""
         place, image = self.place(), self.image()
         arguments = launches.run_arguments(self.label, place, image)
@@ -334,14 +321,14 @@ class FleetCreation(AwsCreation):
     def settled(self) -> None:
         """AWS chose the zone. The other nodes of the request need not go there."""
 
-    def create_at(self, place: types.LaunchPlace, key: CreationKey) -> str:
+    def create_at(self, place: types.LaunchPlace, key: statemachine.CreationKey) -> str:
         label = self.label
         template = self.cloud.templates.name_for(label)
         token = launches.token_of([key], place)
         arguments = launches.fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
             return self.cloud.client.create_fleet(arguments, self.permit)
-        except CloudRefused as error:
+        except cloud_errors.CloudRefused as error:
             if error.code == _NO_TEMPLATE:
                 # Somebody removed it: the next attempt makes it.
                 self.cloud.templates.forget()
@@ -379,8 +366,8 @@ class HostCreation(AwsCreation):
         # Also if there is no instance on it yet: it is released before there is another one.
         self.external_id = external_id if self._host_id else None
 
-    def create(self, key: CreationKey) -> str:
-        with nothing_sent():
+    def create(self, key: statemachine.CreationKey) -> str:
+        with cloud_errors.nothing_sent():
             if self._host_id is None:
                 place = self.place()
                 kind, zone, token = place.instance_type, place.zone, launches.token_of([key], place)
@@ -486,7 +473,7 @@ class AwsFacts:
         """
         try:
             return self._types.setdefault(name, Fact(lambda: self._client.instance_type(name))).get(FOR_EVER)
-        except CloudRefused as error:
+        except cloud_errors.CloudRefused as error:
             if error.code not in _UNKNOWN_TYPE:
                 raise
             region = self._client.transport.region

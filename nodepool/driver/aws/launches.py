@@ -14,7 +14,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,11 +27,11 @@ from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.rate import Call, Hold, working_for
+from nodepool.driver.framework.rate import Call, HeldTime, held_work, working_for
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, hostname, of_installation
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, end_with, hostname, of_installation
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.guard import ERRORS, as_exception, settle
+from nodepool.guard import settle
 from nodepool.model.request import NodeRequest
 
 #: What is made with an instance, and says whose it is from its first moment on.
@@ -185,6 +185,8 @@ def fleet_arguments(
 
 log = logging.getLogger("nodepool.driver.aws.launches")
 
+#: Most instances of a call.
+MOST: Final = 20
 #: So long a call waits for more orders when AWS takes no other call now; less while it takes some, in seconds.
 GATHER_SECONDS: Final = 0.25
 #: A creation with this token was sent before, with other parameters; or an instance of it is gone.
@@ -209,12 +211,14 @@ class InstanceOrder:
     permit: Callable[[], None]
     wanted: Callable[[], None]
     #: Gets the id of the instance.
-    future: Future[str] = field(default_factory=Future)
+    future: Future[str] = field(init=False)
     #: The call that it went with, and its launch index there; None = it was not sent.
     batch: LaunchBatch | None = None
     index: int = 0
-    #: Who ordered it waits until it is sent.
-    hold: Hold | None = None
+    #: It goes in a call of its own.
+    alone: bool = False
+    #: What it is for waits until it is sent.
+    work: tuple[HeldTime, ...] = ()
 
     @property
     def common(self) -> str:
@@ -310,9 +314,6 @@ class LaunchBatches:
     longer a call waits for more orders; those that gather, also while it waits for its turn, go together, if they are
     equal. What a call did not carry out goes again, each order alone.
 
-    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
-    only for orders that are there.
-
     :param executor: makes the calls; as many are under way at once as it has threads.
     :param joined: told of instances that a call made for several orders, in its thread.
     """
@@ -321,150 +322,62 @@ class LaunchBatches:
         self._client = client
         self._executor = executor
         self._joined = joined
-        self._lock = threading.Lock()
-        #: By what the orders have in common; the group whose turn is next is first.
-        self._waiting: dict[Hashable, list[InstanceOrder]] = {}
-        #: Does a thread wait for a turn, or will one?
-        self._gathering = False
+        self._calls: Batches[InstanceOrder] = Batches(
+            self._send,
+            executor,
+            MOST,
+            common=lambda order: order if order.alone else order.common,
+            permit=lambda order: order.permit(),
+            at_once=True,
+        )
 
-    def add(self, order: InstanceOrder, common: Hashable = None) -> Future[str]:
-        """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`.
-
-        :param common: equal for orders that may go in one call; None = what the order says.
-        """
-        # Not under the lock, because it takes time with user data, and holds and futures call others.
-        common = common or order.common
-        if order.hold is None:
-            order.hold = Hold()
-            order.future.add_done_callback(lambda _: self._over(order))
-        else:
-            order.hold.begin()
-        with self._lock:
-            self._waiting.setdefault(common, []).append(order)
-            begin, self._gathering = not self._gathering, True
-        if begin:
-            self._begin()
+    def add(self, order: InstanceOrder) -> Future[str]:
+        """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`."""
+        order.work = held_work()
+        order.future = self._calls.add(order)
         return order.future
 
     def again(self, order: InstanceOrder) -> Future[str]:
         """Send again what got no answer. It is the same call: AWS answers with the same instances."""
-        order.future = Future()
         if order.batch is None:
             # It failed before its turn came.
             return self.add(order)
-        order.batch.again().add_done_callback(lambda made: self._answered([order], made))
-        return order.future
+        told: Future[str] = Future()
+        order.future = told
+        order.batch.again().add_done_callback(lambda made: end_with(told, self._outcome(order, made)))
+        return told
 
-    def _answered(self, orders: Sequence[InstanceOrder], made: Future[Made]) -> None:
-        error = made.exception()
-        for order in orders:
-            if error is not None:
-                order.future.set_exception(error)
-            elif order.batch is not None and order.index in made.result():
-                order.future.set_result(made.result()[order.index].id)
-            elif order.batch is None or len(order.batch.orders) > 1:
-                # The call made fewer instances. It goes together with nothing else.
-                self.add(order, object())
-            else:
-                order.future.set_exception(RuntimeError("the only order of a call was not carried out"))
+    def _send(self, take: Callable[..., list[InstanceOrder]]) -> dict[InstanceOrder, Any]:
+        """One call. It waits for a turn, and then for more orders, unless there are enough, or calls are not short."""
+        transport, made = self._client.transport, Future[Made]()
+        turn = transport.wait_turn(RUN, "RunInstances")
+        if turn.spare < 1 and 0 < self._calls.next_call() < MOST:
+            transport.sleep(GATHER_SECONDS * (1 - turn.spare))
+        if orders := take(MOST if turn.spare < 1 else 1):
+            settle((made,), lambda: self._run(orders, turn))
+        return {order: self._outcome(order, made) for order in orders}
 
-    def _over(self, order: InstanceOrder) -> None:
-        hold, order.hold = order.hold, None
-        if hold is not None:
-            hold.end()
+    def _run(self, orders: list[InstanceOrder], turn: Call) -> Made:
+        sent = orders[:]
+        while not types.fits(order.key.node_id for order in sent):
+            sent.pop()
+        made = LaunchBatch(self._client, sent, self._executor).first(turn)
+        if len(sent) > 1:
+            self._joined(list(made.values()))
+        return made
 
-    def _begin(self) -> None:
-        try:
-            # For all that order.
-            with working_for(()):
-                self._executor.submit(self._run).add_done_callback(self._ended)
-        except RuntimeError:
-            # The executor was shut down.
-            self._fail_all(CloudAway("the provider was stopped", maybe_done=False))
-
-    def _run(self) -> None:
-        """One call."""
-        turn: Future[Call] = Future()
-        settle((turn,), self._wait)
-        error = turn.exception()
-        if error is not None:
-            self._fail_all(error)
-            return
-        orders = self._take(types.MOST if turn.result().spare < 1 else 1)
-        with self._lock:
-            self._gathering = more = bool(self._waiting)
-        if more:
-            # While this call is under way the next one waits for its turn.
-            self._begin()
-        if orders:
-            self._send(orders, turn.result())
-
-    def _wait(self) -> Call:
-        """For a turn, and then for more orders, unless there are enough, or calls are not short."""
-        turn = self._client.transport.wait_turn(RUN, "RunInstances")
-        with self._lock:
-            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= types.MOST
-        if turn.spare < 1 and not enough:
-            self._client.transport.sleep(GATHER_SECONDS * (1 - turn.spare))
-        return turn
-
-    def _send(self, orders: list[InstanceOrder], turn: Call) -> None:
-        """One call for orders that are equal; blocks."""
-
-        def send() -> Made:
-            sent = orders[:]
-            while not types.fits(order.key.node_id for order in sent):
-                sent.pop()
-            made = LaunchBatch(self._client, sent, self._executor).first(turn)
-            if len(sent) > 1:
-                self._joined(list(made.values()))
-            return made
-
-        made: Future[Made] = Future()
-        settle((made,), send)
-        self._answered(orders, made)
-
-    def _take(self, most: int) -> list[InstanceOrder]:
-        """Equal orders that are still wanted; those of the others hear why not. Empty = nothing is left."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    return []
-                common = next(iter(self._waiting))
-                group = self._waiting.pop(common)
-                taken, rest = group[:most], group[most:]
-                if rest:
-                    # The other groups come first now.
-                    self._waiting[common] = rest
-            for order in taken:
-                if order.hold is not None:
-                    order.hold.end()
-            wanted = [order for order in taken if _permitted(order)]
-            if wanted:
-                return wanted
-
-    def _fail_all(self, error: BaseException) -> None:
-        with self._lock:
-            left, self._waiting = self._waiting, {}
-            self._gathering = False
-        for group in left.values():
-            for order in group:
-                order.future.set_exception(error)
-
-    def _ended(self, run: Future[None]) -> None:
-        """Orders that are never sent, because the executor was shut down, must not be waited for."""
-        if run.cancelled():
-            self._fail_all(CloudAway("the provider was stopped", maybe_done=False))
-
-
-def _permitted(order: InstanceOrder) -> bool:
-    try:
-        order.permit()
-    except ERRORS as error:
-        # Whoever ordered it gets it.
-        order.future.set_exception(as_exception(error))
-        return False
-    return True
+    def _outcome(self, order: InstanceOrder, made: Future[Made]) -> str | BaseException | Future[str]:
+        """See `Batches`."""
+        if (error := made.exception()) is not None:
+            return error
+        if order.batch is not None and order.index in made.result():
+            return made.result()[order.index].id
+        if order.batch is not None and len(order.batch.orders) == 1:
+            return RuntimeError("the only order of a call was not carried out")
+        # The call made fewer instances. It goes together with nothing else.
+        order.alone = True
+        with working_for(order.work):
+            return self._calls.add(order)
 
 
 def token_of(keys: Sequence[CreationKey], place: types.LaunchPlace) -> str:

@@ -364,8 +364,6 @@ class LaunchPlace(NamedTuple):
 BATCH_KEY: Final = "nodepool_batch"
 #: Longest value of a tag.
 _MAX_VALUE: Final = 256
-#: Most instances of a call.
-MOST: Final = 20
 #: Of each instance alone; what else its tags say it has in common with the others.
 OWN_KEYS: Final = (instance.NODE_KEY, "Name")
 

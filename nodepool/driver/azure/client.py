@@ -25,6 +25,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     CodedError,
     NotFoundByProxy,
+    codes,
 )
 from nodepool.driver.framework.http.rest_calls import PROXY, CodedApi, RestAnswer, RestCalls, listed, same_server
 from nodepool.driver.framework.rate import BucketSize
@@ -47,11 +48,9 @@ _BUSY_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 #: With status 404: the call went to the wrong place. That says nothing of what was asked for.
-WRONG_PLACE: Final = frozenset(
-    {
-        *("SubscriptionNotFound", "InvalidSubscriptionId", "InvalidResourceType", "InvalidResourceNamespace"),
-        *("NoRegisteredProviderFound", "MissingSubscriptionRegistration", "LocationNotAvailableForResourceType"),
-    }
+WRONG_PLACE: Final = codes(
+    "SubscriptionNotFound InvalidSubscriptionId InvalidResourceType InvalidResourceNamespace NoRegisteredProviderFound "
+    "MissingSubscriptionRegistration LocationNotAvailableForResourceType"
 )
 #: With fewer calls left than these in a class, the class pauses: for a moment, or because its window has minutes.
 LOWEST_LEFT: Final = 3
@@ -73,53 +72,30 @@ class ArmApi(CodedApi):
     """What the answers of the Azure Resource Manager mean."""
 
     #: A quota of the subscription, or another limit, is used up. It may be free again soon, so the launch waits.
-    quota = frozenset(
-        {
-            *("QuotaExceeded", "ResourceQuotaExceeded", "SubscriptionQuotaExceeded", "SubnetIsFull"),
-            "MaxStorageAccountsCountPerSubscriptionExceeded",
-        }
+    quota = codes(
+        "QuotaExceeded ResourceQuotaExceeded SubscriptionQuotaExceeded SubnetIsFull "
+        "MaxStorageAccountsCountPerSubscriptionExceeded"
     )
     #: There is no capacity in this zone, or none of this size. Others may have some.
-    capacity = frozenset(
-        {
-            *("AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest"),
-            *("OverconstrainedZonalAllocationRequest", "SkuNotAvailable", "AllocationTimeout"),
-        }
+    capacity = codes(
+        "AllocationFailed ZonalAllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest "
+        "SkuNotAvailable AllocationTimeout"
     )
     #: Too many calls: nothing was done.
     throttled_codes = frozenset({"TooManyRequests", "SubscriptionRequestsThrottled"})
     #: The credentials are not, or no longer, valid: nothing was done.
-    login = frozenset(
-        {
-            *("InvalidAuthenticationToken", "InvalidAuthenticationTokenTenant", "ExpiredAuthenticationToken"),
-            *("AuthenticationFailed", "AuthenticationFailedMissingToken"),
-        }
+    login = codes(
+        "InvalidAuthenticationToken InvalidAuthenticationTokenTenant ExpiredAuthenticationToken AuthenticationFailed "
+        "AuthenticationFailedMissingToken"
     )
     #: The credentials are good, but not for this.
-    denied = frozenset(
-        {"AuthorizationFailed", "LinkedAuthorizationFailed", "RequestDisallowedByPolicy", "LinkedAccessCheckFailed"}
-    )
+    denied = codes("AuthorizationFailed LinkedAuthorizationFailed RequestDisallowedByPolicy LinkedAccessCheckFailed")
     #: Azure has trouble of its own. Who knows what was done?
-    away = frozenset(
-        {
-            "InternalServerError",
-            "ServiceUnavailable",
-            "InternalExecutionError",
-            "InternalOperationError",
-            "ServerTimeout",
-        }
-    )
-    busy = frozenset(
-        {
-            *(
-                "AnotherOperationInProgress",
-                "RetryableError",
-                "RetryableErrorDueToAnotherOperation",
-                "OperationPreempted",
-            ),
-            *("NicReservedForAnotherVm", "ConflictingConcurrentWriteNotAllowed", "AttachDiskWhileBeingDetached"),
-            *("ReferencedResourceNotProvisioned", "CanceledAndSupersededDueToAnotherOperation"),
-        }
+    away = codes("InternalServerError ServiceUnavailable InternalExecutionError InternalOperationError ServerTimeout")
+    busy = codes(
+        "AnotherOperationInProgress RetryableError RetryableErrorDueToAnotherOperation OperationPreempted "
+        "NicReservedForAnotherVm ConflictingConcurrentWriteNotAllowed AttachDiskWhileBeingDetached "
+        "ReferencedResourceNotProvisioned CanceledAndSupersededDueToAnotherOperation"
     )
     busy_error = CloudBusy
     last_says_most = True

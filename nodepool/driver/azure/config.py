@@ -135,10 +135,7 @@ class AzureImageSettings(ImageSettings):
     checks: ClassVar[tuple[Any, ...]] = (section_check(_login_problems),)
 
     ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that the user accepts. With it, passwords are not accepted.",
-        name="key",
+        TEXT.or_null(), None, "Public SSH key that the user accepts. With it, passwords are not accepted.", name="key"
     )
     password: str | None = key(TEXT.or_null(), None, "Of the user.")
     generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
@@ -185,19 +182,12 @@ class AzureCloudImage(AzureImageSettings):
         if self.publisher:
             named = {"publisher": self.publisher, "offer": self.offer, "sku": self.sku, "version": self.version}
             return {name: str(value) for name, value in named.items()}
-        if self.shared_gallery:
-            path = _gallery_path("SharedGalleries", self.shared_gallery, self.shared_name, self.shared_version)
-            return {"sharedGalleryImageId": path}
-        if self.community_gallery:
-            path = _gallery_path(
-                "CommunityGalleries", self.community_gallery, self.community_name, self.community_version
-            )
-            return {"communityGalleryImageId": path}
+        for kind in ("shared", "community"):
+            gallery, name, version = (getattr(self, f"{kind}_{part}") for part in ("gallery", "name", "version"))
+            if gallery:
+                path = f"/{kind.capitalize()}Galleries/{gallery}/Images/{name}"
+                return {f"{kind}GalleryImageId": f"{path}/Versions/{version}" if version else path}
         return {"id": str(self.image_id)}
-
-
-def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None) -> str:
-    return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
 class AzureDiskImage(UploadedImage, AzureImageSettings):
@@ -257,13 +247,9 @@ class AzurePool(CloudPool):
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.ipv4, self.ipv6 = private_addresses(self.ipv4, self.ipv6, self.public_ipv4, self.public_ipv6)
-
-
-def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, public_ipv6: bool) -> tuple[bool, bool]:
-    """Which private addresses a VM gets: a public one needs one of its kind; without any wish it is IPv4."""
-    found = (bool(ipv4 or public_ipv4), bool(ipv6 or public_ipv6))
-    return found if any(found) else (True, False)
+        # A public address needs a private one of its kind; without any wish it is IPv4.
+        self.ipv6 = bool(self.ipv6 or self.public_ipv6)
+        self.ipv4 = bool(self.ipv4 or self.public_ipv4) or not self.ipv6
 
 
 class AzureProviderConfig(CloudPoolsConfig[AzurePool]):

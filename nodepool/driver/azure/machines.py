@@ -18,25 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import (
-    ADDRESSES,
-    CALL_SECONDS,
-    CREATING,
-    DELETING,
-    FAILED,
-    INTERFACES,
-    NETWORK_VERSION,
-    SUCCEEDED,
-    VMS,
-    Addresses,
-    Arm,
-    ArmResource,
-    CloudBusy,
-    VmRecord,
-    addresses_of,
-    by_id,
-    name_of,
-)
+from nodepool.driver.azure import client as arm
 from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import (
@@ -82,13 +64,13 @@ PROOF_SECONDS: Final = 1.5
 MOST_PROOFS: Final = 1000
 
 
-class AzureMachines(InstanceCloud[VmRecord]):
+class AzureMachines(InstanceCloud[arm.VmRecord]):
     """What launches and deletions of one provider share."""
 
     # New VMs may be missing in lists for some time, and deleted ones be in them.
     lag_seconds = 10.0
     # An answer may take twice as long as each of its parts.
-    call_seconds = 2 * CALL_SECONDS
+    call_seconds = 2 * arm.CALL_SECONDS
     # An order takes a second or two to be answered, and Azure takes ten of them a second in the long run.
     create_threads = 24
     other_threads = 16
@@ -101,7 +83,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
     absence_is_proved = True
     resumes_launches = True
 
-    def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts) -> None:
+    def __init__(self, config: AzureProviderConfig, client: arm.Arm, facts: AzureFacts) -> None:
         super().__init__(config.name)
         self.config = config
         self.client = client
@@ -109,7 +91,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.places: ZonePlaces[VmPlace] = ZonePlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. It is never replaced: one thread may list while another
         #: one looks at a VM.
-        self._addresses: dict[str, Addresses] = {}
+        self._addresses: dict[str, arm.Addresses] = {}
         #: Names of spot VMs of ours that a list has shown, the latest last. The same thread changes it.
         self._spot: dict[str, None] = {}
         self._looked_up_at = float("-inf")
@@ -117,11 +99,11 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self._proved_at = float("-inf")
         self._proofs: Batches[str] = Batches(self.prove_absence, self.others, MOST_PROOFS)
 
-    def list_instances(self, since: str | None) -> list[VmRecord]:
+    def list_instances(self, since: str | None) -> list[arm.VmRecord]:
         records = self.client.vms()
         self._note_spot(records)
         unknown = [record for record in records if self._may_have_addresses(record)]
-        ready = [record for record in unknown if record.status == SUCCEEDED]
+        ready = [record for record in unknown if record.status == arm.SUCCEEDED]
         if len(ready) == 1 and len(unknown) <= self.looks_singly:
             self._look_up_one(ready[0])
         elif ready and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or len(ready) == len(unknown)):
@@ -132,18 +114,18 @@ class AzureMachines(InstanceCloud[VmRecord]):
             self._addresses.pop(vm_id, None)
         return [self._with_addresses(record) for record in records]
 
-    def look_at(self, record_id: str) -> VmRecord:
+    def look_at(self, record_id: str) -> arm.VmRecord:
         record = self.client.vm(record_id)
-        if record.status == SUCCEEDED and self._may_have_addresses(record):
+        if record.status == arm.SUCCEEDED and self._may_have_addresses(record):
             self._look_up_one(record)
         return self._with_addresses(record)
 
-    def _with_addresses(self, record: VmRecord) -> VmRecord:
+    def _with_addresses(self, record: arm.VmRecord) -> arm.VmRecord:
         # While it is being made its addresses are no news: whoever waits for it would look at it for nothing.
-        known = self._addresses.get(record.vm_id) if record.status != CREATING else None
+        known = self._addresses.get(record.vm_id) if record.status != arm.CREATING else None
         return record if known is None else record._replace(addresses=known)
 
-    def _note_spot(self, records: list[VmRecord]) -> None:
+    def _note_spot(self, records: list[arm.VmRecord]) -> None:
         self._spot |= {record.id: None for record in records if record.spot and self._is_ours(record)}
         if len(self._spot) > MOST_SPOT:
             there = {record.id for record in records}
@@ -163,53 +145,59 @@ class AzureMachines(InstanceCloud[VmRecord]):
         found = super().record_id(external_id)
         return None if found is None else found.lower()
 
-    def why_ended(self, record: VmRecord) -> tuple[str, str] | None:
-        if record.status != DELETING:
+    def why_ended(self, record: arm.VmRecord) -> tuple[str, str] | None:
+        if record.status != arm.DELETING:
             return None
         if record.spot:
             return EVICTED, f"spot VM {record.id} is being deleted: Azure evicted it, or others deleted it"
         return DELETED, f"VM {record.id} is being deleted"
 
-    def _is_ours(self, record: VmRecord) -> bool:
+    def _is_ours(self, record: arm.VmRecord) -> bool:
         return record.metadata.get(PROVIDER_KEY) == self.provider
 
-    def _may_have_addresses(self, record: VmRecord) -> bool:
+    def _may_have_addresses(self, record: arm.VmRecord) -> bool:
         """Has a VM addresses that are not known? Its interface is made first, so a VM may have them long before it is
         ready."""
-        return record.status in (CREATING, SUCCEEDED) and record.vm_id not in self._addresses and self._is_ours(record)
+        return (
+            record.status in (arm.CREATING, arm.SUCCEEDED)
+            and record.vm_id not in self._addresses
+            and self._is_ours(record)
+        )
 
-    def _look_up(self, records: list[VmRecord]) -> None:
+    def _look_up(self, records: list[arm.VmRecord]) -> None:
         """Two lists for all VMs that have become ready since the last time, and for those that are about to."""
-        interfaces = by_id(self.client.all_of(INTERFACES))
+        interfaces = arm.by_id(self.client.all_of(arm.INTERFACES))
         wanted = (interfaces.get(record.interface_id) for record in records)
-        public = by_id(self.client.all_of(ADDRESSES)) if any(one.public_ids for one in wanted if one) else {}
+        public = arm.by_id(self.client.all_of(arm.ADDRESSES)) if any(one.public_ids for one in wanted if one) else {}
         for record in records:
             self._note_addresses(record, interfaces.get(record.interface_id), public)
 
-    def _look_up_one(self, record: VmRecord) -> None:
+    def _look_up_one(self, record: arm.VmRecord) -> None:
         """The same for one VM: its interface and its public addresses alone."""
         try:
-            interface = self.client.one_of(INTERFACES, name_of(record.interface_id))
-            public = by_id(self.client.one_of(ADDRESSES, name_of(public_id)) for public_id in interface.public_ids)
+            interface = self.client.one_of(arm.INTERFACES, arm.name_of(record.interface_id))
+            public = arm.by_id(
+                self.client.one_of(arm.ADDRESSES, arm.name_of(public_id)) for public_id in interface.public_ids
+            )
         except CloudNotFound as error:
             log.debug("Provider %s: the addresses of VM %s are not there yet: %s", self.provider, record.id, error)
         else:
             self._note_addresses(record, interface, public)
 
     def _note_addresses(
-        self, record: VmRecord, interface: ArmResource | None, public: Mapping[str, ArmResource]
+        self, record: arm.VmRecord, interface: arm.ArmResource | None, public: Mapping[str, arm.ArmResource]
     ) -> None:
-        found = None if interface is None else addresses_of(interface, public)
+        found = None if interface is None else arm.addresses_of(interface, public)
         if found is not None:
             self._addresses[record.vm_id] = found
 
-    def get_instance(self, record_id: str) -> VmRecord:
+    def get_instance(self, record_id: str) -> arm.VmRecord:
         # Its addresses are in the next list.
         return self.client.vm(record_id)
 
-    def begin_proof(self, record_id: str) -> Future[VmRecord | None]:
+    def begin_proof(self, record_id: str) -> Future[arm.VmRecord | None]:
         # Batches tell of errors only: that it is there still is no news.
-        return cast("Future[VmRecord | None]", self._proofs.add(record_id))
+        return cast("Future[arm.VmRecord | None]", self._proofs.add(record_id))
 
     def prove_absence(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
         """Are VMs deleted that lists do not show any more? Lists of Azure are late: alone they prove nothing (AZ-11,
@@ -233,7 +221,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
                 except LaunchError as error:
                     found[name] = error
             return found
-        used = {interface.name.lower() for interface in self.client.all_of(INTERFACES) if interface.used}
+        used = {interface.name.lower() for interface in self.client.all_of(arm.INTERFACES) if interface.used}
         where = f"Provider {self.provider}"
         return {
             name: CloudNotFound(f"{where}: {name} is gone, and its interface is free", code="NotFound", status=404)
@@ -242,18 +230,18 @@ class AzureMachines(InstanceCloud[VmRecord]):
         }
 
     def delete_instance(self, record_id: str) -> None:
-        self.client.delete(VMS, record_id)
+        self.client.delete(arm.VMS, record_id)
 
-    def learn(self, records: Sequence[VmRecord]) -> None:
+    def learn(self, records: Sequence[arm.VmRecord]) -> None:
         if records:
             self.facts.know_sizes()
 
-    def instance(self, record: VmRecord) -> CloudInstance:
+    def instance(self, record: arm.VmRecord) -> CloudInstance:
         """See AZ-8."""
         return CloudInstance(
             record,
             self.facts.use_of(record),
-            ready=record.status == SUCCEEDED,
+            ready=record.status == arm.SUCCEEDED,
             cloud="Azure",
             region=record.location,
             az=record.zone,
@@ -264,17 +252,17 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.client.calls.close()
 
 
-class AzureDeletion(DeletionMachine[VmRecord]):
+class AzureDeletion(DeletionMachine[arm.VmRecord]):
     """Deletes a VM, and with it what was made with it, and waits until it is gone."""
 
-    def begun(self, record: VmRecord) -> bool:
-        return record.status == DELETING
+    def begun(self, record: arm.VmRecord) -> bool:
+        return record.status == arm.DELETING
 
     def busy(self, error: LaunchError) -> bool:
         # What is in the way of a deletion will end, but for what an operator has to change.
         if not isinstance(error, CloudRefused) or isinstance(error, CloudSetup):
             return False
-        return error.status == 409 or isinstance(error, CloudBusy)
+        return error.status == 409 or isinstance(error, arm.CloudBusy)
 
 
 # Names of what is made for a node (AZ-5). Pure functions.
@@ -313,7 +301,7 @@ BUSY_PAUSE: Final = Backoff(2.0, 30.0)
 BUSY_TIMES: Final = 9
 
 
-class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
+class AzureCreation(PlacedCreation[arm.VmRecord, VmPlace]):
     """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key."""
 
     idempotent = True
@@ -357,7 +345,7 @@ class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
         return name.lower()
 
     def put_off(self, error: Exception) -> float | None:
-        if not isinstance(error, CloudBusy) or self._busy >= BUSY_TIMES:
+        if not isinstance(error, arm.CloudBusy) or self._busy >= BUSY_TIMES:
             return None
         self._busy += 1
         pause = BUSY_PAUSE.pause(self._busy)
@@ -373,23 +361,23 @@ class AzureCreation(PlacedCreation[VmRecord, VmPlace]):
 
     # -- waiting for it --
 
-    def lets_go_on(self, record: VmRecord | None) -> bool:
-        return record is None or record.status in (FAILED, DELETING) or self._is_up(record)
+    def lets_go_on(self, record: arm.VmRecord | None) -> bool:
+        return record is None or record.status in (arm.FAILED, arm.DELETING) or self._is_up(record)
 
-    def _is_up(self, record: VmRecord) -> bool:
-        return record.status == SUCCEEDED and record.addresses != Addresses()
+    def _is_up(self, record: arm.VmRecord) -> bool:
+        return record.status == arm.SUCCEEDED and record.addresses != arm.Addresses()
 
-    def seen(self, record: VmRecord) -> Instance | bool:
-        if record.status == FAILED:
+    def seen(self, record: arm.VmRecord) -> Instance | bool:
+        if record.status == arm.FAILED:
             return self._failed(record)
-        if record.status == DELETING:
+        if record.status == arm.DELETING:
             raise self.gone()
         if not self._is_up(record):
             return False
         self.settled()
         return self.cloud.instance(record)
 
-    def _failed(self, record: VmRecord) -> bool:
+    def _failed(self, record: arm.VmRecord) -> bool:
         """Ask why, then raise the answer."""
         head = f"{self.where}: VM {record.id} failed"
         if self._why is None:
@@ -451,11 +439,7 @@ def vm_body(
     :param image: ``imageReference``.
     """
     config = label.pool.provider
-    disk: dict[str, Any] = {
-        "name": disk_name(name, config.name),
-        "createOption": "FromImage",
-        "deleteOption": "Delete",
-    }
+    disk: dict[str, Any] = {"name": disk_name(name, config.name), "createOption": "FromImage", "deleteOption": "Delete"}
     if label.volume_size:
         disk["diskSizeGB"] = label.volume_size
     source = label.diskimage or label.cloud_image
@@ -465,7 +449,7 @@ def vm_body(
         "storageProfile": {"imageReference": dict(image), "osDisk": disk},
         "osProfile": _os_profile(hostname, source),
         "networkProfile": {
-            "networkApiVersion": NETWORK_VERSION,
+            "networkApiVersion": arm.NETWORK_VERSION,
             "networkInterfaceConfigurations": [_interface(name, label.pool, subnet_id, tags)],
         },
     }

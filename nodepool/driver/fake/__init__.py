@@ -34,17 +34,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, Connection, ImageSettings
-from nodepool.driver.fake.cloud import (
-    ACTIVE,
-    BUILDING,
-    DELETING,
-    CloudError,
-    FakeCloud,
-    FakeInstance,
-    NoSuchImage,
-    NoSuchInstance,
-    OverQuota,
-)
+from nodepool.driver.fake import cloud as fake
 from nodepool.driver.framework.sections import CloudProviderConfig, DeclaredPool, DiskImageSettings, ImageLabel
 from nodepool.driver.framework.uploads import CountingFile, ImageContent, check_stored
 from nodepool.driver.statemachine import (
@@ -58,7 +48,6 @@ from nodepool.driver.statemachine import (
     InstanceCloud,
     ListedImage,
     ResourceKinds,
-    StateMachineHandler,
     StateMachineProvider,
 )
 from nodepool.driver.statemachine.provider import CloudDriver
@@ -160,26 +149,26 @@ def calling() -> Iterator[None]:
     """Errors of the cloud become ours."""
     try:
         yield
-    except OverQuota as error:
+    except fake.OverQuota as error:
         raise QuotaException(str(error)) from None
-    except NoSuchInstance as error:
+    except fake.NoSuchInstance as error:
         raise NotFound(f"there is no instance {error}") from None
-    except CloudError as error:
+    except fake.CloudError as error:
         raise CloudUnavailableException(str(error)) from None
 
 
-class FakeInstances(InstanceCloud[FakeInstance]):
+class FakeInstances(InstanceCloud[fake.FakeInstance]):
     """The instances of one cloud, for one provider."""
 
-    def __init__(self, provider: str, cloud: FakeCloud) -> None:
+    def __init__(self, provider: str, cloud: fake.FakeCloud) -> None:
         super().__init__(provider)
         self.cloud = cloud
 
-    def list_instances(self, since: str | None) -> list[FakeInstance]:
+    def list_instances(self, since: str | None) -> list[fake.FakeInstance]:
         with calling():
             return self.cloud.instances()
 
-    def get_instance(self, record_id: str) -> FakeInstance:
+    def get_instance(self, record_id: str) -> fake.FakeInstance:
         with calling():
             return self.cloud.instance(record_id)
 
@@ -187,12 +176,12 @@ class FakeInstances(InstanceCloud[FakeInstance]):
         with calling():
             self.cloud.delete(record_id)
 
-    def instance(self, record: FakeInstance) -> CloudInstance:
+    def instance(self, record: fake.FakeInstance) -> CloudInstance:
         return CloudInstance(
             record,
             QuotaInformation.from_resources(dict(record.resources)),
-            ready=record.status == ACTIVE,
-            deleted=record.status == DELETING,
+            ready=record.status == fake.ACTIVE,
+            deleted=record.status == fake.DELETING,
             public_ipv4=record.address,
             private_ipv4=record.address,
             cloud=self.cloud.name,
@@ -202,14 +191,14 @@ class FakeInstances(InstanceCloud[FakeInstance]):
         )
 
 
-class FakeDeletion(DeletionMachine[FakeInstance]):
+class FakeDeletion(DeletionMachine[fake.FakeInstance]):
     """Deletes an instance and waits until it does not exist any more."""
 
-    def begun(self, record: FakeInstance) -> bool:
-        return record.status == DELETING
+    def begun(self, record: fake.FakeInstance) -> bool:
+        return record.status == fake.DELETING
 
 
-class FakeCreation(CreationMachine[FakeInstance]):
+class FakeCreation(CreationMachine[fake.FakeInstance]):
     """Makes an instance and waits until it runs."""
 
     cloud: FakeInstances
@@ -223,10 +212,10 @@ class FakeCreation(CreationMachine[FakeInstance]):
         with calling():
             return self.cloud.cloud.create(self.order.hostname, resources=resources, **given).id
 
-    def seen(self, record: FakeInstance) -> Instance | bool:
-        if record.status not in (ACTIVE, BUILDING):
+    def seen(self, record: fake.FakeInstance) -> Instance | bool:
+        if record.status not in (fake.ACTIVE, fake.BUILDING):
             raise LaunchStatusException(f"instance {record.id} is in state {record.status}")
-        return self.cloud.instance(record) if record.status == ACTIVE else False
+        return self.cloud.instance(record) if record.status == fake.ACTIVE else False
 
 
 class FakeAdapter(CloudAdapter):
@@ -236,7 +225,7 @@ class FakeAdapter(CloudAdapter):
 
     def __init__(self, provider_config: FakeProviderConfig) -> None:
         super().__init__(provider_config)
-        self.cloud = FakeCloud.get(provider_config.cloud)
+        self.cloud = fake.FakeCloud.get(provider_config.cloud)
         self._instances = FakeInstances(provider_config.name, self.cloud)
         self.use(self._instances)
         self.resources = ResourceKinds(provider_config.name, [self.instance_kind()])
@@ -259,21 +248,16 @@ class FakeAdapter(CloudAdapter):
         return image.id
 
     def deleteImage(self, external_id: str) -> None:
-        with contextlib.suppress(NoSuchImage):
+        with contextlib.suppress(fake.NoSuchImage):
             self.cloud.images.delete(external_id)
 
     def listImages(self) -> list[ListedImage]:
         return [ListedImage(image.id, image.name, image.metadata) for image in self.cloud.images.images()]
 
 
-class FakeRequestHandler(StateMachineHandler):
-    """That of the framework."""
-
-
 class FakeProvider(StateMachineProvider):
     """That of the framework; the knobs of its section are set when it starts."""
 
-    handler_class = FakeRequestHandler
     adapter: FakeAdapter
     provider: FakeProviderConfig
 
@@ -282,7 +266,7 @@ class FakeProvider(StateMachineProvider):
         super().start(zk_conn)
 
     @property
-    def cloud(self) -> FakeCloud:
+    def cloud(self) -> fake.FakeCloud:
         return self.adapter.cloud
 
 

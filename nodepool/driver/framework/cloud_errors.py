@@ -131,6 +131,11 @@ class CodedError(NamedTuple):
         return ": ".join(filter(None, self))
 
 
+def codes(named: str) -> frozenset[str]:
+    """A set of error codes, which are separated by blanks."""
+    return frozenset(named.split())
+
+
 class CodedErrors:
     """A driver names the codes, and overrides the methods where the code alone does not tell."""
 

@@ -13,11 +13,12 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.guard import Guard
@@ -25,16 +26,11 @@ from nodepool.logconfig import AnnotatedLogger, get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
-from nodepool.model.request import described, origin_of
+from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.plan.launch import launch_outcome
-from nodepool.plan.triage import why_failed
+from nodepool.plan.triage import PoolInfo, ReadyNodes, why_failed
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import PoolInfo, ReadyNodes
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class NodeRequestHandlerNotifications:
@@ -42,7 +38,6 @@ class NodeRequestHandlerNotifications:
 
     def nodeReusedNotification(self, node: Node) -> None:
         """An existing node was taken."""
-        return
 
 
 class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
@@ -126,14 +121,8 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         future.set_result(gateway.check_reusable_node(self, node))
         return future
 
-    def _log_declined(self, reason: reasons.Reason) -> None:
-        """:param reason: why the request is declined; its state says whether it fails."""
-        request, others = self.request, self.pw.declines_of_others
-        log_declined(self.log, request, reason, f"{self.provider.name}/{self.pool.name}", lambda: others(request.key))
-
     def setNodeMetadata(self, node: Node) -> None:
         """Fill driver data of a new node before it is stored."""
-        return
 
     def let_go_of_aborted(self, node: Node) -> None:
         """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
@@ -234,37 +223,30 @@ class PoolWorkerView(Protocol):
 
     def wake(self) -> None:
         """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
-        ...
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         """An attempt to launch a node ended. Any thread; does not block.
 
         :param result: as in metrics: ``ready`` or ``error.<class>``. ``text``: why it failed.
         """
-        ...
 
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""
-        ...
 
     def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).
 
         :param shared: for room that all pools of the provider share: it may be a node of any of them.
         """
-        ...
 
     def absent_pools(self) -> Sequence[PoolInfo]:
         """Pools that went a moment ago; their launchers may be on their way back."""
-        ...
 
     def declines_of_others(self, request_id: str) -> Mapping[str, reasons.Reason | None]:
         """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
-        ...
 
     def provider_replaced(self) -> bool:
         """Was the provider stopped after this pass began? Then it launches nothing any more."""
-        ...
 
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
         """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
@@ -273,11 +255,9 @@ class PoolWorkerView(Protocol):
 
         :param reused: it was there before it was the tenant's: all others count.
         """
-        ...
 
     def set_aside(self, node: Node) -> None:
         """The driver refused a ready node: do not offer it again for a while."""
-        ...
 
 
 # Threads that launch and delete one node, for drivers without a scheduler of their own.

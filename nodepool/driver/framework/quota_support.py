@@ -15,29 +15,23 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeGuard, TypeVar
+from logging import Logger, LoggerAdapter
+from typing import Any, Final, Generic, Protocol, TypeGuard, TypeVar
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.framework.fact import Known
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import ContextLogger
 from nodepool.model import states
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import LabelStatus, LimitStatus
-
-if TYPE_CHECKING:
-    from logging import Logger, LoggerAdapter
-
-    from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LabelStatus
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: A node in such a state has, or will have, an instance.
 LAUNCHING: Final = (states.INIT, states.BUILDING)
@@ -584,17 +578,13 @@ class ZonePlaces(Generic[Z]):
 
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
-        self.no_room(place)
+        with self._lock:
+            self._rest_until[place] = self._clock() + REST_SECONDS
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:
                 if self._zone_of.get(request.key) == zone and request.key not in self._made:
                     del self._zone_of[request.key]
-
-    def no_room(self, place: Z) -> None:
-        """The cloud said that it has no capacity there."""
-        with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
 
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).

@@ -33,35 +33,25 @@ log = logging.getLogger("nodepool.driver.framework.rate")
 class RateLimiter:
     """Lets at most ``rate`` calls a second begin; ``with limiter:`` blocks until it is our turn.
 
-    Threads get their turns in the order in which they came. ``_lock`` guards the bucket; nobody sleeps with it.
+    Threads get their turns in the order in which they came.
 
     :param name: of the provider, for the log.
     :param rate: calls per second; 0 or less = no limit.
     """
 
     def __init__(
-        self,
-        name: str,
-        rate: float,
-        clock: Callable[[], float] = monotonic,
-        sleep: Callable[[float], None] = sleep,
+        self, name: str, rate: float, clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = sleep
     ) -> None:
         self.name = name
         self.rate = rate
         self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._bucket = TokenBucket(BucketSize(1, rate), clock())
+        self._calls = RateClasses({}, BucketSize(1, rate), clock, sleep)
 
     def wait(self) -> float:
-        """Block until it is our turn; returns the seconds that this took by plan."""
-        with self._lock:
-            now = self._clock()
-            turn = self._bucket.take(now).at
-        if turn > now:
-            with held_up():
-                self._sleep(turn - now)
-        return turn - now
+        """Block until it is our turn; returns the seconds that this took."""
+        begun = self._clock()
+        self._calls.wait("")
+        return self._clock() - begun
 
     def __enter__(self) -> RateLimiter:
         self.wait()
@@ -722,7 +712,6 @@ class Task(Protocol):
 
         :return: seconds until the next step is due; None = the task is over.
         """
-        ...
 
 
 class Flow:

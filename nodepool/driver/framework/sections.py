@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
-from nodepool.driver.config import (
-    ConfigPool,
-    ImageSettings,
-    LabelSettings,
-    Problem,
-    ProviderConfig,
-    Section,
-    mappings,
-    section_check,
-    section_schema,
-)
+from nodepool.driver import config
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -40,7 +30,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config, DiskImage
 
 
-PoolT = TypeVar("PoolT", bound=ConfigPool)
+PoolT = TypeVar("PoolT", bound=config.ConfigPool)
 
 
 # Images: the settings of those that labels name, and checks that they are there.
@@ -54,7 +44,7 @@ DYNAMIC_HELP: Final = (
 )
 
 
-class DiskImageSettings(ImageSettings):
+class DiskImageSettings(config.ImageSettings):
     """An entry of a provider's ``diskimages``: an image that the builder uploads there.
 
     :param image: the top-level image; says how to log in.
@@ -82,7 +72,7 @@ class DiskImageSettings(ImageSettings):
         self.shell_type = image.shell_type
 
 
-class UploadedImage(ImageSettings):
+class UploadedImage(config.ImageSettings):
     """The same for drivers in which the entry says how to log in, and the top-level image only the user.
 
     :param image: the top-level image.
@@ -98,14 +88,14 @@ class UploadedImage(ImageSettings):
         super().__init__(data, username=image.username)
 
 
-@section_check
-def one_image(label: Section) -> Iterator[Problem]:
+@config.section_check
+def one_image(label: config.Section) -> Iterator[config.Problem]:
     """Check for the schema of a label: it has exactly one of the two keys."""
     if ("diskimage" in label) == ("cloud-image" in label):
         yield [], "exactly one of diskimage and cloud-image is needed"
 
 
-class ImageLabel(LabelSettings):
+class ImageLabel(config.LabelSettings):
     """A label with an image of its provider, which has ``diskimages`` and ``cloud_images``: name -> image.
 
     :param data: the section in the file.
@@ -122,11 +112,7 @@ class ImageLabel(LabelSettings):
         default_text="one is required",
     )
     cloud_image: Any = key(
-        FILLED_TEXT,
-        None,
-        "Image of the provider's ``cloud-images``.",
-        read=False,
-        default_text="one is required",
+        FILLED_TEXT, None, "Image of the provider's ``cloud-images``.", read=False, default_text="one is required"
     )
     console_log: bool = key(
         FLAG, False, "Write the console to the log when the machine does not answer within ``boot-timeout``."
@@ -135,7 +121,7 @@ class ImageLabel(LabelSettings):
         FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
     )
 
-    def __init__(self, pool: ConfigPool, provider: Any, data: dict[str, Any]) -> None:
+    def __init__(self, pool: config.ConfigPool, provider: Any, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
         if "diskimage" in data:
@@ -172,9 +158,9 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
     """
     import voluptuous as v
 
-    images = {image.get("name") for _, image in mappings(section, "diskimages")}
-    for pool_index, pool in mappings(section, "pools"):
-        for index, label in mappings(pool, "labels"):
+    images = {image.get("name") for _, image in config.mappings(section, "diskimages")}
+    for pool_index, pool in config.mappings(section, "pools"):
+        for index, label in config.mappings(pool, "labels"):
             path: list[Hashable] = ["pools", pool_index, "labels", index]
             image = label.get("diskimage")
             try:
@@ -188,8 +174,8 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
                 yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here"
 
 
-@section_check
-def known_images(provider: Section) -> Iterator[Problem]:
+@config.section_check
+def known_images(provider: config.Section) -> Iterator[config.Problem]:
     """Check for the schema of a provider: it has the images that its labels name."""
     for kind, section in (("diskimage", "diskimages"), ("cloud-image", "cloud-images")):
         names = {image["name"] for image in provider.get(section) or []}
@@ -204,7 +190,7 @@ def known_images(provider: Section) -> Iterator[Problem]:
 # The bases of sections.
 
 
-class DeclaredPool(ConfigPool):
+class DeclaredPool(config.ConfigPool):
     """A pool of a provider whose keys are declared. Its class declares ``labels``, whose class makes the labels."""
 
     def __init__(self, provider: Any) -> None:
@@ -228,7 +214,7 @@ class CloudPool(DeclaredPool):
     )
 
 
-class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
+class DeclaredProviderConfig(config.ProviderConfig, Generic[PoolT]):
     """A provider section whose keys are declared; ``pools`` is declared by the driver, as the attribute ``_pools``.
 
     The class of a pool is made with this object. The schema has the keys, and the functions of ``checks``.
@@ -280,7 +266,7 @@ class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
         """Schema of the whole section, of the declared keys."""
         import voluptuous as v
 
-        return v.Schema(section_schema(type(self)))
+        return v.Schema(config.section_schema(type(self)))
 
 
 class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
@@ -371,7 +357,7 @@ class CloudPoolsConfig(CloudProviderConfig[PoolT]):
 # A provider section that cannot be used, or whose driver is not installed: kept, so that the rest of the file counts.
 
 
-class UnavailableProviderConfig(ProviderConfig):
+class UnavailableProviderConfig(config.ProviderConfig):
     """Offers no pool and no label. The launcher logs ``reason`` and treats the provider as absent.
 
     :param reason: why it cannot work, one line.
@@ -396,5 +382,5 @@ class UnavailableProviderConfig(ProviderConfig):
         """The common keys; what else the section holds is not known here."""
         import voluptuous as v
 
-        pool = v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)
+        pool = v.Schema(config.ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)
         return v.Schema({**self.getCommonSchemaDict(), "pools": [pool]}, extra=v.ALLOW_EXTRA)

@@ -71,12 +71,7 @@ class ImageUploader:
     abort_wait_seconds: ClassVar[float] = 30.0
 
     def __init__(
-        self,
-        adapter: Any,
-        log: logging.Logger,
-        path: str | os.PathLike[str],
-        image_name: str,
-        metadata: dict[str, Any],
+        self, adapter: Any, log: logging.Logger, path: str | os.PathLike[str], image_name: str, metadata: dict[str, Any]
     ) -> None:
         self.adapter = adapter
         self.log = log
@@ -102,7 +97,6 @@ class ImageUploader:
 
     def startUpload(self) -> None:
         """Begin; may block. Default: nothing."""
-        return
 
     def uploadSegment(self, segment: Segment) -> None:
         """Upload one segment; may block. Called in several threads, in no order; again after some errors."""
@@ -118,11 +112,9 @@ class ImageUploader:
 
         `error` is why.
         """
-        return
 
     def segmentRead(self, segment: Segment) -> None:
         """A segment was read; called in the order of the file, one at a time. Default: nothing."""
-        return
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         """May the call that raised this succeed later?"""

@@ -162,11 +162,6 @@ class ComputeEngine:
         path = self._zonal(zone, "machineTypes", name)
         return self._get(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType)
 
-    def newest_image(self, project: str, family: str) -> t.GceImage:
-        """The newest image of a family that is not deprecated; raises CloudNotFound."""
-        link = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
-        return self.image_at(link, "reading an image family")
-
     def image_at(self, link: str, what: str = "reading an image") -> t.GceImage:
         """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"

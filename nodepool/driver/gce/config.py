@@ -255,10 +255,7 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
         convert=in_order,
     )
     credentials_file: str | None = key(
-        FILLED_TEXT,
-        None,
-        "File with the credentials, see below.",
-        default_text="the application default credentials",
+        FILLED_TEXT, None, "File with the credentials, see below.", default_text="the application default credentials"
     )
     network: str = key(
         FILLED_TEXT, "default", "Network of the instances: its name, or its link if it is in another project."

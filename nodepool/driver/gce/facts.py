@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import else_correct, or_none
 from nodepool.driver.framework.fact import Fact, Repeats
-from nodepool.driver.gce.client import ComputeEngine
+from nodepool.driver.gce.client import ComputeEngine, quoted
 from nodepool.driver.gce.config import GceLabel, GceProviderConfig
 from nodepool.driver.gce.types import GceRecord, MachineType
 from nodepool.exceptions import RuntimeConfigurationException
@@ -97,7 +97,8 @@ class GceFacts:
 
     def _newest(self, name: str, project: str, family: str) -> str:
         with else_correct(f"correct image-project or image-family of cloud image {name!r}"):
-            return self._client.newest_image(project, family).link
+            link = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
+            return self._client.image_at(link, "reading an image family").link
 
     # -- limits of the region and the project, and what labels and instances use of them (GC-7) --
 
@@ -110,17 +111,12 @@ class GceFacts:
         self._refresh()
         known = self._known
         needed: set[str] = set()
-        for pool in self._config.pools.values():
-            for label in pool.labels.values():
-                for name in label.machine_types:
-                    for spot in label.spot_kinds:
-                        machine = self._type_of(name)
-                        needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
+        for label in (label for pool in self._config.pools.values() for label in pool.labels.values()):
+            for place in places_of(label):
+                if machine := self.known_type(place.zone, place.machine_type):
+                    needed |= self._named(machine, place.spot, label.pool.public_ipv4, label).keys()
         found = {name: known[name] for name in needed if name in known}
         return QuotaInformation(default=math.inf, instances=known.get(INSTANCES, math.inf), **found)
-
-    def _type_of(self, name: str) -> MachineType | None:
-        return next((found for zone in self._config.zones if (found := self.known_type(zone, name))), None)
 
     def _refresh(self) -> None:
         name = self._config.name

@@ -173,25 +173,21 @@ class GceImages(CloudImages):
             raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: no address at {self._endpoint}")
         return where
 
-    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, Mapping[str, Any] | None]:
-        """Send a piece of an object.
+    def send(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
+        """Send a piece of an object, or (``*/*``) only ask.
 
         :param where: what `begin_object` returned.
-        :param last: the object ends with it.
+        :param span: first and last byte of the piece, and the size of the object, as ``Content-Range`` has them.
         :return: how many bytes of the object are stored; and the object, when it is complete.
+        :raises CloudRefused: for example, Google does not know the upload any more.
         """
-        end = offset + len(data)
-        total = str(end) if last else "*"
-        span = f"{offset}-{end - 1}" if data else "*"
-        return self._stored(where, f"bytes {span}/{total}", data)
-
-    def stored(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
-        """How many bytes of an object are stored; raises CloudRefused if Google does not know the upload any more."""
-        return self._stored(where, "bytes */*", b"")
-
-    def _stored(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
         answer = self._call(
-            "PUT", where, "sending an image", content=data, headers={"Content-Range": span}, seconds=PIECE_SECONDS
+            "PUT",
+            where,
+            "sending an image",
+            content=data,
+            headers={"Content-Range": f"bytes {span}"},
+            seconds=PIECE_SECONDS,
         )
         if answer.status != _MORE:
             return 0, answer.data if isinstance(answer.data, dict) else {}
@@ -200,7 +196,8 @@ class GceImages(CloudImages):
 
     def delete_object(self, name: str) -> None:
         """One that is gone is no error."""
-        or_none(lambda: sent_again(lambda: self._call("DELETE", self._object_url(name), "deleting an object")))
+        url = f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o/{quoted(name)}"
+        or_none(lambda: sent_again(lambda: self._call("DELETE", url, "deleting an object")))
 
     def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Objects whose names begin so."""
@@ -248,9 +245,6 @@ class GceImages(CloudImages):
         """
         host = urllib.parse.urlsplit(self._endpoint).hostname or ""
         return STORAGE_ENDPOINT if host.endswith(".googleapis.com") else self._endpoint
-
-    def _object_url(self, name: str) -> str:
-        return f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o/{quoted(name)}"
 
     def _call(self, method: str, url: str, what: str, **more: Any) -> RestAnswer:
         return self.client.calls.call(STORAGE, method, url, what, **{"seconds": CALL_SECONDS, **more})
@@ -362,11 +356,13 @@ class ObjectUpload:
         failures, unsure = 0, False
         while True:
             try:
-                if unsure and self._took(*self._calls.stored(where)):
+                if unsure and self._took(*self._calls.send(where, "*/*", b"")):
                     return
                 unsure = False
                 data = bytes(self._waiting[:count])
-                if self._took(*self._calls.send_piece(where, self._offset, data, last)):
+                end = self._offset + len(data)
+                span = f"{self._offset}-{end - 1}" if data else "*"
+                if self._took(*self._calls.send(where, f"{span}/{end if last else '*'}", data)):
                     return
                 error = CloudAway(f"Cloud Storage does not store the piece at {self._offset} of {self.name}")
             except CloudAway as away:

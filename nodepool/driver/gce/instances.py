@@ -28,25 +28,11 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.quota_support import ZonePlaces
+from nodepool.driver.gce import types as t
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
 from nodepool.driver.gce.facts import GceFacts, GcePlace, places_of
-from nodepool.driver.gce.types import (
-    BUSY,
-    ENDING,
-    EXISTS,
-    PREEMPTED,
-    RUNNING,
-    THROTTLED,
-    UNSUPPORTED,
-    GceRecord,
-    Operation,
-    labels_of,
-    operation_failure,
-    record_id,
-    request_id,
-    zone_and_name,
-)
+from nodepool.driver.gce.types import record_id
 from nodepool.driver.statemachine import (
     CloudInstance,
     CreationKey,
@@ -66,7 +52,7 @@ log = logging.getLogger("nodepool.driver.gce.instances")
 _UNLABELLED: Final = re.compile(r"np\d+")
 
 
-class GceInstances(InstanceCloud[GceRecord]):
+class GceInstances(InstanceCloud[t.GceRecord]):
     """What launches and deletions of one provider share."""
 
     # An answer may take twice as long as each of its parts.
@@ -89,13 +75,13 @@ class GceInstances(InstanceCloud[GceRecord]):
         #: Metadata of instances without labels, by id. One thread at a time lists, and uses it.
         self._items: dict[str, dict[str, str]] = {}
         #: Of the latest list that a zone answered. The same.
-        self._before: dict[str, list[GceRecord]] = {}
+        self._before: dict[str, list[t.GceRecord]] = {}
         self._repeats = Repeats()
         self._proofs: Batches[str] = Batches(lambda take: proven_gone(client, take), self.others, MANY)
 
     # -- lists --
 
-    def list_instances(self, since: str | None) -> list[GceRecord]:
+    def list_instances(self, since: str | None) -> list[t.GceRecord]:
         self.operations.look()
         records, unreachable = self.client.instances()
         for zone in unreachable:
@@ -106,12 +92,12 @@ class GceInstances(InstanceCloud[GceRecord]):
         self._remember(records)
         return records
 
-    def _unseen(self, unreachable: Iterable[str], records: Iterable[GceRecord]) -> list[GceRecord]:
+    def _unseen(self, unreachable: Iterable[str], records: Iterable[t.GceRecord]) -> list[t.GceRecord]:
         """What zones showed before that do not answer, but for what a part of their list shows."""
         seen = {record.id for record in records}
         return [record for zone in unreachable for record in self._before.get(zone, ()) if record.id not in seen]
 
-    def _with_items(self, record: GceRecord) -> GceRecord:
+    def _with_items(self, record: t.GceRecord) -> t.GceRecord:
         """The metadata items of an instance that Nodepool 11.0.0 may have made: they do not change (GC-3)."""
         if not _UNLABELLED.fullmatch(record.name):
             return record
@@ -126,13 +112,13 @@ class GceInstances(InstanceCloud[GceRecord]):
             self._items[record.id] = known
         return record._replace(metadata=known)
 
-    def _remember(self, records: list[GceRecord]) -> None:
+    def _remember(self, records: list[t.GceRecord]) -> None:
         there = {record.id for record in records}
         self._items = {key: items for key, items in self._items.items() if key in there}
         self._before = {zone: [record for record in records if record.zone == zone] for zone in self.client.zones}
 
-    def get_instance(self, record_id: str) -> GceRecord:
-        zone, name = zone_and_name(record_id)
+    def get_instance(self, record_id: str) -> t.GceRecord:
+        zone, name = t.zone_and_name(record_id)
         try:
             return self.client.instance(zone, name)
         except CloudNotFound as error:
@@ -141,18 +127,18 @@ class GceInstances(InstanceCloud[GceRecord]):
             raise
 
     def delete_instance(self, record_id: str) -> None:
-        self.client.delete_instance(*zone_and_name(record_id))
+        self.client.delete_instance(*t.zone_and_name(record_id))
 
-    def learn(self, records: Sequence[GceRecord]) -> None:
+    def learn(self, records: Sequence[t.GceRecord]) -> None:
         self.facts.know_types(records)
 
-    def instance(self, record: GceRecord, label: GceLabel | None = None) -> CloudInstance:
+    def instance(self, record: t.GceRecord, label: GceLabel | None = None) -> CloudInstance:
         """See GC-6. :param label: of the launch; None = it is only listed."""
         return CloudInstance(
             record,
             self.facts.use_of(record, label),
             external_id=self.stored_id(record.id),
-            ready=record.status == RUNNING,
+            ready=record.status == t.RUNNING,
             cloud="Google",
             region=record.zone.rpartition("-")[0],
             az=record.zone,
@@ -160,13 +146,13 @@ class GceInstances(InstanceCloud[GceRecord]):
             private_ipv4=record.private_ipv4,
         )
 
-    def why_ended(self, record: GceRecord) -> tuple[str, str] | None:
+    def why_ended(self, record: t.GceRecord) -> tuple[str, str] | None:
         # Google gives a spot instance that it takes 30 s in STOPPING; then it is TERMINATED, or deleted.
-        if record.spot and record.status in ENDING:
-            return PREEMPTED, f"spot instance {record.name} is {record.status}: Google took it, or others stopped it"
+        if record.spot and record.status in t.ENDING:
+            return t.PREEMPTED, f"spot instance {record.name} is {record.status}: Google took it, or others stopped it"
         return None
 
-    def begin_proof(self, record_id: str) -> Future[GceRecord | None]:
+    def begin_proof(self, record_id: str) -> Future[t.GceRecord | None]:
         # Batches tell of errors only: that it is there still is no news.
         proof: Future[Any] = self._proofs.add(record_id)
         return proof
@@ -178,7 +164,7 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     def stored_id(self, record_id: str) -> str:
         """``external_id`` of an instance: its name (CM-8); with several zones the zone comes before."""
-        return record_id if len(self.config.zones) > 1 else zone_and_name(record_id)[1]
+        return record_id if len(self.config.zones) > 1 else t.zone_and_name(record_id)[1]
 
     def record_id(self, external_id: Any) -> str | None:
         """The id in lists, of an instance that a node names; None = there is none.
@@ -197,14 +183,14 @@ class GceInstances(InstanceCloud[GceRecord]):
         return record_id(zones[0], external_id)
 
 
-class GceDeletion(DeletionMachine[GceRecord]):
+class GceDeletion(DeletionMachine[t.GceRecord]):
     """Deletes an instance, and with it its disk, and waits until it is gone (GC-9)."""
 
-    def begun(self, record: GceRecord) -> bool:
-        return record.status in ENDING and record.status != "TERMINATED"
+    def begun(self, record: t.GceRecord) -> bool:
+        return record.status in t.ENDING and record.status != "TERMINATED"
 
     def busy(self, error: LaunchError) -> bool:
-        return getattr(error, "code", "") in BUSY
+        return getattr(error, "code", "") in t.BUSY
 
 
 # `InsertOperations`: how the creations of instances end. An insert is accepted at once; whether there is quota and
@@ -233,7 +219,7 @@ class Insert:
     :param wake: told when it is over. Must not block.
     """
 
-    def __init__(self, operation: Operation, head: str, wake: Callable[[], None], now: float) -> None:
+    def __init__(self, operation: t.Operation, head: str, wake: Callable[[], None], now: float) -> None:
         self.name = operation.name
         self.zone = operation.zone
         self.instance = operation.target
@@ -245,11 +231,11 @@ class Insert:
         self.asked_at = now
         self.take(operation)
 
-    def take(self, operation: Operation) -> None:
+    def take(self, operation: t.Operation) -> None:
         """What was just seen of it."""
         if self.done or not operation.done:
             return
-        self.failure = operation_failure(self._head, operation.data)
+        self.failure = t.operation_failure(self._head, operation.data)
         self.done = True
         self._wake()
 
@@ -276,7 +262,7 @@ class InsertOperations:
         self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
         self._repeats = Repeats(clock=clock)
 
-    def watch(self, operation: Operation, head: str, wake: Callable[[], None]) -> Insert:
+    def watch(self, operation: t.Operation, head: str, wake: Callable[[], None]) -> Insert:
         """An insert was accepted. Does not block."""
         insert = Insert(operation, head, wake, self._clock())
         if not insert.done:
@@ -374,13 +360,13 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
     """
     zones: dict[str, list[str]] = {}
     for one in take():
-        zones.setdefault(zone_and_name(one)[0], []).append(one)
+        zones.setdefault(t.zone_and_name(one)[0], []).append(one)
     found: dict[str, Exception] = {}
     for zone, ids in zones.items():
         try:
             if len(ids) <= FEW:
                 for one in ids:
-                    client.instance(*zone_and_name(one))
+                    client.instance(*t.zone_and_name(one))
                 continue
             operations = itertools.islice(client.operations(zone, "delete", "listing deletions"), OPERATIONS)
             for one in ended_well(ids, operations):
@@ -391,7 +377,7 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
     return found
 
 
-def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
+def ended_well(ids: Iterable[str], operations: Iterable[t.Operation]) -> set[str]:
     """Those of some instances whose newest deletion has ended without an error. Pure.
 
     :param operations: deletions, the newest first; read until all instances were found.
@@ -417,7 +403,7 @@ CONCURRENT_PAUSE: Final = Backoff(2.0, 30.0)
 _NOT_HERE: Final = "the zone does not have the machine type"
 
 
-class GceCreation(PlacedCreation[GceRecord, GcePlace]):
+class GceCreation(PlacedCreation[t.GceRecord, GcePlace]):
     """Makes an instance and waits until it can be reached.
 
     A creation without an answer is sent again with its request id. One that has no capacity, as its answer or later its
@@ -465,10 +451,10 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
         body = instance_body(name, self.label, place, image, self.metadata)
         try:
             operation = self.cloud.client.insert(
-                place.zone, body, request_id(key, place.zone), lambda: self._permit(place)
+                place.zone, body, t.request_id(key, place.zone), lambda: self._permit(place)
             )
         except CloudRefused as error:
-            if error.code not in EXISTS:
+            if error.code not in t.EXISTS:
                 raise
             # Of an order of ours that was not answered, or of somebody else.
             found = self.cloud.client.instance(place.zone, name)
@@ -493,7 +479,7 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
         self.cloud.facts.forget_images()
 
     def put_off(self, error: Exception) -> float | None:
-        if not isinstance(error, CloudAway) or error.code not in THROTTLED:
+        if not isinstance(error, CloudAway) or error.code not in t.THROTTLED:
             return None
         self._crowded += 1
         pause = CONCURRENT_PAUSE.pause(self._crowded)
@@ -510,20 +496,20 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
 
     # -- waiting for it --
 
-    def lets_go_on(self, record: GceRecord | None) -> bool:
-        return record is None or record.status in ENDING or self._is_up(record)
+    def lets_go_on(self, record: t.GceRecord | None) -> bool:
+        return record is None or record.status in t.ENDING or self._is_up(record)
 
-    def _is_up(self, record: GceRecord) -> bool:
+    def _is_up(self, record: t.GceRecord) -> bool:
         addresses = bool(record.private_ipv4) and bool(record.public_ipv4 or not self.label.pool.public_ipv4)
-        return record.status == RUNNING and addresses
+        return record.status == t.RUNNING and addresses
 
-    def seen(self, record: GceRecord) -> Instance | bool:
+    def seen(self, record: t.GceRecord) -> Instance | bool:
         if self._is_up(record):
             self._insert = None
             self.settled()
             return self.cloud.instance(record, self.label)
         self._raise_failure()
-        if record.status in ENDING:
+        if record.status in t.ENDING:
             raise self._ended(f"instance {record.name} is {record.status}")
         return False
 
@@ -535,9 +521,9 @@ class GceCreation(PlacedCreation[GceRecord, GcePlace]):
         failure = None if self._insert is None else self._insert.failure
         if isinstance(failure, CloudNoCapacity):
             raise CloudNoCapacityLater(str(failure))
-        if isinstance(failure, CloudRefused) and failure.code == UNSUPPORTED and self.places[0].spot:
+        if isinstance(failure, CloudRefused) and failure.code == t.UNSUPPORTED and self.places[0].spot:
             raise CloudNoCapacityLater(f"{failure}; Google took the spot instance away while it was created")
-        if isinstance(failure, CloudAway) and failure.code not in THROTTLED:
+        if isinstance(failure, CloudAway) and failure.code not in t.THROTTLED:
             # Google has answered: this instance failed, and the cloud is not away.
             raise LaunchStatusException(str(failure))
         if failure is not None:
@@ -567,7 +553,7 @@ def instance_body(
     :param image: its link.
     :param metadata: says whose the instance is: labels of instance and disk, and metadata items as in 11.0.0.
     """
-    zone, labels = f"zones/{place.zone}", labels_of(metadata)
+    zone, labels = f"zones/{place.zone}", t.labels_of(metadata)
     disk = {
         "boot": True,
         "autoDelete": True,

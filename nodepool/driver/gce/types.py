@@ -21,6 +21,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
     CodedError,
+    codes,
     mappings_in,
 )
 from nodepool.driver.framework.http.rest_calls import CodedApi
@@ -36,18 +37,13 @@ UNSUPPORTED: Final = "UNSUPPORTED_OPERATION"
 #: Too many operations are under way: the same succeeds a moment later.
 CONCURRENT: Final = frozenset({"CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", "concurrentOperationsQuotaExceeded"})
 #: Too many calls: nothing was done.
-THROTTLED: Final = CONCURRENT | frozenset(
-    {
-        *("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"),
-        *("RESOURCE_OPERATION_RATE_EXCEEDED", "resourceOperationRateExceeded"),
-    }
+THROTTLED: Final = CONCURRENT | codes(
+    "rateLimitExceeded userRateLimitExceeded RATE_LIMIT_EXCEEDED RESOURCE_OPERATION_RATE_EXCEEDED "
+    "resourceOperationRateExceeded"
 )
 #: Refused only for now: something else is under way.
-BUSY: Final = frozenset(
-    {
-        *("resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource"),
-        "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
-    }
+BUSY: Final = codes(
+    "resourceNotReady RESOURCE_NOT_READY resourceInUseByAnotherResource RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"
 )
 EXISTS: Final = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS", "conflict"})
 _ROLE: Final = "give the service account the roles that the documentation of the driver shows"
@@ -65,22 +61,16 @@ class GceApi(CodedApi):
     """What the answers mean."""
 
     #: A quota of the project is used up. It may be free again soon, so the launch waits.
-    quota = frozenset(
-        {"QUOTA_EXCEEDED", "quotaExceeded", "IP_SPACE_EXHAUSTED", "IP_SPACE_EXHAUSTED_WITH_DETAILS", "limitExceeded"}
-    )
+    quota = codes("QUOTA_EXCEEDED quotaExceeded IP_SPACE_EXHAUSTED IP_SPACE_EXHAUSTED_WITH_DETAILS limitExceeded")
     #: The zone has no capacity for such an instance. Another zone or machine type may have some.
-    capacity = frozenset(
-        {
-            *("ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"),
-            *("insufficientCapacity", "VM_MIN_COUNT_NOT_REACHED"),
-        }
+    capacity = codes(
+        "ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS insufficientCapacity "
+        "VM_MIN_COUNT_NOT_REACHED"
     )
     capacity_first = True
     throttled_codes = THROTTLED
     #: The credentials are good, but not for this.
-    denied = frozenset(
-        {"forbidden", "insufficientPermissions", "accessNotConfigured", "PERMISSIONS_ERROR", "conditionNotMet"}
-    )
+    denied = codes("forbidden insufficientPermissions accessNotConfigured PERMISSIONS_ERROR conditionNotMet")
     #: Google has trouble of its own. Who knows what was done?
     away = frozenset({"backendError", "internalError", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"})
     busy = BUSY
@@ -183,9 +173,7 @@ DELETING: Final = "DELETING"
 #: Code of the warning that a list of all zones has for a zone that does not answer.
 UNREACHABLE: Final = "UNREACHABLE"
 #: States of an instance that others stopped or that is being deleted.
-ENDING: Final = frozenset(
-    {"PENDING_STOP", "STOPPING", "DEPROVISIONING", "TERMINATED", "STOPPED", "SUSPENDING", "SUSPENDED"}
-)
+ENDING: Final = codes("PENDING_STOP STOPPING DEPROVISIONING TERMINATED STOPPED SUSPENDING SUSPENDED")
 #: ``operationType`` of what takes a spot instance away.
 PREEMPTED: Final = "compute.instances.preempted"
 

@@ -174,11 +174,10 @@ class IbmFacts:
         assert image is not None
         if image.image_href:
             return {"href": image.image_href}
-        return {"id": image.image_id or self._found_image(image)}
-
-    def _found_image(self, image: IbmCloudImage) -> str:
+        if image.image_id:
+            return {"id": image.image_id}
         fact = Fact(lambda: self._find_image(image).id, self._clock)
-        return self._images.setdefault(image.name, fact).get(FOUND_SECONDS)
+        return {"id": self._images.setdefault(image.name, fact).get(FOUND_SECONDS)}
 
     def _find_image(self, image: IbmCloudImage) -> t.IbmImage:
         filters = {"name": image.image_name} if image.image_name else {}

@@ -171,7 +171,8 @@ class IbmFloatingIps:
         try:
             bound = self._client.bind_floating_ip(chosen.id, name, interface_id, still_free)
         finally:
-            self._give_back(chosen.id)
+            with self._lock:
+                self._taken.discard(chosen.id)
         log.debug("Provider %s: floating IP %s is used again", self._config.name, bound.address)
         return self._bound(bound)
 
@@ -200,10 +201,6 @@ class IbmFloatingIps:
         """May this launcher bind or delete a free one? With the lock."""
         name, since = self._own.get(floating.id, ("", 0.0))
         return floating.name == name and self._clock() >= since and not self._kept_none(floating)
-
-    def _give_back(self, floating_id: str) -> None:
-        with self._lock:
-            self._taken.discard(floating_id)
 
     # -- what is free --
 

@@ -249,16 +249,13 @@ class CosUpload(PartsUploader):
         with Guard(log, "%s: parts of %s may be left over", self.head, self.key, traceback=False):
             self.abort_parts()
         with Guard(log, "%s: it may be left over", self.head, level=logging.WARNING, traceback=False) as guard:
-            self._discard_image()
+            # IBM may have made one without telling.
+            image = self._named() if self._image is None and self._ordered else self._image
+            if image is not None:
+                delete_image(self._client, image.id)
         if guard.error is None:
             self._discard_object()
         # Else the object tells that the upload never ended; see `IbmImages.resources`.
-
-    def _discard_image(self) -> None:
-        """Raises what `delete_image` does. IBM may have made one without telling."""
-        image = self._named() if self._image is None and self._ordered else self._image
-        if image is not None:
-            delete_image(self._client, image.id)
 
     # -- what an interrupted upload has left --
 

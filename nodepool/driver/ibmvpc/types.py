@@ -19,39 +19,26 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
     CodedError,
+    codes,
     mappings_in,
 )
 from nodepool.driver.framework.cloud_errors import texts_of as texts_of
 from nodepool.driver.framework.http.rest_calls import CodedApi
-from nodepool.driver.statemachine.instance import (
-    BUILD_KEY,
-    INSTALLATION_KEY,
-    NODE_KEY,
-    POOL_KEY,
-    PROVIDER_KEY,
-    UPLOAD_KEY,
-    mark_of,
-    of_mark,
-)
+from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.inventory import CloudRecord
 
 #: There is no capacity in this zone, or none of this profile. Others may have some.
-CAPACITY: Final = frozenset(
-    {
-        *("cannot_start_capacity", "cannot_start_compute", "cannot_start_placement_group", "cannot_start_ip_address"),
-        *("cannot_start_reservation_capacity", "cannot_start_reservation_expired"),
-        *("insufficient_capacity", "insufficient_available_ip_addresses", "insufficient_ip_addresses"),
-        "subnet_is_full",
-    }
+CAPACITY: Final = codes(
+    "cannot_start_capacity cannot_start_compute cannot_start_placement_group cannot_start_ip_address "
+    "cannot_start_reservation_capacity cannot_start_reservation_expired insufficient_capacity "
+    "insufficient_available_ip_addresses insufficient_ip_addresses subnet_is_full"
 )
 #: IBM took a spot instance away.
 PREEMPTED: Final = "stopped_by_preemption"
 #: Something has the name already: it may be ours, of an order that was not answered.
 EXISTS: Final = frozenset({"validation_unique_failed", "name_in_use"})
 #: Refused only for now: something else is under way.
-BUSY: Final = frozenset(
-    {"resource_in_use", "resource_locked", "instance_pending", "floating_ip_pending", "volume_in_use", "conflict"}
-)
+BUSY: Final = codes("resource_in_use resource_locked instance_pending floating_ip_pending volume_in_use conflict")
 _GRANT: Final = "give the credentials the access policies that the documentation of the driver shows"
 
 #: Names of code and message in errors, as the SDK of IBM knows them (ibm_cloud_sdk_core.api_exception), and IAM's.
@@ -180,7 +167,7 @@ class IbmRecord(CloudRecord):
         interface = data.get("primary_network_interface") or {}
         self.metadata = node_metadata(data["name"], _name(data.get("resource_group")))
         self.instance_id: str = data["id"]
-        self.id: str = data["name"] if self.metadata.get(PROVIDER_KEY) == provider else data["id"]
+        self.id: str = data["name"] if self.metadata.get(tags.PROVIDER_KEY) == provider else data["id"]
         self.status: str = data.get("status") or ""
         self.reasons = reasons_of(data)
         self.cores = int((data.get("vcpu") or {}).get("count") or 0)
@@ -288,7 +275,7 @@ class IbmImage:
 # provider and pool. The names are those of Nodepool 11.0.0; a part that the driver adds follows a hyphen.
 
 #: Keys of the user tags of boot volumes.
-_TAGS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
+_TAGS: Final = (tags.NODE_KEY, tags.POOL_KEY, tags.PROVIDER_KEY, tags.INSTALLATION_KEY)
 _GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
 _IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
 _NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
@@ -316,7 +303,7 @@ def node_metadata(name: str, group: str) -> dict[str, str]:
     :param group: name of its resource group.
     """
     node, owner = _NODE.fullmatch(name), _GROUP.fullmatch(group)
-    return {NODE_KEY: node[1], POOL_KEY: owner[2], PROVIDER_KEY: owner[1]} if node and owner else {}
+    return {tags.NODE_KEY: node[1], tags.POOL_KEY: owner[2], tags.PROVIDER_KEY: owner[1]} if node and owner else {}
 
 
 def floating_metadata(name: str, group: str) -> dict[str, str]:
@@ -346,17 +333,22 @@ def metadata_of_tags(volume: IbmVolume, provider: str) -> dict[str, str]:
     """
     found = dict(tag.split(":", 1) for tag in volume.tags if ":" in tag)
     owner = _GROUP.fullmatch(volume.group)
-    if owner is None or owner[1] != provider or found.get(PROVIDER_KEY) != provider.lower() or NODE_KEY not in found:
+    if (
+        owner is None
+        or owner[1] != provider
+        or found.get(tags.PROVIDER_KEY) != provider.lower()
+        or tags.NODE_KEY not in found
+    ):
         return {}
-    installation = {key: value for key, value in found.items() if key == INSTALLATION_KEY}
-    return {NODE_KEY: found[NODE_KEY], PROVIDER_KEY: provider, **installation}
+    installation = {key: value for key, value in found.items() if key == tags.INSTALLATION_KEY}
+    return {tags.NODE_KEY: found[tags.NODE_KEY], tags.PROVIDER_KEY: provider, **installation}
 
 
 def image_name(metadata: Mapping[str, str], provider: str) -> str:
     """Of an uploaded image. Names are unique in a region, and ids of uploads begin again with each build and with each
     provider: so it has all three (IV-10).
     """
-    return f"npimage{metadata[UPLOAD_KEY]}-{mark_of(provider, _MARK_DIGITS)}-{metadata[BUILD_KEY]}"
+    return f"npimage{metadata[tags.UPLOAD_KEY]}-{tags.mark_of(provider, _MARK_DIGITS)}-{metadata[tags.BUILD_KEY]}"
 
 
 def image_metadata(name: str, group: str) -> dict[str, str]:
@@ -367,8 +359,12 @@ def image_metadata(name: str, group: str) -> dict[str, str]:
     image, owner = _IMAGE.fullmatch(name), _IMAGE_GROUP.fullmatch(group)
     if not image or not owner:
         return {}
-    whose = {} if image[2] is None else of_mark(image[2], owner[1])
-    return {} if whose is None else {UPLOAD_KEY: image[1], BUILD_KEY: image[3], PROVIDER_KEY: owner[1], **whose}
+    whose = {} if image[2] is None else tags.of_mark(image[2], owner[1])
+    return (
+        {}
+        if whose is None
+        else {tags.UPLOAD_KEY: image[1], tags.BUILD_KEY: image[3], tags.PROVIDER_KEY: owner[1], **whose}
+    )
 
 
 # Types of what may be left over in a region (IV-3).

@@ -23,18 +23,6 @@ from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, Object, OtherOfTheName, core, refusal
 from nodepool.driver.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.kubernetes.objects import (
-    DEFAULT_ACCOUNT,
-    PLACE,
-    POD,
-    SECRET,
-    VIEWS,
-    KubeRecord,
-    NodeObjects,
-    PodView,
-    place_view,
-    token_view,
-)
 from nodepool.driver.statemachine import CloudInstance, InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance import GONE
@@ -146,9 +134,15 @@ class Watch:
         begun, self._told = monotonic(), False
         try:
             if not self._version:
-                self._list()
+                found, self._version = self._client.list(self._path, self._selector, self._fields)
+                self._listener.listed(self._kind, found, begun)
+                self._worked()
             begun = monotonic()
-            self._watch()
+            for event in self._client.watch(self._path, self._version, self._selector, self._fields):
+                if self._stopped.is_set():
+                    break
+                self._take(event)
+                self._worked()
         except CloudRefused as error:
             return self._was_refused(error)
         except LaunchError as error:
@@ -167,19 +161,6 @@ class Watch:
         """Seconds until the next turn. :param free: so many turns in a row are in vain without a pause."""
         self._vain = 1 if self._told else self._vain + 1
         return RETRY.pause(self._vain - free) if self._vain > free else 0.0
-
-    def _list(self) -> None:
-        started = monotonic()
-        found, self._version = self._client.list(self._path, self._selector, self._fields)
-        self._listener.listed(self._kind, found, started)
-        self._worked()
-
-    def _watch(self) -> None:
-        for event in self._client.watch(self._path, self._version, self._selector, self._fields):
-            if self._stopped.is_set():
-                return
-            self._take(event)
-            self._worked()
 
     def _take(self, event: Object) -> None:
         kind, found = event.get("type"), event.get("object") or {}
@@ -217,9 +198,9 @@ class Watch:
 
 #: Paths of what is watched in the whole cluster.
 WATCHED: Final = {
-    PLACE: kubernetes_client.NAMESPACES,
-    POD: kubernetes_client.core("pods"),
-    SECRET: kubernetes_client.core("secrets"),
+    objects.PLACE: kubernetes_client.NAMESPACES,
+    objects.POD: kubernetes_client.core("pods"),
+    objects.SECRET: kubernetes_client.core("secrets"),
 }
 
 
@@ -242,7 +223,7 @@ class AwaitedContent:
     looks: int = 0
 
 
-class KubeCloud(InstanceCloud[KubeRecord], Listener):
+class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
     """Namespaces of one provider, and what is in them.
 
     What the API does not let us watch is asked for, for each namespace whose launch waits for it.
@@ -251,7 +232,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     """
 
     inventory_class = WatchedInventory
-    inventory: WatchedInventory[KubeRecord]
+    inventory: WatchedInventory[objects.KubeRecord]
     call_seconds = CONNECT_SECONDS + READ_SECONDS
     #: Where namespaces are listed and deleted.
     places_path: ClassVar[str] = kubernetes_client.NAMESPACES
@@ -270,7 +251,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: What a node uses whose objects have some metadata.
         self.need_by: Callable[[Mapping[str, str]], QuotaInformation] = lambda _: QuotaInformation(instances=1)
         self.accounts = DefaultAccounts(client)
-        self.objects = NodeObjects(awaited=self._is_awaited)
+        #: Namespaces whose launch waits.
+        self._awaited: dict[str, AwaitedContent] = {}
+        self.objects = objects.NodeObjects(awaited=self._awaited.__contains__)
         self.inventory.on_start = self._start_watches
         self.inventory.on_end = lambda record: self.tell_lost(record, (GONE, f"{record.id} was deleted"))
         held = (self.inventory.held,)
@@ -280,17 +263,15 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
         #: node of which another one has just told the end.
         self._telling = threading.Lock()
-        #: Guards what follows.
+        #: Guards ``_awaited`` and what follows.
         self._kinds_lock = threading.Lock()
         #: Kinds that are not watched.
         self._asked = {kind for kind in WATCHED if kind not in self.watched}
         self.inventory.lists = bool(self._asked)
-        #: Namespaces whose launch waits.
-        self._awaited: dict[str, AwaitedContent] = {}
         #: The unique id of the namespace that was made last under a name.
         self._made: dict[str, str] = {}
 
-    def instance(self, record: KubeRecord) -> CloudInstance:
+    def instance(self, record: objects.KubeRecord) -> CloudInstance:
         return CloudInstance(record, self.need_by(record.metadata), deleted=record.gone)
 
     # -- watches --
@@ -303,7 +284,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         views = [view for item in found if (view := _view(kind, item)) is not None]
         with self._telling:
             records, gone = self.objects.replace(kind, views, started)
-            if kind == PLACE:
+            if kind == objects.PLACE:
                 self.inventory.listed(records, started)
                 for name, uid in gone.items():
                     self._end(name, uid)
@@ -319,9 +300,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
             record = self.objects.remove(kind, view) if gone else self.objects.put(kind, view)
             if record is not None:
                 self.inventory.put(record)
-            elif gone and kind == PLACE:
+            elif gone and kind == objects.PLACE:
                 self._end(found["metadata"]["name"], found["metadata"].get("uid"))
-        if gone and kind == POD and record is not None:
+        if gone and kind == objects.POD and record is not None:
             self.tell_lost(record, (GONE, f"pod {view.name} of namespace {view.place} was deleted"))
 
     def _end(self, name: str, uid: str | None) -> None:
@@ -334,7 +315,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
                 del self._made[name]
 
     def heard(self, kind: str) -> None:
-        if kind == PLACE:
+        if kind == objects.PLACE:
             self.inventory.heard()
 
     def refused(self, kind: str, error: LaunchError | None) -> None:
@@ -388,10 +369,6 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         with self._kinds_lock:
             return self._made.get(name, uid) != uid
 
-    def _is_awaited(self, name: str) -> bool:
-        with self._kinds_lock:
-            return name in self._awaited
-
     def over(self, name: str) -> None:
         """A launch has ended, well or badly, or a deletion."""
         with self._kinds_lock:
@@ -401,14 +378,14 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
 
     # -- lists --
 
-    def list_instances(self, since: str | None) -> list[KubeRecord]:
+    def list_instances(self, since: str | None) -> list[objects.KubeRecord]:
         started = monotonic()
         found, _ = self.client.list(self.places_path, self.selector_of_places)
         with self._kinds_lock:
             asked, awaited = set(self._asked), dict(self._awaited)
         views = [view for item in found if self.is_ours(view := self.view_of_place(item), awaited)]
-        if PLACE in asked:
-            self.objects.replace(PLACE, views, started)
+        if objects.PLACE in asked:
+            self.objects.replace(objects.PLACE, views, started)
         for view in views:
             content = awaited.get(view.id)
             if content is not None and not view.terminating and self.clock() >= content.look_at:
@@ -420,38 +397,40 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     def _ask_for_content(self, name: str, content: AwaitedContent, asked: set[str]) -> None:
         """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
         try:
-            if POD in asked and content.pod is not None:
-                found = PodView(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
-                self.objects.put(POD, found)
+            if objects.POD in asked and content.pod is not None:
+                found = objects.PodView(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
+                self.objects.put(objects.POD, found)
                 if not found.verdict.ready:
                     return
-            if SECRET in asked and not content.has_token:
-                token = token_view(self.client.get(f"{kubernetes_client.core('secrets', name)}/{objects.WORKER}"))
+            if objects.SECRET in asked and not content.has_token:
+                token = objects.token_view(
+                    self.client.get(f"{kubernetes_client.core('secrets', name)}/{objects.WORKER}")
+                )
                 if token is not None:
-                    self.objects.put(SECRET, token)
+                    self.objects.put(objects.SECRET, token)
                     content.has_token = bool(token.token)
         except CloudRefused as error:
             # It may be gone, or our rights in it. That is the matter of its launch: the others wait for this list.
             log.debug("Provider %s: what is in %s cannot be read: %s", self.provider, name, error)
 
-    def get_instance(self, record_id: str) -> KubeRecord:
+    def get_instance(self, record_id: str) -> objects.KubeRecord:
         view = self.view_of_place(self.client.get(f"{self.places_path}/{record_id}"))
         if not self.is_ours(view, (record_id,)):
             raise NotFound(f"{record_id} is not a namespace of this provider")
         return self.objects.record_of(view)
 
-    def why_ended(self, record: KubeRecord) -> tuple[str, str] | None:
+    def why_ended(self, record: objects.KubeRecord) -> tuple[str, str] | None:
         if record.terminating:
             return "Terminating", f"{record.id} is being deleted"
         if record.pod is not None and (record.pod.terminating or record.pod.verdict.ended):
             return "Pod", record.pod.verdict.problem or f"pod {record.pod.name} is being deleted"
         return None
 
-    def view_of_place(self, found: Object) -> KubeRecord:
+    def view_of_place(self, found: Object) -> objects.KubeRecord:
         """What is kept of a namespace."""
-        return place_view(found)
+        return objects.place_view(found)
 
-    def is_ours(self, place: KubeRecord, named: Container[str]) -> bool:
+    def is_ours(self, place: objects.KubeRecord, named: Container[str]) -> bool:
         """Was a namespace made for a node of this provider?
 
         :param named: names of those that nodes of ours should have.
@@ -477,10 +456,10 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.made(record_id, found.uid)
         self.delete_seen(found)
 
-    def delete_seen(self, record: KubeRecord) -> None:
+    def delete_seen(self, record: objects.KubeRecord) -> None:
         kubernetes_client.delete(self.client, self.path_of(record), record.uid)
 
-    def path_of(self, record: KubeRecord) -> str:
+    def path_of(self, record: objects.KubeRecord) -> str:
         """Of what an instance is, in the API."""
         return f"{self.places_path}/{record.id}"
 
@@ -488,7 +467,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
 def _view(kind: str, found: Object) -> Any:
     """What is kept of an object; None = nothing, also of one that lacks what all have."""
     try:
-        view: Any = VIEWS[kind](found)
+        view: Any = objects.VIEWS[kind](found)
     except (KeyError, TypeError, ValueError) as error:
         log.warning("A %s cannot be understood, it is left out: %r", kind, error)
         return None
@@ -567,7 +546,7 @@ class DefaultAccounts(Watch, Listener):
         self._there: set[str] | None = None
         #: By namespace: wakes its launch.
         self._waiting: dict[str, Callable[[], None]] = {}
-        super().__init__(client, KIND, core("serviceaccounts"), "", self, f"metadata.name={DEFAULT_ACCOUNT}")
+        super().__init__(client, KIND, core("serviceaccounts"), "", self, f"metadata.name={objects.DEFAULT_ACCOUNT}")
 
     def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
         """A launch begins, before it makes its namespace. What was told of the attempt before does not count.

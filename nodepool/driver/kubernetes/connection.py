@@ -12,6 +12,7 @@ Files with certificates and tokens are read again when they change, and when the
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,23 +42,17 @@ ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def _named_files(path: str) -> Iterator[str]:
-    """Files that a kubeconfig names."""
+    """A kubeconfig, and files with tokens that it names. Its settings have those with certificates."""
     import yaml
 
     for part in path.split(os.pathsep):
         file = Path(part).expanduser()
         yield str(file)
-        try:
-            found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-        except (OSError, ValueError, yaml.YAMLError):
-            # Whoever loads it tells.
-            continue
-        for kind, keys in (("clusters", ("certificate-authority",)), ("users", ("tokenFile", "client-certificate"))):
-            for entry in found.get(kind) or () if isinstance(found, dict) else ():
-                section = (entry.get(kind[:-1]) or {}) if isinstance(entry, dict) else {}
-                for key in keys:
-                    if section.get(key):
-                        yield str(file.parent / str(section[key]))
+        # Whoever loads it tells what is wrong with it.
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
+            for entry in yaml.safe_load(file.read_text(encoding="utf-8")).get("users") or ():
+                if token := (entry.get("user") or {}).get("tokenFile"):
+                    yield str(file.parent / str(token))
 
 
 def _signature(files: Iterable[str]) -> tuple[Any, ...]:
@@ -161,17 +156,25 @@ class ClusterConnection(HttpCalls):
         return access
 
     def _load(self) -> ClusterAccess:
-        from kubernetes import client
-        from kubernetes.config import ConfigException
+        from kubernetes import client, config
+        from kubernetes.config.incluster_config import InClusterConfigLoader
 
+        # They have no type hints.
+        load: Any = config.load_kube_config
+        loader: Any = InClusterConfigLoader
         settings = client.Configuration()
         settings.retries = False
         settings.connection_pool_maxsize = KEPT_CONNECTIONS
         path = os.environ.get("KUBECONFIG") or "~/.kube/config"
         inside = self.context is None and not _is_there(path)
+        files = [str(ACCOUNT_FILES / "token"), str(ACCOUNT_FILES / "ca.crt")]
         try:
-            files = _load_own(settings) if inside else _load_file(settings, path, self.context)
-        except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+            if inside:
+                loader(token_filename=files[0], cert_filename=files[1]).load_and_set(settings)
+            else:
+                load(config_file=path, context=self.context, client_configuration=settings, persist_config=False)
+                files = [*_named_files(path)]
+        except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
             where = f" with the context {self.context!r}" if self.context else ""
             trouble = f"the kubeconfig {path} cannot be used{where}"
             remedy = "correct context of the provider, or the kubeconfig"
@@ -180,31 +183,13 @@ class ClusterConnection(HttpCalls):
                 remedy = "write a kubeconfig, or set KUBECONFIG"
             raise LoginRefused(f"Provider {self.provider}: {trouble}: {one_line(str(error))}; {remedy}") from None
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
-        files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
-        return ClusterAccess(settings, files)
+        return ClusterAccess(settings, tuple(dict.fromkeys([*files, *(name for name in more if name)])))
 
 
 def _is_there(path: str) -> bool:
     return any(
         file.is_file() and file.stat().st_size for file in (Path(p).expanduser() for p in path.split(os.pathsep))
     )
-
-
-def _load_own(settings: Any) -> tuple[str, ...]:
-    from kubernetes.config.incluster_config import InClusterConfigLoader
-
-    token, authority = str(ACCOUNT_FILES / "token"), str(ACCOUNT_FILES / "ca.crt")
-    loader: Any = InClusterConfigLoader
-    loader(token_filename=token, cert_filename=authority).load_and_set(settings)
-    return (token, authority)
-
-
-def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]:
-    from kubernetes import config
-
-    load: Any = config.load_kube_config
-    load(config_file=path, context=context, client_configuration=settings, persist_config=False)
-    return tuple(_named_files(path))
 
 
 # `ClusterAccess`: what a kubeconfig says of a cluster, and the connections that are made by it.

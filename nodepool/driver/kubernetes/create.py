@@ -118,7 +118,11 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         while self._left:
             path, body = self._left[0]
             if self._is_turn_of("pods"):
-                self._look_for_account()
+                if self.cloud.accounts.is_missing(self.name) and self._account_pause() > 0:
+                    # The API would refuse it.
+                    text = f"the cluster has not made the service account of namespace {self.name}"
+                    raise NotYet(f"{self.where}: {text}")
+                self._try_at = None
             self.keep_uid(path, client.create(self.cloud.client, path, body, self.permit))
             self._left.popleft()
         self.cloud.filled(self.name)
@@ -136,7 +140,10 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def content(self) -> list[tuple[str, client.Object]]:
         """What is made in the namespace, in this order: path and object."""
-        name, labels, by_cluster = self.name, self.labels, self.shares_account()
+        name, labels = self.name, self.labels
+        # Is the account that the cluster makes that of the job? Its rights must not be those of whatever runs in the
+        # namespace: there may be no pod but ours, and that must have no token of it. A ``spec`` is used as it is.
+        by_cluster = self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
         account = objects.DEFAULT_ACCOUNT if by_cluster else objects.WORKER
         secret = (client.core("secrets", name), objects.token_secret(labels, account))
         found = []
@@ -163,14 +170,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         found.append((f"{client.RBAC}/{name}/rolebindings", binding))
         return found
 
-    def shares_account(self) -> bool:
-        """Is the account that the cluster makes that of the job?
-
-        Its rights must not be those of whatever runs in the namespace: there may be no pod but ours, and that must have
-        no token of it. A ``spec`` is used as it is.
-        """
-        return self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
-
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""
         body = objects.namespace(self.name, self.labels, self.label.annotations)
@@ -188,7 +187,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         """Is a namespace of our name ours?"""
         view = self.cloud.view_of_place(found)
         if tags.node_id_of(view.metadata, self.cloud.provider) != self.node_id:
-            raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of somebody else")
+            raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of another owner")
         if view.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
         self.place_is(found)
@@ -229,12 +228,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self._try_at = now + ACCOUNT_SECONDS
         return max(0.0, self._try_at - now)
 
-    def _look_for_account(self) -> None:
-        """Before the pod is sent. :raises NotYet: the API would refuse it."""
-        if self.cloud.accounts.is_missing(self.name) and self._account_pause() > 0:
-            raise NotYet(f"{self.where}: the cluster has not made the service account of namespace {self.name}")
-        self._try_at = None
-
     def not_yet(self, error: Exception) -> bool:
         """Was an object refused only because the cluster is not ready for it?"""
         return isinstance(error, NotYet)
@@ -251,7 +244,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             # The next attempt makes it again.
             roles.forget()
             return error
-        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
+        return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by another program")
 
     # -- what is waited for --
 
@@ -272,7 +265,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self.waits_for = f"the cluster has told only of another {record.id}, of the attempt before"
             return False
         if own.terminating:
-            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by somebody else")
+            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by another program")
         self.waits_for = ""
         if self.pod_name is not None:
             runs = self._judge.look(own.pod)
@@ -360,14 +353,15 @@ class PodJudge:
         """
         if pod is None:
             if self._uid is not None:
-                raise LaunchStatusException(f"{self._where}: the pod was deleted by somebody else")
+                raise LaunchStatusException(f"{self._where}: the pod was deleted by another program")
             return False
         self._uid = pod.uid
         verdict = pod.verdict
         if pod.terminating:
             raise LaunchStatusException(f"{self._where}: the pod is being deleted by somebody else")
-        self._trouble_since = (self._trouble_since or self._clock()) if verdict.later else None
-        if verdict.fatal or self._has_lasted():
+        now = self._clock()
+        self._trouble_since = (self._trouble_since or now) if verdict.later else None
+        if verdict.fatal or now - (self._trouble_since or now) >= MENDING_SECONDS:
             raise LaunchStatusException(f"{self._where}: the pod cannot run: {verdict.problem}")
         self.waits_for = verdict.problem
         if verdict.problem and verdict.problem != self._told:
@@ -381,6 +375,3 @@ class PodJudge:
             return otherwise
         left = max(0.0, self._trouble_since + MENDING_SECONDS - self._clock())
         return left if otherwise is None else min(left, otherwise)
-
-    def _has_lasted(self) -> bool:
-        return self._trouble_since is not None and self._clock() - self._trouble_since >= MENDING_SECONDS

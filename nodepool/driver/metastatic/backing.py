@@ -118,7 +118,8 @@ class BackingView:
             if self._is_known(node_id):
                 self._on_change()
             return
-        if not self._may_be_backing(node):
+        data = node.user_data
+        if node.requestor != self._owner and not (isinstance(data, str) and self._owner_text in data):
             if node.provider == self._provider_name:
                 # Where it is will be read when there is another reason to look.
                 self._changes.note(node_id)
@@ -130,10 +131,6 @@ class BackingView:
         """Does it matter that this node is gone? '' = any may be."""
         known = (self._backings_of, self.entries, self._places, self._made_for)
         return not node_id or any(node_id in nodes for nodes in known)
-
-    def _may_be_backing(self, node: Node) -> bool:
-        data = node.user_data
-        return node.requestor == self._owner or (isinstance(data, str) and self._owner_text in data)
 
     # -- following --
 
@@ -394,12 +391,7 @@ class BackingRequests:
     """
 
     def __init__(
-        self,
-        zk: ZooKeeper,
-        cache: NodepoolCache,
-        owner: str,
-        log: Log,
-        on_change: Callable[[], None],
+        self, zk: ZooKeeper, cache: NodepoolCache, owner: str, log: Log, on_change: Callable[[], None]
     ) -> None:
         self._zk = zk
         self._owner = owner
@@ -565,22 +557,22 @@ class BackingHolds:
 # What launches and deletions want of the `SlotAllocator`.
 
 
+@dataclasses.dataclass(eq=False)
 class SlotRequest:
     """One node that waits for a slot.
 
     :param wake: makes its launch look at ``place`` and ``error``; any thread, does not block.
+    :param request_id: of the backing request that it waits for.
+    :param place: backing node and slot.
     """
 
-    def __init__(self, node_id: str, kind: BackingKind, wake: Callable[[], None], log: Log) -> None:
-        self.node_id = node_id
-        self.kind = kind
-        self.wake = wake
-        self.log = log
-        #: The backing request that it waits for.
-        self.request_id: str | None = None
-        #: Backing node and slot.
-        self.place: tuple[Node, int] | None = None
-        self.error: Exception | None = None
+    node_id: str
+    kind: BackingKind
+    wake: Callable[[], None]
+    log: Log
+    request_id: str | None = None
+    place: tuple[Node, int] | None = None
+    error: Exception | None = None
 
 
 #: Those who wait, by kind and node, in the order in which they came.
@@ -588,7 +580,8 @@ Waiting = dict[BackingKind, dict[str, SlotRequest]]
 
 
 class SlotRequests:
-    """What launches and deletions want. Any thread; ``_lock`` guards everything and is not held across calls to others.
+    """What launches and deletions want. Any thread: what changes a table is one operation, or has ``_lock``, which is
+    not held across calls to others.
 
     :param on_change: called when there is something to do; must not block.
     """
@@ -599,32 +592,31 @@ class SlotRequests:
         self._waiting: dict[str, SlotRequest] = {}
         #: Those who wait no longer if nobody has begun to make their backing node.
         self._stopped: set[str] = set()
-        self._given_back: dict[str, Callable[[], None]] = {}
+        #: Nodes that need their slot no more although their znodes stay, and what is called when it is free.
+        self.given_back: dict[str, Callable[[], None]] = {}
         #: node -> backing node, as long as its launch goes on.
         self._placed: dict[str, str] = {}
-        #: node -> backing node, if its launch went on when its scan failed.
-        self._failed_scans: dict[str, str | None] = {}
+        #: T-11: nodes on whose backing nodes nothing answers, and the backing node of each; None = the one where it has
+        #: its slot now.
+        self.failed_scans: dict[str, str | None] = {}
 
     @property
     def busy(self) -> bool:
         """Does anybody want anything?"""
-        with self._lock:
-            return bool(self._waiting or self._given_back or self._failed_scans)
+        return bool(self._waiting or self.given_back or self.failed_scans)
 
     # -- waiting for a slot --
 
     def add(self, slot_request: SlotRequest) -> None:
         """A node waits; what it waited for before is forgotten."""
-        with self._lock:
-            self._waiting[slot_request.node_id] = slot_request
+        self._waiting[slot_request.node_id] = slot_request
         self._on_change()
 
     def waiting(self) -> Waiting:
         """Those who wait now."""
         found: Waiting = {}
-        with self._lock:
-            for node_id, slot_request in self._waiting.items():
-                found.setdefault(slot_request.kind, {})[node_id] = slot_request
+        for node_id, slot_request in list(self._waiting.items()):
+            found.setdefault(slot_request.kind, {})[node_id] = slot_request
         return found
 
     def first(self, kind: BackingKind, count: int) -> list[SlotRequest]:
@@ -648,10 +640,9 @@ class SlotRequests:
 
     def fail_request(self, request_id: str, text: str) -> None:
         """T-4: those who wait for a backing request will not get a slot now."""
-        with self._lock:
-            found = [waiting for waiting in self._waiting.values() if waiting.request_id == request_id]
-        for slot_request in found:
-            self.fail(slot_request, LaunchStatusException(text))
+        for slot_request in list(self._waiting.values()):
+            if slot_request.request_id == request_id:
+                self.fail(slot_request, LaunchStatusException(text))
 
     def _answer(self, slot_request: SlotRequest) -> None:
         with self._lock:
@@ -683,45 +674,22 @@ class SlotRequests:
     def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
         """A node needs its slot no more, although its znode stays.
 
-        :param wake: called when `is_given_back` is true.
+        :param wake: called when it is in ``given_back`` no more.
         """
-        with self._lock:
-            self._waiting.pop(node_id, None)
-            self._given_back[node_id] = wake
+        self.given_back[node_id] = wake
+        self._waiting.pop(node_id, None)
         self._on_change()
-
-    def given_back(self) -> list[str]:
-        with self._lock:
-            return list(self._given_back)
-
-    def is_given_back(self, node_id: str) -> bool:
-        """Is nothing left to be done after `give_back`?"""
-        with self._lock:
-            return node_id not in self._given_back
 
     def taken_back(self, node_id: str) -> None:
         """The slot is free, if there was one."""
-        with self._lock:
-            wake = self._given_back.pop(node_id, None)
+        wake = self.given_back.pop(node_id, None)
         if wake is not None:
             wake()
 
-    # -- failed scans --
-
     def note_failed_scan(self, node_id: str) -> None:
-        """T-11: nobody answers on the backing node where this node has its slot."""
-        with self._lock:
-            self._failed_scans[node_id] = self._placed.get(node_id)
+        """T-11: nothing answers on the backing node where this node has its slot."""
+        self.failed_scans[node_id] = self._placed.get(node_id)
         self._on_change()
-
-    def failed_scans(self) -> dict[str, str | None]:
-        """Nodes, and the backing node of each. None = it is where it has its slot now."""
-        with self._lock:
-            return dict(self._failed_scans)
-
-    def failed_scan_noted(self, node_id: str) -> None:
-        with self._lock:
-            self._failed_scans.pop(node_id, None)
 
 
 # What the driver writes into nodes: ``user_data`` and ``driver_data`` (reference/zookeeper 5.6).

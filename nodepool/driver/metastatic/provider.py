@@ -174,7 +174,7 @@ class GiveSlotBack(StateMachine):
             self.next_advance_seconds = WAITING_SECONDS
             allocator.slot_requests.give_back(node_id, self.wake)
             return
-        self.complete = allocator is None or begins or allocator.slot_requests.is_given_back(node_id)
+        self.complete = allocator is None or begins or node_id not in allocator.slot_requests.given_back
 
 
 class MetastaticAdapter(Adapter):
@@ -373,7 +373,7 @@ class SlotAllocator:
         # Those who come later have their turn with the next pass: they may find a slot that is free now.
         waiting = self.slot_requests.waiting()
         # Whoever gives a slot back has told before that nobody answers there: that comes first.
-        given_back = self.slot_requests.given_back()
+        given_back = list(self.slot_requests.given_back)
         if not (self._mark_failed() and self._take_back(given_back) and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
@@ -395,7 +395,7 @@ class SlotAllocator:
 
     def _mark_failed(self) -> bool:
         """T-11; False = somebody else wrote first, once more."""
-        for node_id, backing_id in self.slot_requests.failed_scans().items():
+        for node_id, backing_id in list(self.slot_requests.failed_scans.items()):
             place = self.view.backing_of(node_id) if backing_id is None else None
             # The node itself may be gone by now.
             entry = self.view.entries.get(backing_id or "") if place is None else place[0]
@@ -403,7 +403,7 @@ class SlotAllocator:
                 self.log.warning("Backing node %s failed: it does not answer (node %s)", entry.id, node_id)
                 if not self.view.write(entry, dataclasses.replace(entry.data, failed=True)):
                     return False
-            self.slot_requests.failed_scan_noted(node_id)
+            self.slot_requests.failed_scans.pop(node_id, None)
         return True
 
     def loss_of(self, backing_id: str) -> tuple[str, str] | None:

@@ -24,16 +24,6 @@ from nodepool.driver.kubernetes.client import KubeClient, NotYet, Object
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel, pods_only, usable_label
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.objects import (
-    PLACE,
-    POD,
-    KubeRecord,
-    PodView,
-    TokenView,
-    place_view,
-    pod_record,
-    told_after,
-)
 from nodepool.driver.statemachine import CloudInstance, CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
@@ -58,7 +48,7 @@ class ProjectCloud(KubeCloud):
     places_path: ClassVar[str] = kubernetes_client.PROJECTS
 
     def __init__(self, provider: str, client: KubeClient) -> None:
-        self.watched = {kind: path for kind, path in WATCHED.items() if kind != PLACE}
+        self.watched = {kind: path for kind, path in WATCHED.items() if kind != objects.PLACE}
         super().__init__(provider, client)
         # Projects do not have our labels.
         self.selector_of_places = ""
@@ -68,14 +58,14 @@ class ProjectCloud(KubeCloud):
         self._allowed: set[str] = set()
         self._refused_since: dict[str, float] = {}
 
-    def view_of_place(self, found: dict[str, Any]) -> KubeRecord:
+    def view_of_place(self, found: dict[str, Any]) -> objects.KubeRecord:
         return project_view(found)
 
-    def is_ours(self, place: KubeRecord, named: Container[str]) -> bool:
+    def is_ours(self, place: objects.KubeRecord, named: Container[str]) -> bool:
         # A template of the cluster may leave out the description: then the name says it.
         return super().is_ours(place, named) or (not objects.marks(place.metadata) and place.id in named)
 
-    def list_instances(self, since: str | None) -> list[KubeRecord]:
+    def list_instances(self, since: str | None) -> list[objects.KubeRecord]:
         found = super().list_instances(since)
         # Only projects in which we have rights are listed.
         names = {record.id for record in found}
@@ -84,14 +74,14 @@ class ProjectCloud(KubeCloud):
             self._allowed = names if len(known) > MANY_PROJECTS else known
         return found
 
-    def get_instance(self, record_id: str) -> KubeRecord:
+    def get_instance(self, record_id: str) -> objects.KubeRecord:
         with self._without_rights_gone(record_id):
             found = super().get_instance(record_id)
         with self._rights_lock:
             self._allowed.add(record_id)
         return found
 
-    def delete_seen(self, record: KubeRecord) -> None:
+    def delete_seen(self, record: objects.KubeRecord) -> None:
         try:
             super().delete_seen(record)
         except CloudRefused as error:
@@ -177,7 +167,7 @@ class ProjectCreation(NamespaceCreation):
         # A moment passes until we may work in a project that was made for us.
         return super().not_yet(error) or (self._left is not None and isinstance(error, CloudSetup))
 
-    def instance(self, record: KubeRecord) -> CloudInstance:
+    def instance(self, record: objects.KubeRecord) -> CloudInstance:
         found = super().instance(record)
         # OS-4
         found.host_id = None
@@ -220,9 +210,9 @@ def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[s
     }
 
 
-def project_view(found: Object) -> KubeRecord:
+def project_view(found: Object) -> objects.KubeRecord:
     """What is kept of a project: its marks may stand in the description."""
-    view = place_view(found)
+    view = objects.place_view(found)
     if objects.marks(view.metadata):
         return view
     description = str((found["metadata"].get("annotations") or {}).get(DESCRIPTION) or "")
@@ -321,17 +311,17 @@ class PodCreation(NamespaceCreation):
         client = self.cloud.client
         made = kubernetes_client.create(client, path, body, self.permit) or client.get(f"{path}/{self.pod_name}")
         if tags.node_id_of(made["metadata"].get("labels"), self.cloud.provider) != self.node_id:
-            raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of somebody else")
+            raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of another owner")
         self.place_is(made)
         return self.name
 
-    def _has_token(self, record: KubeRecord) -> bool:
+    def _has_token(self, record: objects.KubeRecord) -> bool:
         return True
 
-    def token_of(self, record: KubeRecord) -> TokenView:
+    def token_of(self, record: objects.KubeRecord) -> objects.TokenView:
         # Both may be missing: clients with certificates cannot be handed on.
         access = self.cloud.client.connection.access()
-        return TokenView(self.project, "", access.bearer_token(), access.authority())
+        return objects.TokenView(self.project, "", access.bearer_token(), access.authority())
 
 
 POD_RIGHTS: Final = rights("pods", "create delete get list watch")
@@ -415,17 +405,21 @@ class PodCloud(KubeCloud):
         self.inventory.heard()
 
     def refused(self, kind: str, error: LaunchError | None) -> None:
-        super().refused(f"{POD} of project {kind}", error)
+        super().refused(f"{objects.POD} of project {kind}", error)
 
-    def _record(self, found: Object) -> KubeRecord:
-        record = pod_record(PodView(found))
+    def _record(self, found: Object) -> objects.KubeRecord:
+        record = objects.pod_record(objects.PodView(found))
         known = self.inventory.get(record.id)
-        return record if known is None or record.pod is None else pod_record(told_after(known.pod, record.pod))
+        return (
+            record
+            if known is None or record.pod is None
+            else objects.pod_record(objects.told_after(known.pod, record.pod))
+        )
 
     # -- lists --
 
-    def list_instances(self, since: str | None) -> list[KubeRecord]:
-        found: list[KubeRecord] = []
+    def list_instances(self, since: str | None) -> list[objects.KubeRecord]:
+        found: list[objects.KubeRecord] = []
         errors: list[LaunchError] = []
         for project in self._projects:
             try:
@@ -444,7 +438,7 @@ class PodCloud(KubeCloud):
             raise errors[0]
         return found
 
-    def get_instance(self, record_id: str) -> KubeRecord:
+    def get_instance(self, record_id: str) -> objects.KubeRecord:
         for project in self._projects:
             if record_id.startswith(f"{project}-"):
                 # One project's name may be the beginning of another's (OS-7).
@@ -452,12 +446,12 @@ class PodCloud(KubeCloud):
                     answer = self.client.get(self._path(project, record_id))
                 except CloudNotFound:
                     continue
-                record = pod_record(PodView(answer))
+                record = objects.pod_record(objects.PodView(answer))
                 if record.metadata.get(tags.PROVIDER_KEY) == self.provider:
                     return record
         raise NotFound(f"there is no pod {record_id} of this provider")
 
-    def path_of(self, record: KubeRecord) -> str:
+    def path_of(self, record: objects.KubeRecord) -> str:
         assert record.pod is not None
         return self._path(record.pod.place, record.id)
 

@@ -28,10 +28,9 @@ from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import Clouds, section, settings_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
-from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
+from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.servers import Leaks, ServerCreation
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.statemachine import ImageFile
 from nodepool.driver.statemachine.adapter import CloudAdapter
 from nodepool.driver.statemachine.provider import StateMachineDriver
 from nodepool.exceptions import (
@@ -43,7 +42,6 @@ from nodepool.exceptions import (
 from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.uploads import ListedImage
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
 
 log = logging.getLogger("nodepool.driver.openstack")
@@ -70,11 +68,9 @@ class OpenStackAdapter(CloudAdapter):
             )
         self.cloud = OpenStackCloud(provider_config, transport, settings)
         self.use(self.cloud)
-        #: Properties of all images: no agent of the cloud's vendor is in them.
-        self._vendor_properties = section(settings, "disable_vendor_agent")
         self._leaks = Leaks(self.cloud)
         self.resources = self._leaks.kinds
-        self._images = OpenStackImages(self.cloud.api)
+        self.images = OpenStackImages(provider_config, self.cloud.api, section(settings, "disable_vendor_agent"))
         self._repeats = Repeats()
 
     def suspectsLeaks(self) -> bool:
@@ -126,21 +122,7 @@ class OpenStackAdapter(CloudAdapter):
             log.error("%s", missing_image(self.config.name, label))
         return found is not None
 
-    # -- images --
-
-    def upload(self, file: ImageFile) -> str:
-        marks = file.metadata
-        # U-4: what says whose it is wins over everything.
-        ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
-        properties = {**checksum_properties(file), **marks, **file.image.meta, **self._vendor_properties, **ours}
-        send = self._images.upload_by_task if self.config.uses_tasks else self._images.upload
-        return send(file, file.format or self.config.image_type, properties, self.config.image_upload_timeout)
-
-    def deleteImage(self, external_id: str) -> None:
-        self._images.delete(external_id)
-
-    def listImages(self) -> Iterator[ListedImage]:
-        return self._images.list(unmarked=self.config.uses_tasks)
+    # -- trouble --
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         return self.cloud.api.console(str(external_id)) if label.console_log else None

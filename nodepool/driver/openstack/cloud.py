@@ -23,14 +23,7 @@ from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, 
 from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
-from nodepool.driver.statemachine.instance import (
-    GONE,
-    INSTALLATION_KEY,
-    NODE_KEY,
-    POOL_KEY,
-    PROVIDER_KEY,
-    InstanceCloud,
-)
+from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
     from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 
 
-class OpenStackCloud(InstanceCloud[Server]):
+class OpenStackCloud(tags.InstanceCloud[Server]):
     """One provider's cloud.
 
     :param transport: how to make calls.
@@ -89,7 +82,7 @@ class OpenStackCloud(InstanceCloud[Server]):
     def why_ended(self, record: Server) -> tuple[str, str] | None:
         if not record.deleting:
             return None
-        return GONE, f"the cloud shows server {record.id} as {record.task_state or record.status}"
+        return tags.GONE, f"the cloud shows server {record.id} as {record.task_state or record.status}"
 
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
@@ -271,7 +264,7 @@ def _before(latest: str, overlap: timedelta) -> str | None:
 
 log = logging.getLogger("nodepool.driver.openstack.cloud")
 
-_KEYS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
+_KEYS: Final = (tags.NODE_KEY, tags.POOL_KEY, tags.PROVIDER_KEY, tags.INSTALLATION_KEY)
 
 
 class VolumeMarks:
@@ -297,7 +290,7 @@ class VolumeMarks:
     def mark(self, server: Server) -> None:
         """Mark the volume that a server boots from, unless that was done. Blocks; errors are logged."""
         volume_id, found = server.boot_volume, server.metadata
-        if volume_id is not None and volume_id not in self._marked and found.get(PROVIDER_KEY) == self._provider:
+        if volume_id is not None and volume_id not in self._marked and found.get(tags.PROVIDER_KEY) == self._provider:
             self._write([volume_id], {key: found[key] for key in _KEYS if key in found})
 
     def catch_up(self) -> None:
@@ -338,9 +331,8 @@ MAX_MADE: Final = 10_000
 
 
 class FloatingIps:
-    """Floating IPs of one provider. Thread-safe.
-
-    ``_lock`` guards what was made and what cannot be routed; it is not held while the cloud is asked.
+    """Floating IPs of one provider. Thread-safe: what changes a table is one operation. What changes `_made` has
+    ``_lock``, which is not held while the cloud is asked.
     """
 
     def __init__(self, provider: str, api: Api, facts: Facts, cloud: CloudNetworks) -> None:
@@ -418,9 +410,8 @@ class FloatingIps:
 
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)
-        with self._lock:
-            if monotonic() < self._unroutable.get(route, 0.0):
-                return None
+        if monotonic() < self._unroutable.get(route, 0.0):
+            return None
         try:
             return self._api.create_floating_ip(source.id, port, fixed, note)
         except CloudNotFound as error:
@@ -429,8 +420,7 @@ class FloatingIps:
                 raise
             # "External network is not reachable from subnet", or no floating IPs at all.
             log.info("Provider %s: no floating IP from network %s: %s", self.provider, source.name, error)
-            with self._lock:
-                self._unroutable[route] = monotonic() + 300.0
+            self._unroutable[route] = monotonic() + 300.0
             return None
 
     def _sources(self) -> list[Network]:
@@ -443,10 +433,7 @@ class FloatingIps:
 
     def may_have(self, server_id: str, server: Server | None) -> bool:
         """Could there be one at a server? Does not ask the cloud."""
-        with self._lock:
-            if server_id in self._made:
-                return True
-        if _shows_one(server):
+        if server_id in self._made or _shows_one(server):
             return True
         if not self._cloud.floating:
             return False
@@ -577,15 +564,11 @@ class Facts:
 
     # -- networks --
 
-    def network_ids(self, label: OpenStackLabel) -> list[str]:
-        """Ids of the networks of a label, in its order; without a network service names are taken for ids.
+    def network_id(self, name: str, label: OpenStackLabel) -> str:
+        """Id of a network of a label; without a network service the name is taken for the id.
 
         :raises LaunchNodepoolException: there is no such network, or several have the name.
         """
-        return [self.network_id(name, label) for name in label.networks]
-
-    def network_id(self, name: str, label: OpenStackLabel) -> str:
-        """One of them."""
         for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
             networks = self.networks.get(max_age)
             if networks is None:

@@ -225,19 +225,17 @@ def problem_of(region: CloudRegion) -> str:
     if timeout is not None and not float(timeout) > 0:
         return f"api_timeout must be a number of seconds above 0, not {timeout!r}"
     verify, cert = region.get_requests_verify_args()
-    for key, name in (("cacert", verify), *(("cert or key", part) for part in _files_of(cert))):
+    certs = cert if isinstance(cert, tuple) else (cert,)
+    for key, name in (("cacert", verify), *(("cert or key", part) for part in certs)):
         if isinstance(name, str) and not os.path.exists(name):
             return f"{key}: there is no file {name}"
     return ""
 
 
-def _files_of(cert: Any) -> tuple[Any, ...]:
-    return cert if isinstance(cert, tuple) else (cert,)
-
-
 def _search_path(loader: OpenStackConfig) -> list[str]:
-    files: list[str] = [str(name) for name in getattr(loader, "_config_files", ()) if str(name).endswith(".yaml")]
-    return files or ["clouds.yaml"]
+    files = (str(name) for name in getattr(loader, "_config_files", ()) if str(name).endswith(".yaml"))
+    # The user's and the site's directory may be the same one.
+    return list(dict.fromkeys(files)) or ["clouds.yaml"]
 
 
 def _why_no_file(cloud: str, files: list[str]) -> str:

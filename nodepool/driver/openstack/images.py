@@ -25,6 +25,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.uploads import ImageContent, ImageTime, ListedImage, difference
 from nodepool.driver.openstack.api import Image, text_of
+from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
 
     from nodepool.driver.openstack.api import Api
-    from nodepool.driver.statemachine import ImageFile
+    from nodepool.driver.openstack.config import OpenStackProviderConfig
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
@@ -43,42 +44,53 @@ DELETE_SECONDS: Final = 600.0
 PAGE: Final = "1000"
 
 
-class OpenStackImages:
-    """Images of one provider. All methods block; what ends the provider's calls ends all waiting."""
+class OpenStackImages(CloudImages):
+    """Images of one provider. All methods block; what ends the provider's calls ends all waiting.
 
-    def __init__(self, api: Api) -> None:
-        self.provider = api.transport.provider
+    :param vendor: properties of all images: no agent of the cloud's vendor is in them.
+    """
+
+    def __init__(self, config: OpenStackProviderConfig, api: Api, vendor: Mapping[str, Any]) -> None:
+        self.provider = config.name
+        self._config = config
         self._api = api
+        self._vendor = vendor
 
     def _time(self, what: str, seconds: float, wanted: Callable[[], None] = lambda: None) -> ImageTime:
         return ImageTime(f"Provider {self.provider}: {what}", seconds, self._api.transport.stopped, wanted=wanted)
 
     # -- upload --
 
-    def upload(self, file: ImageFile, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
-        """Upload a file to Glance; returns the id of the image. After an error the image is deleted.
+    def upload(self, file: ImageFile) -> str:
+        """Upload a file; returns the id of the image. After an error the image is deleted.
 
-        :param properties: of the image; texts, but for ``min_disk``, ``min_ram`` and other attributes of Glance's own.
-        :param timeout: seconds for everything.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        time = self._time(f"the upload of image {file.name}", timeout, uploads.checker())
+        marks = file.metadata
+        # U-4: what says whose it is wins over everything.
+        ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
+        properties = {**checksum_properties(file), **marks, **file.image.meta, **self._vendor, **ours}
+        send = self._by_task if self._config.uses_tasks else self._to_glance
+        return send(file, file.format or self._config.image_type, api_properties(properties))
+
+    def _to_glance(self, file: ImageFile, image_format: str, properties: Mapping[str, Any]) -> str:
+        time = self._time(f"the upload of image {file.name}", self._config.image_upload_timeout, uploads.checker())
         ours = {"name": file.name, "disk_format": image_format}
-        body = {"container_format": "bare", "visibility": "private", **api_properties(properties), **ours}
+        body = {"container_format": "bare", "visibility": "private", **properties, **ours}
         with open(file.path, "rb") as opened:
             return GlanceUpload(self._api, body, Content(opened, time.check), checksums_of(file), time).run()
 
-    def upload_by_task(self, file: ImageFile, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
+    def _by_task(self, file: ImageFile, image_format: str, properties: Mapping[str, Any]) -> str:
         """The same by way of object storage, of which a task of Glance makes an image (clouds.yaml:
         ``image_api_use_tasks: true``).
         """
         name, region = file.name, self._api.transport.region
         try:
-            image_id = _imported(region, file, timeout)
+            image_id = _imported(region, file, self._config.image_upload_timeout)
             # The SDK leaves those out that are no texts of its own.
-            self._api.set_image_properties(image_id, api_properties(properties))
+            self._api.set_image_properties(image_id, properties)
             with open(file.path, "rb") as opened:
                 problem = wrong(self._api.image(image_id), image_format, Content(opened), checksums_of(file))
         except Exception as error:
@@ -165,12 +177,11 @@ class OpenStackImages:
 
     # -- list --
 
-    def list(self, unmarked: bool = False) -> Iterator[ListedImage]:
-        """Images with metadata of ours, unfinished and hidden ones, too.
-
-        :param unmarked: and private ones without: a task makes an image, and only afterwards it is marked.
+    def listed(self) -> Iterator[ListedImage]:
+        """Images with metadata of ours, unfinished and hidden ones, too. Private ones without where tasks make images:
+        they are marked only afterwards.
         """
-        seen: set[str] = set()
+        seen, unmarked = set[str](), self._config.uses_tasks
         for image in self._all():
             told = image.properties
             marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
@@ -215,12 +226,7 @@ class GlanceUpload:
     """
 
     def __init__(
-        self,
-        api: Api,
-        body: Mapping[str, Any],
-        content: Content,
-        checksums: Mapping[str, str],
-        time: ImageTime,
+        self, api: Api, body: Mapping[str, Any], content: Content, checksums: Mapping[str, str], time: ImageTime
     ) -> None:
         self._head = f"Provider {api.transport.provider}: image {body['name']}"
         self._api = api

@@ -99,7 +99,8 @@ class ServerCreation(CreationMachine[Server]):
     def _body(self, flavor: Flavor, image_id: str) -> dict[str, Any]:
         """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
         label, cloud = self.label, self.cloud
-        networks = cloud.facts.network_ids(label) or [n for n in [cloud.default_network()] if n]
+        networks = [cloud.facts.network_id(name, label) for name in label.networks]
+        networks = networks or [n for n in [cloud.default_network()] if n]
         body: dict[str, Any] = {"name": self.order.hostname, "flavorRef": flavor.id, "metadata": self._metadata()}
         if label.boot_from_volume:
             volume = {"volume_size": label.volume_size, "delete_on_termination": True}

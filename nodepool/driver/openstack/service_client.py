@@ -11,7 +11,6 @@ import json
 import threading
 import urllib.parse
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from keystoneauth1 import adapter, exceptions
@@ -63,10 +62,8 @@ class ServiceLimits:
             self._places.__enter__()
         self._limiter.wait()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._places.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._places.__exit__(*error)
 
 
 # keystoneauth and requests find out anew for each call what has not changed since the last one: the endpoint, the

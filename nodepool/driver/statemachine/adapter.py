@@ -12,13 +12,15 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.config import LabelSettings, ProviderConfig
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.quota_support import P
+from nodepool.driver.framework.uploads import ListedImage
 from nodepool.driver.statemachine.instance import (
     PROVIDER_KEY,
     CloudResource,
@@ -33,11 +35,6 @@ from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.exceptions import CapacityException, LaunchError, RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import LabelSettings, ProviderConfig
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.uploads import ListedImage
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -205,7 +202,6 @@ class Adapter:
 
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
         """The connection check of an instance failed. Must not block for long."""
-        return
 
     def preflight(self) -> Iterable[CheckResult]:
         """Look whether the cloud has what the configuration names, see `Provider.preflight`; may block.
@@ -217,7 +213,6 @@ class Adapter:
 
     def stop(self) -> None:
         """Release what is held; nothing is called afterwards."""
-        return
 
 
 # `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).

@@ -163,9 +163,8 @@ class StateMachineQuota(QuotaSupport):
             needs = [known for (_, name), known in list(self._known_needs.items()) if name == label]
             if any(_is_refused(known) for known in needs):
                 broken.add(label)
-            else:
-                if self._broken_labels.discard(label):
-                    self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
+            elif self._broken_labels.discard(label):
+                self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
         return sorted(broken)
 
     def labelErrors(self) -> Mapping[str, LabelStatus]:
@@ -766,10 +765,7 @@ class LearnedLimits:
     """
 
     def __init__(
-        self,
-        count: Callable[[], int],
-        exists: Callable[[str], bool],
-        clock: Callable[[], float] = monotonic,
+        self, count: Callable[[], int], exists: Callable[[str], bool], clock: Callable[[], float] = monotonic
     ) -> None:
         self._count = count
         self._exists = exists

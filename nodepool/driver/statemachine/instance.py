@@ -18,19 +18,16 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.config import DEFAULT_PORT
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, LabelSettings, ProviderConfig
 from nodepool.driver.framework.rate import MAX_THREADS, Hold, SharedThreads, ended, working_for
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
-from nodepool.guard import settle
+from nodepool.guard import ERRORS, as_exception, settle
 from nodepool.metrics import reports
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.model.node import Node, QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
 Log = logging.LoggerAdapter[logging.Logger]
@@ -82,7 +79,6 @@ class Instance:
 
     def load(self, *data: Any, **named: Any) -> None:
         """Parse what the cloud says; may be overridden."""
-        return
 
     def getQuotaInformation(self) -> QuotaInformation:
         """What this instance uses of the quota."""
@@ -889,70 +885,108 @@ K = TypeVar("K", bound=Hashable)
 class Batches(Generic[K]):
     """Gathers what is ordered while a call waits for its turn, or is under way. Thread-safe.
 
-    ``_lock`` guards the orders; it is not held during a call. Calls are made one after the other.
+    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
+    only for orders that are there.
 
-    :param send: makes one call: waits for its turn, asks its argument for the orders, and returns what came of each; an
-        exception = it failed; nothing = None. What it raises is the error of all of them. Blocks.
+    :param send: makes one call: waits for its turn, asks its argument for the orders (maybe for at most so many), and
+        returns what came of each; an exception = it failed; a future = it ends as that does; nothing = None. What it
+        raises is the error of all of them. Blocks.
     :param executor: runs it.
     :param most: orders in a call.
+    :param common: equal for orders that may go in one call.
+    :param permit: asked of each order right before it is sent; what it raises is the order's error.
+    :param at_once: as many calls are under way as the executor has threads; False = one after the other.
     """
 
-    def __init__(self, send: Callable[[Callable[[], list[K]]], Mapping[K, Any]], executor: Executor, most: int) -> None:
-        self._send = send
-        self._executor = executor
-        self._most = most
+    def __init__(
+        self,
+        send: Callable[[Callable[..., list[K]]], Mapping[K, Any]],
+        executor: Executor,
+        most: int,
+        *,
+        common: Callable[[K], Hashable] = lambda _: None,
+        permit: Callable[[K], None] = lambda _: None,
+        at_once: bool = False,
+    ) -> None:
+        self._send, self._executor, self._most = send, executor, most
+        self._common, self._permit, self._at_once = common, permit, at_once
         self._lock = threading.Lock()
-        #: Those who ordered wait until their order is sent.
-        self._waiting: dict[K, tuple[Future[Any], list[Hold]]] = {}
+        #: By what they have in common; those whose turn is next are first. Those who ordered wait until it is sent.
+        self._waiting: dict[Hashable, dict[K, tuple[Future[Any], list[Hold]]]] = {}
+        #: Does a thread wait for a turn, or will one?
         self._running = False
 
     def add(self, order: K) -> Future[Any]:
         """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
-        # Not under the lock, because it calls others.
-        hold = Hold()
+        # Not under the lock, because these call others.
+        hold, common = Hold(), self._common(order)
         with self._lock:
-            future, holds = self._waiting.setdefault(order, (Future(), []))
+            future, holds = self._waiting.setdefault(common, {}).setdefault(order, (Future(), []))
             holds.append(hold)
             begin, self._running = not self._running, True
         if begin:
-            # For all that order.
-            try:
-                with working_for(()):
-                    self._executor.submit(self._run).add_done_callback(self._ended)
-            except RuntimeError:
-                # It was shut down, or the system has no more threads.
-                self._fail_left()
+            self._begin()
         return future
+
+    def next_call(self) -> int:
+        """How many orders there are for the next call."""
+        with self._lock:
+            return len(next(iter(self._waiting.values()), ()))
+
+    def _begin(self) -> None:
+        try:
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
+        except RuntimeError:
+            # It was shut down, or the system has no more threads.
+            self._fail_left()
 
     def _run(self) -> None:
         while self._go_on():
-            taken: dict[K, Future[Any]] = {}
-            outcome: Future[Mapping[K, Any]] = Future()
-            settle((outcome,), lambda taken=taken: self._send(lambda: self._take(taken, self._most)))  # type: ignore[misc]
-            if not taken:
-                # It failed before its turn came: all that wait hear of it.
-                self._take(taken, self._most)
-            error = outcome.exception()
-            for order, future in taken.items():
-                answer = error or outcome.result().get(order)
-                if isinstance(answer, BaseException):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+            self._call()
+            if self._at_once:
+                return
 
     def _go_on(self) -> bool:
         with self._lock:
             self._running = bool(self._waiting)
             return self._running
 
+    def _call(self) -> None:
+        taken: dict[K, Future[Any]] = {}
+        outcome: Future[Mapping[K, Any]] = Future()
+        settle((outcome,), lambda: self._send(lambda most=self._most: self._take(taken, most)))
+        error = outcome.exception()
+        if error is not None and not taken:
+            # It failed before its turn came.
+            self._take(taken, self._most)
+        for order, future in taken.items():
+            end_with(future, error or outcome.result().get(order))
+
     def _take(self, taken: dict[K, Future[Any]], most: int) -> list[K]:
-        with self._lock:
-            orders = list(self._waiting)[:most]
-            held = [self._waiting.pop(order) for order in orders]
-        for order, (future, holds) in zip(orders, held, strict=True):
-            taken[order] = future
-            for hold in holds:
-                hold.end()
+        """Orders that are still wanted; those of the others hear why not."""
+        while not taken:
+            with self._lock:
+                if not self._waiting:
+                    break
+                common = next(iter(self._waiting))
+                group = list(self._waiting.pop(common).items())
+                if group[most:]:
+                    # The others come first now.
+                    self._waiting[common] = dict(group[most:])
+            for order, (future, holds) in group[:most]:
+                for hold in holds:
+                    hold.end()
+                try:
+                    self._permit(order)
+                    taken[order] = future
+                except ERRORS as error:
+                    # Whoever ordered it gets it.
+                    future.set_exception(as_exception(error))
+        if self._at_once and self._go_on():
+            # While this call is under way the next one waits for its turn.
+            self._begin()
         return list(taken)
 
     def _ended(self, run: Future[None]) -> None:
@@ -961,14 +995,25 @@ class Batches(Generic[K]):
             self._fail_left()
 
     def _fail_left(self) -> None:
-        left: dict[K, Future[Any]] = {}
-        # Until there are none: more may be ordered while these are taken.
-        while self._go_on():
-            self._take(left, sys.maxsize)
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+            self._running = False
         error = CloudUnavailableException("the provider was stopped")
         error.maybe_done = False
-        for future in left.values():
+        for future, holds in [waiting for group in left.values() for waiting in group.values()]:
+            for hold in holds:
+                hold.end()
             future.set_exception(error)
+
+
+def end_with(future: Future[Any], answer: Any) -> None:
+    """:param answer: of `Batches`: an exception = it failed; a future = it ends as that does."""
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    elif isinstance(answer, Future):
+        answer.add_done_callback(lambda one: settle((future,), one.result))
+    else:
+        future.set_result(answer)
 
 
 # The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.

@@ -18,45 +18,29 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
-from nodepool import log_names
+from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.rate import TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
-from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
-from nodepool.exceptions import (
-    CloudUnavailableException,
-    LaunchError,
-    LaunchKeyscanException,
-    LaunchNetworkException,
-    LaunchStatusException,
-    ServerCreateTimeoutException,
-    ZKConflict,
-    ZKException,
-)
+from nodepool.driver.statemachine.instance import Instance, StateMachine, describe, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.model.reasons import images_missing
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason, images_missing
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.instance import Instance, StateMachine
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
 
 #: Who defines one of these is polled in each pass.
 POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thread_count"})
@@ -179,7 +163,7 @@ class StateMachineHandler(NodeRequestHandler):
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
         launch = self._launches.get(node.key)
         if launch is None or (launch.outcome is not None and not launch.outcome.made):
-            self.zk.nodes.remove(node)
+            self.zk.deleteNode(node)
         else:
             super().let_go_of_aborted(node)
         # Last: what raised is called again, and must know then what was made.
@@ -289,7 +273,7 @@ class NodeLaunch(RunningLaunch):
         with Guard(self.log, "Launch abandoned") as guard:
             try:
                 return next(self._steps, None)
-            except ZKConflict as conflict:
+            except exceptions.ZKConflict as conflict:
                 self._taken(conflict)
                 return None
         # Whatever it is, the request must not wait for ever.
@@ -302,7 +286,7 @@ class NodeLaunch(RunningLaunch):
         while True:
             try:
                 yield from attempt
-            except ZKConflict:
+            except exceptions.ZKConflict:
                 raise
             except Exception as error:  # noqa: BLE001 - logged where it is judged
                 self._error = error
@@ -332,7 +316,7 @@ class NodeLaunch(RunningLaunch):
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
         if cloud_away:
-            raise CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
+            raise exceptions.CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
@@ -399,7 +383,7 @@ class NodeLaunch(RunningLaunch):
             left = self.limit.left
             if left <= 0:
                 awaited = getattr(machine, "waits_for", "")
-                raise ServerCreateTimeoutException(
+                raise exceptions.ServerCreateTimeoutException(
                     f"no instance within launch-timeout of {self.launch_timeout:g} s, "
                     f"it got as far as {machine.state!r}{f': {awaited}' if awaited else ''}"
                 )
@@ -413,10 +397,12 @@ class NodeLaunch(RunningLaunch):
             yield min(wait, max(0.0, left))
         self.provider.calls.worked()
         if instance is None:
-            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
+            raise exceptions.LaunchStatusException("the driver said that the instance is complete, but not what it is")
         take_instance(self.node, instance, self.pool)
         if self.node.interface_ip is None and getattr(instance, "has_address", True):
-            raise LaunchNetworkException(f"instance {self.node.external_id} has no address that could be used")
+            raise exceptions.LaunchNetworkException(
+                f"instance {self.node.external_id} has no address that could be used"
+            )
 
     def _advance(self, driven: Driven) -> tuple[Instance | None, float]:
         """Advance the machine once; seconds until the next time."""
@@ -459,7 +445,7 @@ class NodeLaunch(RunningLaunch):
         )
         try:
             keys = yield from ended(scan, self.wake)
-        except LaunchKeyscanException:
+        except exceptions.LaunchKeyscanException:
             # L-16. Neither may fail the launch in another way: no error is raised. Blocks for both.
             of_instance = (self.provider.name, self.provider.adapter, self.label, node.external_id)
             console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
@@ -481,7 +467,7 @@ class NodeLaunch(RunningLaunch):
                 and not self._handler.done
                 and self.zk.nodes.surely_locked(self.node)
             )
-        except ZKConflict:
+        except exceptions.ZKConflict:
             return False
 
     # -- for people --
@@ -557,7 +543,7 @@ class NodeLaunch(RunningLaunch):
 
     def _log_failure(self, error: Exception) -> None:
         text = f"Attempt {self._attempt} of {self.launch_retries} failed"
-        if isinstance(error, (LaunchError, OSError, ZKException)):
+        if isinstance(error, (exceptions.LaunchError, OSError, exceptions.ZKException)):
             self.log.error("%s: %s: %s", text, type(error).__name__, error)
         else:
             self.log.error(text, exc_info=error)
@@ -595,7 +581,9 @@ class NodeLaunch(RunningLaunch):
             for wait in deletion:
                 left = self.limit.left
                 if left <= 0:
-                    raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
+                    raise exceptions.ServerCreateTimeoutException(
+                        "the previous instance was not deleted within launch-timeout"
+                    )
                 yield min(wait, left)
             if node.external_id is None:
                 self.others.pop()
@@ -610,7 +598,7 @@ class NodeLaunch(RunningLaunch):
 
     # -- the end --
 
-    def _taken(self, conflict: ZKConflict) -> None:
+    def _taken(self, conflict: exceptions.ZKConflict) -> None:
         """The node was deleted or taken by others: not the request's fault, it gets another one. Nothing may be left.
 
         But for the instance that the node names: it may be ready without our knowledge, and free for others. Those
@@ -632,7 +620,7 @@ class NodeLaunch(RunningLaunch):
         """The instance that the node names; None = none, or there is no such node. Blocks for a round trip."""
         try:
             stored = self.zk.getNode(self.node.key)
-        except ZKException as error:
+        except exceptions.ZKException as error:
             # If it is the node's it must stay; if not, it is found when leaks are looked for.
             self.log.warning("Instance %s is not deleted: %s", self.node.external_id, error)
             return self.node.external_id
@@ -657,7 +645,7 @@ class NodeLaunch(RunningLaunch):
         self.node.state = state
         text = "The outcome could not be stored"
         # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
-        with Guard(self.log, text, but=ZKConflict, level=logging.WARNING, traceback=False) as stored:
+        with Guard(self.log, text, but=exceptions.ZKConflict, level=logging.WARNING, traceback=False) as stored:
             self.zk.nodes.save(self.node)
         if stored.error is not None:
             self.node.state = states.FAILED

@@ -20,20 +20,17 @@ import abc
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.statemachine import instance as tags
-from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, Log, StateMachine
+from nodepool.driver.statemachine.instance import Creation, CreationKey, Instance, InstanceCloud, Log, StateMachine
 from nodepool.driver.statemachine.inventory import R, Waiter
 from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
+from nodepool.model.request import NodeRequest
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.statemachine.instance import InstanceCloud
-    from nodepool.model.request import NodeRequest
 
 # `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
 
@@ -269,7 +266,8 @@ class CreationMachine(InventoryMachine[R]):
     PAUSING: ClassVar[str] = "pausing"
 
     _resumed: str | None = None
-    _creation: Creation | None = None
+    #: From the first step on.
+    _creation: Creation
     _lost: Exception | None = None
     _repeats = 0
     _repeat_at = float("-inf")
@@ -368,7 +366,7 @@ class CreationMachine(InventoryMachine[R]):
 
     def gone(self) -> Exception:
         """What it means that the cloud says that the instance does not exist any more."""
-        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by somebody else")
+        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by another program")
 
     def stored_id(self, record_id: str) -> Any:
         """What the record of the node says of its instance: ``external_id``, the id itself unless there is more."""
@@ -419,7 +417,6 @@ class CreationMachine(InventoryMachine[R]):
 
     def _submit(self) -> bool:
         creation, repeated = self._creation, self._lost is not None
-        assert creation is not None
         # What is still open counts against the limits, also if nobody waits any more.
         self.cloud.creations.sent(creation)
         told: Future[str] = Future()
@@ -450,7 +447,6 @@ class CreationMachine(InventoryMachine[R]):
     def _submitting(self) -> bool:
         if not self.answered:
             return False
-        assert self._creation is not None
         try:
             record_id = self.answer()
         except (CloudUnavailableException, OSError) as error:
@@ -481,7 +477,6 @@ class CreationMachine(InventoryMachine[R]):
             return self._send_later(REPEAT.pause(self._repeats))
         if self.external_id is not None:
             # Whatever was made is deleted by its name.
-            assert self._creation is not None
             self.cloud.creations.given_up(self._creation)
             raise error
         self.log.warning("The creation was not answered, looking for the instance: %s", error)
@@ -501,7 +496,6 @@ class CreationMachine(InventoryMachine[R]):
 
     def _searching(self) -> bool:
         """Two instances for one node must never be: find the one that may have been made."""
-        assert self._creation is not None
         assert self._lost is not None
         inventory = self.cloud.inventory
         found = self.cloud.creations.found(self._creation, self.cloud.of_node(self.node_id))
@@ -574,7 +568,7 @@ class CreationMachine(InventoryMachine[R]):
         if not self.reached(self._begin_at):
             return False
         self.begun_anew += 1
-        self._creation = self._lost = self._deletion = self.record_id = self.external_id = None
+        self._lost = self._deletion = self.record_id = self.external_id = None
         self._repeats = self._lists = 0
         self.go(self.START)
         # The framework stores that there is no instance, before another one is ordered.

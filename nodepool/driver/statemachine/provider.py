@@ -11,13 +11,14 @@ import abc
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from nodepool import log_names
+from nodepool import exceptions, log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.handler_hooks import node_logger
@@ -27,33 +28,19 @@ from nodepool.driver.interface import Done, Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.instance import Resource, diskimage_of
+from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
-from nodepool.exceptions import (
-    LaunchError,
-    NotFound,
-    RuntimeConfigurationException,
-    ServerDeleteTimeoutException,
-    ZKException,
-)
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.event import LostInstance
+from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
 from nodepool.plan.observed import OTHERS, end_of_other, of_other
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.statemachine.instance import Log
-    from nodepool.model.event import LostInstance
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 # Images of a provider on the framework (rules U, D-1, D-3).
 
@@ -246,10 +233,10 @@ class StateMachineProvider(CloudProvider):
             task = self._cleanups.pop(str(node_id), None)
         if task is None:
             return
-        while task.is_alive() and (left := task.left + WAIT_LONGER_SECONDS) > 0:
+        while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
             task.join(left)
         if task.is_alive():
-            raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
+            raise exceptions.ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
 
@@ -284,7 +271,7 @@ class StateMachineProvider(CloudProvider):
 
         :param id: what the upload gave, or what `listImages` shows.
         """
-        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(exceptions.NotFound):
             if isinstance(id, Resource):
                 gateway.delete_resource(self.name, self.adapter, id)
             else:
@@ -426,21 +413,17 @@ class Deletion(Done, abc.ABC):
         self._external_id = external_id
         self.log = log
         self.held = HeldTime(clock)
-        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-
-    @property
-    def left(self) -> float:
-        """Seconds until it is given up."""
-        return self._limit.left
+        #: Until it is given up.
+        self.limit = TimeLimit(DELETE_SECONDS, self.held, clock)
 
     def step(self) -> float | None:
         """See `nodepool.driver.framework.rate.Task`."""
         try:
             wait = next(self._steps, None)
-            if wait is not None and self.left > 0:
+            if wait is not None and self.limit.left > 0:
                 return wait
             if wait is not None:
-                raise ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+                raise exceptions.ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
         except Exception as error:  # noqa: BLE001 - logged in there
             self.error = error
             self._failed(error)
@@ -453,9 +436,6 @@ class Deletion(Done, abc.ABC):
 
     def _wake(self) -> None:
         self._provider.scheduler.wake(self)
-
-    def _removal(self, external_id: Any, try_again: Callable[[Exception], bool] = lambda _: False) -> Iterator[float]:
-        return self._provider.removal(external_id, self.log, self._wake, try_again)
 
 
 class NodeDeletion(Deletion):
@@ -500,7 +480,7 @@ class NodeDeletion(Deletion):
             provider.look_for_leaks_soon()
         for external_id in targets:
             self._external_id = external_id
-            yield from self._removal(external_id)
+            yield from provider.removal(external_id, self.log, self._wake, lambda _: False)
         provider.calls.worked()
         zk.nodes.remove(node)
         self.log.info("Deleted node of provider %s", node.provider)
@@ -508,7 +488,10 @@ class NodeDeletion(Deletion):
 
     def _failed(self, error: Exception) -> None:
         self._provider.calls.judge(error)
-        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
+        if (
+            isinstance(error, (exceptions.LaunchError, OSError, exceptions.ZKException))
+            or self._provider.calls.circuit_open
+        ):
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
         else:
             self.log.error("Deletion failed, it will be tried again", exc_info=error)
@@ -516,7 +499,7 @@ class NodeDeletion(Deletion):
             return
         try:
             cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
-        except ZKException as problem:
+        except exceptions.ZKException as problem:
             self.log.error("Unlocking failed: %s", problem)
 
 
@@ -530,11 +513,11 @@ class InstanceDeletion(Deletion):
     def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
         super().__init__(provider, external_id, log)
         self._persistent = persistent
-        self._steps = self._removal(external_id, self._may_be_done_later)
+        self._steps = provider.removal(external_id, log, self._wake, self._may_be_done_later)
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)
-        return self._persistent and self.left > 0
+        return self._persistent and self.limit.left > 0
 
     def _failed(self, error: Exception) -> None:
         """Those who wait for it raise the error."""
@@ -550,7 +533,7 @@ def _instance_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
     alive = lost.alive()
     try:
         listed = provider.calls.list_instances()
-    except (LaunchError, RuntimeConfigurationException) as error:
+    except (exceptions.LaunchError, exceptions.RuntimeConfigurationException) as error:
         yield failure(OTHERS, error)
         return
     for other, count in sorted(instance.others((one.metadata for one in listed), name).items()):
@@ -588,6 +571,8 @@ def _upload_checks(provider: StateMachineProvider) -> Iterator[CheckResult]:
 class StateMachineDriver(Driver):
     """Subclasses implement `getProviderConfig` and `getAdapter`."""
 
+    provider_class: ClassVar[type[StateMachineProvider]] = StateMachineProvider
+
     @abc.abstractmethod
     def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
         """Make the configuration object of one provider section; it is not loaded yet."""
@@ -598,7 +583,7 @@ class StateMachineDriver(Driver):
 
     def getProvider(self, provider_config: ProviderConfig) -> Provider:
         """Wires adapter and provider; a driver that needs ZooKeeper itself overrides it."""
-        return StateMachineProvider(self.getAdapter(provider_config), provider_config)
+        return self.provider_class(self.getAdapter(provider_config), provider_config)
 
 
 class CloudDriver(StateMachineDriver):
@@ -606,13 +591,9 @@ class CloudDriver(StateMachineDriver):
 
     config_class: ClassVar[type[ProviderConfig]]
     adapter_class: ClassVar[type[Adapter]]
-    provider_class: ClassVar[type[StateMachineProvider]] = StateMachineProvider
 
     def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
         return self.config_class(provider)
 
     def getAdapter(self, provider_config: Any) -> Adapter:
         return self.adapter_class(provider_config)
-
-    def getProvider(self, provider_config: ProviderConfig) -> Provider:
-        return self.provider_class(self.getAdapter(provider_config), provider_config)

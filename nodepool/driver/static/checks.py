@@ -25,28 +25,8 @@ from nodepool.guard import settle
 from nodepool.model.event import short
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, Maintenance, MaintenanceRecords, Mode
+from nodepool.plan import static
 from nodepool.plan.maintenance import next_end, of_host
-from nodepool.plan.static import (
-    ASIDE,
-    DOWN,
-    RETRY,
-    TELL_AGAIN,
-    UNCHECKED,
-    HostFacts,
-    HostHealth,
-    HostId,
-    HostSpec,
-    LabelSlots,
-    SlotId,
-    after_failure,
-    after_success,
-    is_our_network,
-    is_quarantined_by,
-    missing_keys,
-    quarantine_pause,
-    unscanned_keys,
-    waits_for,
-)
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -64,7 +44,7 @@ class HostKeysMissing(ScanFailed):
     """The host does not have the keys that are configured (S-3). Perhaps it is not the host that we want."""
 
 
-def check_host(spec: HostSpec, cancelled: threading.Event | None = None) -> HostFacts:
+def check_host(spec: static.HostSpec, cancelled: threading.Event | None = None) -> static.HostFacts:
     """Find out what a node of this host has to say. Blocks for at most the host's timeout plus the name look-up.
 
     :param cancelled: set = make no further attempt.
@@ -73,7 +53,7 @@ def check_host(spec: HostSpec, cancelled: threading.Event | None = None) -> Host
     name, _, port = spec.id
     if not spec.check:
         first = keyscan.first_of(keyscan.resolve(name, port))
-        return HostFacts(unscanned_keys(spec), first.get(socket.AF_INET), first.get(socket.AF_INET6))
+        return static.HostFacts(static.unscanned_keys(spec), first.get(socket.AF_INET), first.get(socket.AF_INET6))
     found = keyscan.scan(
         name,
         port,
@@ -83,12 +63,12 @@ def check_host(spec: HostSpec, cancelled: threading.Event | None = None) -> Host
         retry_connect=False,
         cancelled=cancelled,
     )
-    if spec.keys_wanted and (missing := missing_keys(spec, found.host_keys)):
+    if spec.keys_wanted and (missing := static.missing_keys(spec, found.host_keys)):
         raise HostKeysMissing(f"{spec.id} does not have the configured host key(s): {', '.join(missing)}")
-    return HostFacts(found.host_keys if spec.keys_wanted else (), found.public_ipv4, found.public_ipv6)
+    return static.HostFacts(found.host_keys if spec.keys_wanted else (), found.public_ipv4, found.public_ipv6)
 
 
-def is_alive(spec: HostSpec) -> bool:
+def is_alive(spec: static.HostSpec) -> bool:
     """Does the host accept a TCP connection (S-9)? Blocks for at most the host's timeout."""
     name, _, port = spec.id
     try:
@@ -125,15 +105,15 @@ class HostChecker:
         self._pool = ThreadPoolExecutor(max(1, min(threads, MAX_THREADS)), thread_name_prefix=f"{name}-check")
         self._lock = threading.Lock()
         #: Hosts with a check that was asked for, or is under way; and the next one, for all who asked since it began.
-        self._waiting: dict[HostId, tuple[HostSpec, Future[HostFacts]] | None] = {}
+        self._waiting: dict[static.HostId, tuple[static.HostSpec, Future[static.HostFacts]] | None] = {}
         self._cancelled = threading.Event()
 
-    def check(self, spec: HostSpec) -> Future[HostFacts]:
+    def check(self, spec: static.HostSpec) -> Future[static.HostFacts]:
         """Start `check_host`; does not block. After `stop` the future is cancelled."""
         with self._lock:
             submitted = spec.id in self._waiting
             known = self._waiting.get(spec.id)
-            future: Future[HostFacts] = Future() if known is None else known[1]
+            future: Future[static.HostFacts] = Future() if known is None else known[1]
             # Of the newest configuration.
             self._waiting[spec.id] = spec, future
         if not submitted:
@@ -167,7 +147,7 @@ class HostChecker:
         """Wait until the running checks have ended; after `stop`."""
         self._pool.shutdown(wait=True)
 
-    def _submit(self, host: HostId) -> None:
+    def _submit(self, host: static.HostId) -> None:
         try:
             self._pool.submit(self._run, host)
         except RuntimeError:
@@ -177,7 +157,7 @@ class HostChecker:
             if waiting is not None:
                 waiting[1].cancel()
 
-    def _run(self, host: HostId) -> None:
+    def _run(self, host: static.HostId) -> None:
         """Do one check for all that wait for it."""
         with self._lock:
             waiting = self._waiting.get(host)
@@ -197,11 +177,11 @@ class HostChecker:
 
 # What the checks of each host have shown, and when it is checked again: those that are down delay no other.
 
-_UNKNOWN: Final = HostHealth()
+_UNKNOWN: Final = static.HostHealth()
 
 
 #: (pool, label) -> slots
-_Slots = Mapping[tuple[str, str], LabelSlots]
+_Slots = Mapping[tuple[str, str], static.LabelSlots]
 
 
 class HostMonitor:
@@ -214,61 +194,63 @@ class HostMonitor:
     """
 
     def __init__(
-        self, hosts: Mapping[HostId, HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
+        self, hosts: Mapping[static.HostId, static.HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
     ) -> None:
         self._hosts = hosts
         self.log = log
         self._wall = wall
-        self._health: dict[HostId, HostHealth] = {}
+        self._health: dict[static.HostId, static.HostHealth] = {}
         #: When a host is checked again: by the clock of the provider, and in seconds since the epoch.
-        self._next: dict[HostId, tuple[float, float]] = {}
+        self._next: dict[static.HostId, tuple[float, float]] = {}
         #: What the log has last of a host that is down, when that is logged again, and how often it was.
-        self._told: dict[HostId, tuple[str, float, int]] = {}
+        self._told: dict[static.HostId, tuple[str, float, int]] = {}
         #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
-        self.held: Mapping[HostId, Maintenance] = {}
+        self.held: Mapping[static.HostId, Maintenance] = {}
         #: Grows when a host goes or comes; and what `has_news` saw last.
         self._changes = self._told_changes = 0
         #: Slots by (pool, label), and what ``_changes`` was then. Replaced as a whole.
         self._slots: tuple[int, _Slots] = (-1, {})
 
-    def health(self, host: HostId) -> HostHealth:
+    def health(self, host: static.HostId) -> static.HostHealth:
         """What its checks have shown. Any thread; does not block."""
         return self._health.get(host, _UNKNOWN)
 
-    def due(self, host: HostId) -> float:
+    def due(self, host: static.HostId) -> float:
         """Time of the next check; 0 for a host without trouble."""
         return self._next.get(host, (0.0, 0.0))[0]
 
-    def hold(self, held: Mapping[HostId, Maintenance]) -> None:
+    def hold(self, held: Mapping[static.HostId, Maintenance]) -> None:
         """These hosts are out of service now."""
         if held != self.held:
             self.held = held
             self._changes += 1
 
-    def failed(self, host: HostId, error: Exception, now: float) -> None:
+    def failed(self, host: static.HostId, error: Exception, now: float) -> None:
         """Note that a host failed its check.
 
         :param now: of any clock that only goes forward, in seconds.
         """
         at = self._wall()
         text = str(error) or type(error).__name__
-        health = self._set(host, after_failure(self.health(host), text, at, self._quarantine_after(host)))
+        health = self._set(host, static.after_failure(self.health(host), text, at, self._quarantine_after(host)))
         # Somebody must change something; S-3.
-        pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
+        pause = (
+            static.RETRY.longest_seconds if isinstance(error, HostKeysMissing) else static.RETRY.pause(health.failures)
+        )
         self._next[host] = now + pause, at + pause
         self._tell(host, health, now, at)
 
-    def quarantine_seconds(self, host: HostId) -> float | None:
+    def quarantine_seconds(self, host: static.HostId) -> float | None:
         """For how long a host that failed is quarantined now; None = it is not (S-16)."""
         health = self.health(host)
-        if not is_quarantined_by(health, self._quarantine_after(host)):
+        if not static.is_quarantined_by(health, self._quarantine_after(host)):
             return None
         checked = [each.up for each in self._health.values() if each.up is not None]
-        if is_our_network(checked.count(False), len(checked)):
+        if static.is_our_network(checked.count(False), len(checked)):
             return None
-        return quarantine_pause(health, self._wall())
+        return static.quarantine_pause(health, self._wall())
 
-    def retry_now(self, host: HostId, *, forget: bool) -> None:
+    def retry_now(self, host: static.HostId, *, forget: bool) -> None:
         """The quarantine of a host is over: it is checked at once.
 
         :param forget: an operator released it: its failures count anew.
@@ -277,10 +259,10 @@ class HostMonitor:
         if forget:
             self._health[host] = replace(self.health(host), row=0, returns=0)
 
-    def worked(self, host: HostId) -> None:
+    def worked(self, host: static.HostId) -> None:
         """Note that a host passed its check."""
         before = self.health(host)
-        health = self._set(host, after_success(before, self._wall()))
+        health = self._set(host, static.after_success(before, self._wall()))
         self._next.pop(host, None)
         self._told.pop(host, None)
         if before.up is False:
@@ -292,26 +274,26 @@ class HostMonitor:
                 seconds,
             )
 
-    def _quarantine_after(self, host: HostId) -> int:
+    def _quarantine_after(self, host: static.HostId) -> int:
         spec = self._hosts.get(host)
         return 0 if spec is None else spec.quarantine_after
 
-    def _set(self, host: HostId, health: HostHealth) -> HostHealth:
+    def _set(self, host: static.HostId, health: static.HostHealth) -> static.HostHealth:
         if health.up != self.health(host).up:
             self._changes += 1
         self._health[host] = health
         return health
 
-    def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
+    def _tell(self, host: static.HostId, health: static.HostHealth, now: float, at: float) -> None:
         text, again, times = self._told.get(host, ("", 0.0, 0))
         if text != health.text or not times:
-            self._told[host] = health.text, now + TELL_AGAIN.pause(1), 1
+            self._told[host] = health.text, now + static.TELL_AGAIN.pause(1), 1
             self.log.warning(
                 "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
-                *(host, health.text, RETRY.longest_seconds),
+                *(host, health.text, static.RETRY.longest_seconds),
             )
         elif now >= again:
-            self._told[host] = text, now + TELL_AGAIN.pause(times + 1), times + 1
+            self._told[host] = text, now + static.TELL_AGAIN.pause(times + 1), times + 1
             self.log.warning(
                 "Static host %s is still down, for %s now, after %d failed checks: %s",
                 *(host, short(at - health.since), health.failures, health.text),
@@ -319,16 +301,16 @@ class HostMonitor:
 
     # -- what the provider reports of its hosts, to commands and to requests that wait for one --
 
-    def statuses(self, nodes_in: Callable[[SlotId], Sequence[Node]]) -> list[HostStatus]:
+    def statuses(self, nodes_in: Callable[[static.SlotId], Sequence[Node]]) -> list[HostStatus]:
         """Every host, in the order of the configuration.
 
         :param nodes_in: the nodes of a slot, as far as they are known.
         """
         return [self._status(spec, nodes_in) for spec in self._hosts.values()]
 
-    def _status(self, spec: HostSpec, nodes_in: Callable[[SlotId], Sequence[Node]]) -> HostStatus:
+    def _status(self, spec: static.HostSpec, nodes_in: Callable[[static.SlotId], Sequence[Node]]) -> HostStatus:
         health, record = self.health(spec.id), self.held.get(spec.id)
-        nodes = [node.key for slot in range(spec.slots) for node in nodes_in(SlotId(spec.id, slot))]
+        nodes = [node.key for slot in range(spec.slots) for node in nodes_in(static.SlotId(spec.id, slot))]
         _, next_check = self._next.get(spec.id, (0.0, None))
         return HostStatus(
             name=str(spec.id),
@@ -352,7 +334,7 @@ class HostMonitor:
         """What a request waits for, see `Provider.waitReason`."""
         slots = self._label_slots()
         mine = {label: slots[pool_name, label] for label in labels if (pool_name, label) in slots}
-        return waits_for(labels, mine, free)
+        return static.waits_for(labels, mine, free)
 
     def _label_slots(self) -> _Slots:
         """The slots of each label of each pool; worked out again when a host went or came."""
@@ -362,11 +344,11 @@ class HostMonitor:
             self._slots = changes, self._count(self.held)
         return self._slots[1]
 
-    def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
+    def _count(self, held: Mapping[static.HostId, Maintenance]) -> _Slots:
         counted: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
         for spec in self._hosts.values():
             up = self.health(spec.id).up
-            how = ASIDE if spec.id in held else UNCHECKED if up is None else "" if up else DOWN
+            how = static.ASIDE if spec.id in held else static.UNCHECKED if up is None else "" if up else static.DOWN
             for label in spec.labels:
                 counted.setdefault((spec.pool, label), {}).setdefault(how, {})[str(spec.id)] = spec.slots
         return counted
@@ -374,7 +356,7 @@ class HostMonitor:
 
 # Which hosts are taken out of service, by an operator or because they fail? (rules S-16, S-17)
 
-_NONE: Final[Mapping[HostId, Maintenance]] = MappingProxyType({})
+_NONE: Final[Mapping[static.HostId, Maintenance]] = MappingProxyType({})
 
 
 def cause(record: Maintenance) -> str:
@@ -390,7 +372,9 @@ class Quarantines:
     :param wall: seconds since the epoch.
     """
 
-    def __init__(self, zk: ZooKeeper, hosts: Mapping[HostId, HostSpec], wall: Callable[[], float] = wall_time) -> None:
+    def __init__(
+        self, zk: ZooKeeper, hosts: Mapping[static.HostId, static.HostSpec], wall: Callable[[], float] = wall_time
+    ) -> None:
         self._zk = zk
         self._hosts = hosts
         self._wall = wall
@@ -398,12 +382,12 @@ class Quarantines:
         #: Who writes the records of this launcher.
         self.by = f"launcher {socket.gethostname()}"
 
-    def of(self, host: HostId) -> Maintenance | None:
+    def of(self, host: static.HostId) -> Maintenance | None:
         """Why a host is out of service now; None = it is not."""
         records = self._records()
         return of_host(records, *host, self._wall()) if records else None
 
-    def held(self) -> Mapping[HostId, Maintenance]:
+    def held(self) -> Mapping[static.HostId, Maintenance]:
         """All hosts that are out of service now."""
         records, now = self._records(), self._wall()
         if not any(kind == "host" for kind, _ in records):
@@ -416,7 +400,7 @@ class Quarantines:
         end = next_end(self._records(), now)
         return math.inf if end is None else max(0.0, end - now)
 
-    def surely_over(self, hosts: Collection[HostId]) -> set[HostId]:
+    def surely_over(self, hosts: Collection[static.HostId]) -> set[static.HostId]:
         """Those of some hosts that ZooKeeper has no record of. Blocks for round trips.
 
         The cache may learn of a node on hold before it has read the record that the node is on hold for.
@@ -433,7 +417,7 @@ class Quarantines:
         self._read = self._read or cache is None or cache.maintenance.ready.is_set()
         return self._read
 
-    def quarantine(self, host: HostId, reason: str, seconds: float, *, since: float | None = None) -> bool:
+    def quarantine(self, host: static.HostId, reason: str, seconds: float, *, since: float | None = None) -> bool:
         """Take a host that fails out of service for a time, for all launchers. Blocks for round trips.
 
         :param since: when it was quarantined first, in seconds since the epoch; None = now.
@@ -455,7 +439,7 @@ class Quarantines:
 LIMIT_SECONDS: Final = 60.0
 
 
-def host_checks(name: str, hosts: Collection[HostSpec], limit: float = LIMIT_SECONDS) -> Iterator[CheckResult]:
+def host_checks(name: str, hosts: Collection[static.HostSpec], limit: float = LIMIT_SECONDS) -> Iterator[CheckResult]:
     """One result for each host. Blocks until all have answered, or their timeouts are over.
 
     :param name: of the provider.
@@ -471,7 +455,7 @@ def host_checks(name: str, hosts: Collection[HostSpec], limit: float = LIMIT_SEC
         yield _preflight_result(spec, future, limit)
 
 
-def _preflight_result(spec: HostSpec, future: Future[HostFacts], limit: float) -> CheckResult:
+def _preflight_result(spec: static.HostSpec, future: Future[static.HostFacts], limit: float) -> CheckResult:
     subject = f"host {spec.id}"
     if not future.done() or future.cancelled():
         return CheckResult(subject, False, f"not looked at within {limit:g} s", "check fewer providers at a time")

@@ -175,8 +175,9 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
         ]
         last = {host: (path, pool) for path, pool, host in places}
         for path, _, host in places:
-            if _is_impossible(host.port):
-                text = f"there is no port {host.port}; a daemon leaves the host out"
+            port: Any = host.port
+            if isinstance(port, int) and not 1 <= port <= MAX_PORT:
+                text = f"there is no port {port}; a daemon leaves the host out"
                 yield [*path[:-1], "connection-port"], text
             elif last[host][0] != path:
                 text = f"host {host} is in pool {last[host][1]} again, where it counts"
@@ -191,7 +192,3 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
         for _, problem in duplicate_hosts(self.provider):
             raise ConfigError(f"provider {self.name}: {problem}")
         super().load(newconfig)
-
-
-def _is_impossible(port: Any) -> bool:
-    return isinstance(port, int) and not 1 <= port <= MAX_PORT

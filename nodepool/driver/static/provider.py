@@ -159,17 +159,6 @@ class StaticProvider(Provider):
             self._wanted = True
             self._condition.notify()
 
-    @property
-    def checks_under_way(self) -> bool:
-        """Has a pass started checks whose results no pass has taken yet? For tests."""
-        return bool(self._checking)
-
-    @property
-    def has_results(self) -> bool:
-        """Is there a result for the next pass? For tests."""
-        with self._condition:
-            return bool(self._results or self._lost)
-
     # -- the thread --
 
     def _run(self) -> None:
@@ -213,15 +202,12 @@ class StaticProvider(Provider):
         self._found.clear()
         self._failed.clear()
         if self._monitor.has_news():
-            self._wake_pools()
+            # Requests that wait there do so for another reason now.
+            with self._condition:
+                workers = list(self._workers)
+            for worker in workers:
+                worker.wake()
         return self._start_checks(plan, emptied, held, now)
-
-    def _wake_pools(self) -> None:
-        """Requests that wait there do so for another reason now."""
-        with self._condition:
-            workers = list(self._workers)
-        for worker in workers:
-            worker.wake()
 
     def _take_results(self, now: float) -> None:
         """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""

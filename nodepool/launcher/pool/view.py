@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -18,7 +17,7 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
+from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.event import What, grouped
@@ -46,11 +45,13 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
+    from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -77,7 +78,7 @@ class PoolView:
         self.turns = Turns(pool.launcher.free_counts)
         #: Does the provider make machines?
         self.launches = True
-        self._me: PoolInfo | None = None
+        self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
         self._verdicts: dict[RequestKind, Verdict] = {}
@@ -107,8 +108,6 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            if self._me is None:
-                raise RuntimeError("no pass has begun")
             found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
         return found
 
@@ -257,44 +256,38 @@ IN_ITS_LINE: Final = Reason(ReasonCode.DECLINED_BEFORE, "declined before, its ow
 class Pool:
     """Owned by the pool worker's thread; its other parts share it. To handlers it is `PoolWorkerView`, as ``pw``.
 
-    :param launcher: the same for all pools of the launcher.
     :param launcher_id: of this pool among all registered pools.
     :param wake: asks for a pass; any thread.
-    :param request_changed: called with the id of a request that is to be judged again. ``node_changed``: of a node.
+    :param changed: called with the id of a request, and with that of a node, that is to be judged again.
     """
 
     def __init__(
         self,
         launcher: Launcher,
-        provider_name: str,
-        pool_name: str,
+        key: tuple[str, str],
         launcher_id: str,
         log: logging.Logger,
         wake: Callable[[], None],
-        request_changed: Callable[[str], None],
-        node_changed: Callable[[str], None],
+        changed: tuple[Callable[[str], None], Callable[[str], None]],
     ) -> None:
         self.launcher = launcher
         self.zk, self.cache = launcher.zk, launcher.cache
         self.registered_pools, self.absent_pools = launcher.pools.registered, launcher.pools.absent
-        self.provider_name = provider_name
-        self.pool_name = pool_name
-        self.launcher_id = launcher_id
-        self.log = log
-        self.wake = wake
-        self.request_changed = request_changed
+        self.provider_name, self.pool_name = self.pool_key = key
+        self.launcher_id, self.log, self.wake = launcher_id, log, wake
+        self.request_changed, node_changed = changed
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
         self.launch_log = LaunchLog()
-        self.pool_key = (provider_name, pool_name)
         self.free = FreeNodes(self, node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
         #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
-        self.place = f"{provider_name}/{pool_name}"
-        self._provider: Provider | None = None
-        self._config: ProviderConfig | None = None
+        self.place = f"{self.provider_name}/{self.pool_name}"
+        #: There from the first pass on.
+        self.provider: Provider
+        self.config: ProviderConfig
         #: Labels of the pool: the same object as long as the configuration is the same.
         self.labels: frozenset[str] = frozenset()
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
@@ -314,11 +307,11 @@ class Pool:
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
-        if self._config is not config:
+        if getattr(self, "config", None) is not config:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
-            self._config = config
-        self._provider = provider
+            self.config = config
+        self.provider = provider
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
@@ -334,19 +327,7 @@ class Pool:
     @property
     def has_provider(self) -> bool:
         """Was there a pass already? Any thread."""
-        return self._provider is not None
-
-    @property
-    def provider(self) -> Provider:
-        if self._provider is None:
-            raise RuntimeError(f"provider {self.provider_name} is not there")
-        return self._provider
-
-    @property
-    def config(self) -> ProviderConfig:
-        if self._config is None:
-            raise RuntimeError(f"provider {self.provider_name} is not configured")
-        return self._config
+        return hasattr(self, "provider")
 
     @property
     def pool_config(self) -> ConfigPool:
@@ -356,13 +337,13 @@ class Pool:
     @property
     def max_concurrency(self) -> float:
         """0 = nothing is ever launched; below 0 = no limit. Before the first pass there is none."""
-        return -1 if self._config is None else self._config.max_concurrency
+        return self.config.max_concurrency if self.has_provider else -1
 
     # -- as it is now --
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
-        return self.launcher.providers.get(self.provider_name) is not self._provider
+        return self.launcher.providers.get(self.provider_name) is not self.provider
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.launcher.config().tenant_resource_limits
@@ -493,29 +474,23 @@ class Pool:
         return has_place(node, self.tenant_limits(), self.cache, reused=reused)
 
 
-@dataclass(frozen=True)
 class Launcher:
-    """What the threads of a launcher use of it. Any thread may call what is in here."""
+    """What threads use of their launcher (`nodepool.launcher.supervisor.NodePool`). Any thread."""
 
+    log: logging.Logger
+    client: ZooKeeperClient
     zk: ZooKeeper
     cache: NodepoolCache
     providers: Providers
-    #: The registered pools of all launchers.
     pools: PoolRegistry
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
-    #: The configuration that is in effect.
     config: Callable[[], Config]
-    #: All configured pools of this launcher.
     siblings: Callable[[], Sequence[Pool]]
-    #: Also those that retire.
     all_pools: Callable[[], Sequence[Pool]]
-    #: What the nodes of a tenant use, of all providers, without having anything read.
     known_tenant_use: Callable[[str], QuotaInformation]
-    #: Called with the id of a pool after each pass of it. Does not block.
     passed: Callable[[str], None]
-    #: A request's lock directory is there although nobody holds it: it must go with the request.
     lock_dir_lingers: Callable[[str], None]
 
 

@@ -46,10 +46,7 @@ RESUME_LOOK_SECONDS: Final = 0.25
 
 
 class PoolWorker(Worker):
-    """One thread per pool of a provider.
-
-    :param launcher: what it uses of its launcher.
-    """
+    """One thread per pool of a provider."""
 
     def __init__(self, launcher: Launcher, provider_name: str, pool_name: str) -> None:
         self.provider_name = provider_name
@@ -66,10 +63,8 @@ class PoolWorker(Worker):
         #: What changed, as other threads report it; '' = any may have. Deque operations are atomic.
         self._changed_requests: deque[str] = deque()
         self._changed_nodes: deque[str] = deque()
-        self.context = pool = Pool(
-            *(launcher, provider_name, pool_name, self.launcher_id, log),
-            *(self.wake, self.request_changed, self.node_changed),
-        )
+        changed = self.request_changed, self.node_changed
+        self.context = pool = Pool(launcher, (provider_name, pool_name), self.launcher_id, log, self.wake, changed)
         self.queue, self.desk = pool.queue, pool.desk
         #: Of this pool, such as ``cloud-1/main``.
         self.place = pool.place

@@ -43,4 +43,12 @@
     event.preventDefault();
     document.getElementById("search").select();
   });
+  // The button beside a command copies it.
+  addEventListener("click", async (event) => {
+    const button = event.target.closest?.(".copy");
+    if (!button) return;
+    await navigator.clipboard?.writeText(button.dataset.copy).catch(() => null);
+    button.classList.add("done");
+    setTimeout(() => button.classList.remove("done"), 1500);
+  });
 })();

@@ -17,14 +17,8 @@ COLUMNS = 80
 pytestmark = pytest.mark.timeout(1000)
 
 
-def on_terminal(monkeypatch: pytest.MonkeyPatch, directory: Path, *options: str) -> list[str]:
+def on_terminal(monkeypatch: pytest.MonkeyPatch, programs: Path, *options: str) -> list[str]:
     """The lines that it writes; it must end well."""
-    programs = directory / "bin"
-    programs.mkdir()
-    for name, module in (("nodepool", "cli"), ("nodepool-launcher", "launcher"), ("nodepool-builder", "builder")):
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.{module} "$@"\n')
-        program.chmod(0o755)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tools'}:{ROOT}")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
@@ -34,8 +28,8 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, directory: Path, *options: str)
     return without_escapes(run_on_terminal(command, COLUMNS, timeout_seconds=900)).splitlines()
 
 
-def test_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = on_terminal(monkeypatch, tmp_path, "--cloud")
+def test_cloud(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = on_terminal(monkeypatch, programs, "--cloud")
     text = "\n".join(lines)
     for words in ("room.instances", "provider.circuit-open", "The cloud is back", "The cloud has 0 servers now."):
         assert words in text
@@ -44,7 +38,7 @@ def test_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line for line in lines if len(line) > COLUMNS and "/" not in line] == []
 
 
-def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\n".join(on_terminal(monkeypatch, tmp_path, "--hosts"))
+def test_hosts(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(on_terminal(monkeypatch, programs, "--hosts"))
     assert "All 5 nodes are ready again" in text
     assert os.linesep + "   $ nodepool image-list" not in text

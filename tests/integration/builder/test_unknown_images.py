@@ -26,7 +26,7 @@ def looked(site: ImageSite, times: int = 1) -> None:
         before = site.cloud().calls["list"]
         site.clean()
         wait_for("the cloud was asked", lambda before=before: site.cloud().calls["list"] > before)  # type: ignore[misc]
-        wait_for("the look has ended", lambda: site.cleanup.unknown.running == 0)
+        wait_for("the look has ended", lambda: not any(one.running for one in site.cleanup.unknown.looks.values()))
 
 
 def lost(site: ImageSite) -> str:

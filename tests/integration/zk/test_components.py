@@ -120,11 +120,7 @@ def unsure(client: ZooKeeperClient, lose_session: Callable[..., None], monkeypat
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_old_entry_that_goes_while_it_is_removed(
-    client: ZooKeeperClient,
-    unsure: Registration,
-    znodes: PoolZnodes,
-    monkeypatch: pytest.MonkeyPatch,
-    answered: bool,
+    client: ZooKeeperClient, unsure: Registration, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
     """By itself, its session was over at that moment; or the connection breaks, and it counts as gone."""
     plain = client.kazoo.delete

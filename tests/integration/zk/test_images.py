@@ -18,8 +18,7 @@ from nodepool.model.status import BuildStatus
 from nodepool.zk import caches, transactions
 from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_backup import export_images, import_images
-from nodepool.zk.images import ImageStore, read_images
+from nodepool.zk.images import ImageStore, export_images, import_images, read_images
 from nodepool.zk.status import builder_status
 from nodepool.zk.transactions import Transaction, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import json
-import threading
+import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import ConnectionLoss
 
+from nodepool.exceptions import ZKConnectionError
 from nodepool.model.record import InvalidRecord
 from nodepool.model.status import (
     HostStatus,
@@ -27,26 +29,24 @@ from nodepool.model.status import (
     PoolStatus,
     znode_name,
 )
+from nodepool.runtime import worker
+from nodepool.runtime.worker import REPORT_PACE_SECONDS, StatusThread
 from nodepool.zk import paths, status
 from nodepool.zk.caches import MaintenanceCache, StatusCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, StatusWriter, read_launchers, read_pools
 from nodepool.zk.transactions import records_below
 from nodepool.zk.zookeeper import MaintenanceStore
+from tests.support.manual_clock import monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import present, wait_for
 
+Patch = pytest.MonkeyPatch
 PATH = "/nodepool/status/builder/host-1"
 SECONDS = 60.0
 MAIN = PoolStatus(id="1", provider="cloud", pool="main", limits=(LimitStatus("pool", "instances", 5),))
 SMALL = PoolStatus(id="2", provider="cloud", pool="small")
 LAUNCHER_1 = LauncherStatus(host="l1", pid=42)
-
-
-def until(znodes: PoolZnodes, wanted: object) -> int:
-    """Waits until this record is stored (None = there is none); the version of its znode."""
-    wait_for(f"{wanted} is stored", lambda: znodes.read(PATH) == wanted)
-    return 0 if wanted is None else int(znodes.kazoo.exists(PATH).version)
 
 
 def stored(client: ZooKeeperClient, kind: str) -> dict[str, Any]:
@@ -55,109 +55,98 @@ def stored(client: ZooKeeperClient, kind: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def writer(other: ZooKeeperClient) -> Iterator[StatusWriter]:
-    made = StatusWriter(other, pause_seconds=0.05)
-    yield made
-    made.close()
+def writer(other: ZooKeeperClient) -> StatusWriter:
+    return StatusWriter(other)
 
 
-def test_last_status_is_written(
+def test_what_is_stored(
     writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient, other: ZooKeeperClient
 ) -> None:
-    """Not each, but the last, over what an ended session left; and it goes with the session."""
+    """What changes, over what an ended session left; and it goes with the session."""
     znodes.kazoo.create(PATH, b"{}", makepath=True)
-    for percent in range(101):
-        writer.set("builder", "host-1", {"percent": percent})
-    assert until(znodes, {"percent": 100}) < 50
-    assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
-    for name in "abcdef":
-        znodes.kazoo.create(f"{PATH}-{name}", b"bad")
-    assert stored(client, "builder") == {"host-1": {"percent": 100}}
-    assert stored(client, "launcher") == {}
-    writer.close()
-    writer.set("builder", "host-1", {"percent": 5})
-    assert not znodes.kazoo.exists(PATH)
-
-
-def test_changes(writer: StatusWriter, znodes: PoolZnodes) -> None:
-    """Nothing is written while nothing changes. One that was removed is written again, one that we remove is not."""
     for number, times in ((1, 10), (2, 1)):
         for _ in range(times):
             writer.set("builder", "host-1", {"a": number})
-        assert until(znodes, {"a": number}) == number - 1
+        assert (znodes.read(PATH), znodes.kazoo.exists(PATH).version) == ({"a": number}, number - 1)
+    assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
+    for name in "abcdef":
+        znodes.kazoo.create(f"{PATH}-{name}", b"bad")
+    assert stored(client, "builder") == {"host-1": {"a": 2}}
+    assert stored(client, "launcher") == {}
+    writer.close()
+    assert not znodes.kazoo.exists(PATH)
+
+
+def test_what_is_removed(writer: StatusWriter, znodes: PoolZnodes) -> None:
+    """One that was removed is written again when it changes, one that we remove is not there until it is set."""
+    writer.set("builder", "host-1", {"a": 1})
     znodes.kazoo.delete(PATH)
     writer.set("builder", "host-1", {"a": 3})
     writer.set("builder", "host-2", {"a": 1})
-    until(znodes, {"a": 3})
+    assert znodes.read(PATH) == {"a": 3}
     writer.remove("builder", "host-1")
     writer.remove("builder", "unknown")
-    until(znodes, None)
-    wait_for("the other one is there", lambda: znodes.children("/nodepool/status/builder") == ["host-2"])
-    writer.set("builder", "host-1", {"a": 2})
-    until(znodes, {"a": 2})
+    assert znodes.children("/nodepool/status/builder") == ["host-2"]
+    writer.set("builder", "host-1", {"a": 3})
+    assert znodes.read(PATH) == {"a": 3}
 
 
 def test_lost_session(
     writer: StatusWriter, znodes: PoolZnodes, other: ZooKeeperClient, lose_session: Callable[..., None]
 ) -> None:
-    """It is there again in the new session, although nothing has changed."""
+    """It is written again in the new session, although nothing has changed."""
     writer.set("builder", "host-1", {"a": 1})
-    until(znodes, {"a": 1})
     lose_session(other)
-    until(znodes, {"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
 
 
-def test_close_while_a_call_waits(
-    writer: StatusWriter, other: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call waits for a connection that is away, which may be for ever; a daemon that stops does not."""
-    StatusWriter(other).close()
-    waits, go_on = threading.Event(), threading.Event()
-
-    def create(*_: object, **__: object) -> None:
-        waits.set()
-        assert go_on.wait(SECONDS)
-
-    monkeypatch.setattr(status, "CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(other.kazoo, "create", create)
+def test_no_answer(writer: StatusWriter, znodes: PoolZnodes, other: ZooKeeperClient, monkeypatch: Patch) -> None:
+    """Whether it was written is not known: the next time it is written."""
+    with monkeypatch.context() as patch:
+        for name in ("create", "set"):
+            patch.setattr(other.kazoo, name, Mock(side_effect=ConnectionLoss))
+            with pytest.raises(ZKConnectionError):
+                writer.set("builder", "host-1", {"a": 1})
+            if name == "create":
+                patch.undo()
+                writer.set("builder", "host-1", {"a": 0})
     writer.set("builder", "host-1", {"a": 1})
-    assert waits.wait(SECONDS)
-    closing = threading.Thread(target=writer.close)
-    closing.start()
-    closing.join(SECONDS / 2)
-    in_time = not closing.is_alive()
-    go_on.set()
-    closing.join()
-    assert in_time
-    monkeypatch.setattr(status, "CLOSE_SECONDS", SECONDS)
-    writer.close()
+    assert znodes.read(PATH) == {"a": 1}
 
 
-def test_pause_after_a_failure(
-    client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+class Reports(StatusThread):
+    """Notes its passes."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        super().__init__(client, logging.getLogger("nodepool.test"))
+        self.passes = 0
+
+    def run_once(self) -> None:
+        self.passes += 1
+        self.writer.set("builder", "host-1", {"passes": self.passes})
+
+
+def test_a_thread_that_reports(
+    other: ZooKeeperClient, znodes: PoolZnodes, lose_session: Callable[..., None], monkeypatch: Patch
 ) -> None:
-    """W-8: what fails is tried again, not at once; the others are written meanwhile. One thread serves all pools."""
-    tries: list[str] = []
-    create = client.kazoo.create
-
-    def refuse(path: str, *args: object, **options: object) -> object:
-        tries.append(path)
-        if path.endswith("bad"):
-            raise SessionExpiredError
-        return create(path, *args, **options)
-
-    monkeypatch.setattr(client.kazoo, "create", refuse)
-    writer, before = StatusWriter(client, pause_seconds=600), threading.active_count()
-    writer.set("pool", "bad", {"a": 1})
-    wait_for("it was tried", lambda: tries)
-    for number in range(50):
-        writer.set("pool", f"pool-{number}", {"a": 1})
-    assert threading.active_count() == before + 1
-    wait_for("the others are there", lambda: len(stored(client, "pool")) == 50)
-    writer.close()
-    assert [path for path in tries if path.endswith("bad")] == ["/nodepool/status/pool/bad"]
-    assert "Status /nodepool/status/pool/bad was not written" in caplog.text
+    """W-8: not for each change, and again in a new session; what it reports goes with it."""
+    clock = monotonic_clock(monkeypatch, worker)
+    thread = Reports(other)
+    thread.start()
+    wait_for("the first report", lambda: znodes.read(PATH) == {"passes": 1})
+    for _ in range(100):
+        thread.wake()
+    clock.now += REPORT_PACE_SECONDS
+    thread.wake()
+    wait_for("the second one", lambda: znodes.read(PATH) == {"passes": 2})
+    clock.now += REPORT_PACE_SECONDS
+    lose_session(other)
+    wait_for("the third one", lambda: thread.passes > 2 and znodes.read(PATH))
+    assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
+    thread.stop()
+    thread.join(SECONDS)
+    assert not znodes.kazoo.exists(PATH)
 
 
 def test_what_can_be_written(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
@@ -166,7 +155,6 @@ def test_what_can_be_written(writer: StatusWriter, znodes: PoolZnodes, client: Z
     records: dict[str, Any] = {"host-1": {"text": "x" * 10_000}, "half": {"text": "\udc80"}, "a": {"a": 1}}
     for name, record in {**records, "pool": told}.items():
         writer.set("builder", name, record)
-    wait_for("all are there", lambda: len(stored(client, "builder")) == 4)
     found = stored(client, "builder")
     assert PoolStatus.of_record(found.pop("pool")) == replace(told, hosts=(replace(told.hosts[0], nodes=("7",)),))
     assert (found, len(znodes.kazoo.get(PATH)[0]) < 200) == (records, True)

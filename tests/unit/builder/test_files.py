@@ -18,15 +18,7 @@ import pytest
 from nodepool.builder import dib, image_files
 from nodepool.builder.build import estimate
 from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
-from nodepool.builder.image_files import (
-    Checksums,
-    ImageFiles,
-    all_logs,
-    log_path,
-    logs_of,
-    open_log,
-    prune,
-)
+from nodepool.builder.image_files import Checksums, ImageFiles, all_logs, log_path, logs_of, open_log, prune
 from nodepool.exceptions import ConfigError
 from nodepool.model.image import BuildView, ImageBuild, ImageView
 from tests.support.launcher import ROOT

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -21,11 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodepool.cmd.cli import main
-from nodepool.config import marks
+from nodepool.config import problems
 from nodepool.config.assembly import validate, validate_here
 from nodepool.config.loader import ConfigSource, load_config, load_zookeeper
-from nodepool.config.marks import MAX_BYTES, Document, SourceText, UnreadableError, parse, substitute
-from nodepool.config.problems import Problem, Problems
+from nodepool.config.problems import MAX_BYTES, Document, Problem, Problems, SourceText, parse, substitute
 from nodepool.exceptions import ConfigError
 from tests.support.tables import rows
 from tests.unit.config.conftest import HEAD, Files, OddDriver
@@ -49,15 +49,16 @@ def test_bad_files(files: Files, content: str, expected: str) -> None:
     assert line.startswith(f"{files.main}{expected}")
 
 
-def test_files_that_cannot_be_opened(files: Files) -> None:
+def test_files_that_cannot_be_opened(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """No such file: 3 tries, 0.5 s apart, because an editor may be replacing it; other errors are not retried."""
     directory, pauses = files.directory, list[float]()
     (directory / "plain").touch()
+    monkeypatch.setattr(problems, "sleep", pauses.append)
 
     def told(path: str, *more: str) -> list[str]:
         pauses.clear()
-        with pytest.raises(UnreadableError) as caught:
-            load_config(path, *more, sleep=pauses.append)
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, *more)
         return files.short(str(caught.value)).splitlines()
 
     assert told(f"{directory}/none") == ["none: no such file"]
@@ -71,7 +72,8 @@ def test_files_that_cannot_be_opened(files: Files) -> None:
     def write(_: float) -> None:
         files.write("")
 
-    assert load_config(str(files.main), sleep=write).labels == {}
+    monkeypatch.setattr(problems, "sleep", write)
+    assert load_config(str(files.main)).labels == {}
     with files.main.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(ConfigError, match="larger than 64 MiB"):
@@ -79,9 +81,10 @@ def test_files_that_cannot_be_opened(files: Files) -> None:
 
 
 @pytest.fixture
-def source(files: Files) -> ConfigSource:
+def source(files: Files, monkeypatch: pytest.MonkeyPatch) -> ConfigSource:
     files.write("", "")
-    return ConfigSource(str(files.main), str(files.secure), sleep=lambda _: None)
+    monkeypatch.setattr(problems, "sleep", lambda _: None)
+    return ConfigSource(str(files.main), str(files.secure))
 
 
 def loaded(source: ConfigSource) -> None:
@@ -117,18 +120,13 @@ def test_when_it_is_loaded_again(source: ConfigSource, files: Files) -> None:
 
 def test_a_file_that_may_not_be_read(source: ConfigSource, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """chmod does not change the modification time. Root may read all files, so `open` refuses it."""
-    real_open = open
-
-    def guarded(path: Any, *arguments: Any, **options: Any) -> Any:
-        if path == str(files.main):
-            raise PermissionError(13, "Permission denied", path)
-        return real_open(path, *arguments, **options)
-
+    files.main.chmod(0)
     with monkeypatch.context() as patched:
-        patched.setattr("builtins.open", guarded)
+        patched.setattr("builtins.open", Mock(side_effect=PermissionError(13, "Permission denied")))
         with pytest.raises(ConfigError, match="may not be read by this user"):
             source.load()
         assert not source.changed()
+    files.main.chmod(0o600)
     loaded(source)
 
 
@@ -174,9 +172,7 @@ scalars = st.one_of(
     *(st.text(st.characters(codec="utf-8"), max_size=5), st.binary(max_size=3)),
 )
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3), max_leaves=8
 )
 fuzz = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -317,7 +313,7 @@ def test_checksum(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """libyaml need not be there. The private name is patched, because nothing of the product chooses a parser."""
     if request.param == "Python":
-        monkeypatch.setattr(marks, "_LOADER", yaml.SafeLoader)
+        monkeypatch.setattr(problems, "_LOADER", yaml.SafeLoader)
 
 
 def read(text: str, **variables: str) -> tuple[Document, list[str]]:

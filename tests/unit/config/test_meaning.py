@@ -28,7 +28,7 @@ from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.model import config_keys as keys
 from nodepool.plan.images import WantedUpload
-from nodepool.tracing.sending import OtlpSettings
+from nodepool.tracing.spans import OtlpSettings
 from nodepool.version import how_to_install
 from tests.support.certificates import make_certificates
 from tests.support.tables import rows

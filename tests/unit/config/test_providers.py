@@ -10,8 +10,7 @@ from typing import Any, Final
 import pytest
 import voluptuous as v
 
-from nodepool.config.marks import SourceText, parse
-from nodepool.config.problems import Problems, Severity
+from nodepool.config.problems import Problems, Severity, SourceText, parse
 from nodepool.config.schema import Checker
 from nodepool.driver.config import integer, nonempty, number, port
 from nodepool.driver.framework.sections import UnavailableProviderConfig

@@ -72,7 +72,7 @@ def test_drivers(driver: str) -> None:
         return
     there = {page.stem for page in (SOURCE / "drivers" / driver).glob("*.rst")} - {"index"}
     overview = (SOURCE / "drivers" / driver / "index.rst").read_text(encoding="utf-8")
-    assert {line.strip() for line in overview.partition(".. toctree::")[2].splitlines()} >= there
+    assert set(re.findall(r"^   .+ <(\w+)>$", overview.partition(".. toctree::")[2], re.MULTILINE)) >= there
     sections = {title.lower() for title in re.findall(r"^(\w+)\n-{3,}$", overview, re.MULTILINE)}
     assert there | sections >= {"configuration", "behaviour", "troubleshooting"}
 
@@ -141,9 +141,9 @@ def test_columns() -> None:
     listings = {name for name, command in commands if "--columns" in command.format_usage()}
     shown = {re.split("[ ,]", name)[0] for name in listing_columns.tables()}
     # Other names, and commands that print the table of ``list``.
-    assert listings - shown == {"nodes", "requests", "delete", "hold"}
+    assert listings - shown == {"nodes", "requests", "labels", "builds", "delete", "hold"}
     page = listing_columns.expand((SOURCE / "reference" / "commands.rst").read_text(encoding="utf-8"))
-    assert "   * - ``label-list``\n     - Label (``label``)\n     - the same\n" in page
+    assert "   * - ``info``, second table\n     - ID (``id``), Server ID (``server_id``)\n     - the same\n" in page
 
 
 def test_markup_in_a_help_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def test_installed_distribution(tmp_path: Path) -> None:
         "print(any(name.startswith('acme') for name in sys.modules)); "
         "print(*(f'{type(made).__module__}:{made.name}' for made in map(Drivers.get, ('acme', 'static', 'own'))))"
     )
-    *logged, early, made = run(code, **path).splitlines()
+    *logged, early, made = run(code, None, **path).splitlines()
     assert sorted(line.partition(" in /")[0] for line in logged) == [
         "Driver lost is left out: there is no package acme_lost",
         "Driver own",
@@ -141,7 +141,7 @@ def test_installed_distribution(tmp_path: Path) -> None:
     ]
     assert early == "False"
     assert made == "acme_cloud:cloud nodepool.driver.static:static nodepool.driver.own:mine"
-    shown = run("from nodepool.cmd.cli import main; main(['--version'])", **path).splitlines()
+    shown = run("from nodepool.cmd.cli import main; main(['--version'])", None, **path).splitlines()
     assert shown[1:] == [f"Driver {name} of acme 1.5" for name in ("acme", "lost", "own", "static")]
 
 

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.driver.fake import FakeProvider, FakeRequestHandler
+from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.statemachine import StateMachineHandler
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.intake import LAUNCHES_SECONDS, POLL_SECONDS, Declines, Intake
 from nodepool.launcher.pool.view import Pool, TenantCheck
@@ -71,7 +72,7 @@ def test_locks_that_are_seen_to_go_one_by_one(
 ) -> None:
     """L-18: what is still locked for a moment is looked at again, also without another event of a launch."""
     monkeypatch.setattr(FakeProvider, "canResume", lambda provider, node: True)
-    monkeypatch.setattr(FakeRequestHandler, "resume", FakeRequestHandler.launch)
+    monkeypatch.setattr(StateMachineHandler, "resume", StateMachineHandler.launch)
     request = znodes.submit(["small"] * 2, state="pending")
     ready, building = (znodes.add_node(state, allocated_to=request) for state in ("ready", "building"))
     with locked(znodes, f"nodes/{ready}/lock" if held == "a node" else f"requests-lock/{request}"):
@@ -92,7 +93,7 @@ def test_order_and_size_of_passes(
 ) -> None:
     """A-1, A-18: priority, then relative priority, then age; a pass takes some, and the next one comes at once."""
     monkeypatch.setattr(home(Intake), limit, 2)
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
+    monkeypatch.setattr(StateMachineHandler, "room_ahead", lambda _: 10.0)
     for _ in range(ready):
         znodes.add_node("ready")
     places = [("300", 0), ("200", 2), ("200", 1), ("200", 1), ("100", 9)]
@@ -138,7 +139,7 @@ def test_driver_that_declines(
 
     make = FakeProvider.getRequestHandler
 
-    def judge(handler: FakeRequestHandler) -> list[str]:
+    def judge(handler: StateMachineHandler) -> list[str]:
         return ["no flavor", "no image"] if handler.request.id == bad else []
 
     def make_or_raise(provider: FakeProvider, pool: Any, request: NodeRequest) -> Any:
@@ -149,7 +150,7 @@ def test_driver_that_declines(
     if raised:
         monkeypatch.setattr(FakeProvider, "getRequestHandler", make_or_raise)
     else:
-        monkeypatch.setattr(FakeRequestHandler, "getDeclinedReasons", judge)
+        monkeypatch.setattr(StateMachineHandler, "getDeclinedReasons", judge)
     bad, good = znodes.submit(["small"]), znodes.submit(["small"], requestor="someone else", tenant_name="other")
     fulfil(launcher, worker, znodes, good)
     assert znodes.request_state(bad) == "failed"
@@ -245,7 +246,7 @@ def test_ready_node_that_is_of_no_use(
     refused = znodes.add_node("ready")
     launcher.passes(worker, "the node is known", lambda: refused in worker.context.free.ready)
     with monkeypatch.context() as patch:
-        patch.setattr(FakeRequestHandler, "checkReusableNode", check)
+        patch.setattr(StateMachineHandler, "checkReusableNode", check)
         (nodes,) = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
         assert nodes != [refused]
         launcher.settle()
@@ -273,7 +274,7 @@ def test_node_that_changes_all_the_time(
     request_id = znodes.submit(["small"])
     launcher.passes(worker, "two conflicts", lambda: len(replies) == 2)
     assert code(worker, request_id) is ReasonCode.REQUEST_CHANGED
-    monkeypatch.setattr(FakeRequestHandler, "nodeReusedNotification", raising(RuntimeError("no way")))
+    monkeypatch.setattr(StateMachineHandler, "nodeReusedNotification", raising(RuntimeError("no way")))
     fulfil(launcher, worker, znodes, request_id)
     assert not znodes.node_lockers(next(iter(znodes.nodes())))
 
@@ -286,23 +287,23 @@ def test_polls(
 ) -> None:
     """A-19: who tells the end of its launches is not asked; an error of one handler stops no other."""
     bad, silent, good = (znodes.submit(["small"]) for _ in range(3))
-    complete = FakeRequestHandler.launchesComplete
+    complete = StateMachineHandler.launchesComplete
 
-    def asked(handler: FakeRequestHandler) -> bool:
+    def asked(handler: StateMachineHandler) -> bool:
         if handler.request.id == bad:
             raise RuntimeError("no way")
         assert handler.request.id != silent
         return complete(handler)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FakeRequestHandler, "awaits_launches", property(lambda handler: handler.request.id == silent))
-        patch.setattr(FakeRequestHandler, "launchesComplete", asked)
+        patch.setattr(StateMachineHandler, "awaits_launches", property(lambda handler: handler.request.id == silent))
+        patch.setattr(StateMachineHandler, "launchesComplete", asked)
         fulfil(launcher, worker, znodes, good)
         assert [znodes.request_state(i) for i in (bad, silent)] == ["pending"] * 2
         assert "Error while polling" in caplog.text
         assert worker.run_once() == POLL_SECONDS
     with monkeypatch.context() as patch:
-        patch.setattr(FakeRequestHandler, "awaits_launches", True)
+        patch.setattr(StateMachineHandler, "awaits_launches", True)
         assert worker.run_once() == LAUNCHES_SECONDS
     fulfil(launcher, worker, znodes, bad, silent)
 
@@ -335,7 +336,7 @@ def test_stop(
         monkeypatch.setattr(RequestStore, "finish", late)
     if launch == "its driver raises":
         with monkeypatch.context() as patch:
-            patch.setattr(FakeRequestHandler, "hand_over", raising(RuntimeError("no way")))
+            patch.setattr(StateMachineHandler, "hand_over", raising(RuntimeError("no way")))
             worker.on_stop()
         assert znodes.request_state(request_id) == "pending"
     worker.on_stop()

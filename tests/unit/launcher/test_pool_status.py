@@ -12,14 +12,7 @@ from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
 from nodepool.launcher.pool.worker import AGAIN_SECONDS, FIRST_SECONDS, PoolWorker, WaitingLines
-from nodepool.launcher.status import (
-    HOST_SECONDS,
-    MAX_BYTES,
-    MAX_ENTRIES,
-    MAX_HOST_SECONDS,
-    PoolStatusMaker,
-    bounded,
-)
+from nodepool.launcher.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, MAX_HOST_SECONDS, PoolStatusMaker, bounded
 from nodepool.model import status
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -86,6 +79,16 @@ def test_hosts(worker: PoolWorker, monkeypatch: Patch) -> None:
         hosts = []
         assert make(begin + seconds * 0.99).hosts == many[:MAX_ENTRIES]
         assert make(begin + seconds * 1.01).hosts == []
+
+
+def test_slots(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """Slots of hosts in service are a limit; a slot is free if its node is ready and no request has it."""
+    request = znodes.submit(["small"])
+    launcher.passes(worker, "the node is there", lambda: znodes.request_state(request) == "fulfilled")
+    taken = [node.key for node in worker.context.cache.nodes.values()]
+    hosts = [status.HostStatus("a", True, slots=3, nodes=taken), status.HostStatus("b", False, slots=9)]
+    monkeypatch.setattr(FakeProvider, "hostStatus", lambda _: hosts)
+    assert PoolStatusMaker(worker.context).make(5.0).limits[-1] == status.LimitStatus("pool", "slots", 3, 1)
 
 
 def stored(number: int, text: str = "") -> status.RequestStatus:

@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.shared import (
-    EventRing,
-    MaintenanceEvents,
-    MaintenanceState,
-    ReloadEvents,
-    why_held,
-)
+from nodepool.launcher.shared import EventRing, MaintenanceEvents, MaintenanceState, ReloadEvents, why_held
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry, get_client
 from nodepool.model.node import Node

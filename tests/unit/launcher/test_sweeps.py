@@ -38,6 +38,11 @@ class Sweeps(Passes):
     def state(self, request_id: str) -> str | None:
         return self.znodes.request_state(request_id)
 
+    def lock_dir(self) -> str:
+        """Path of one that outlived its request."""
+        path: str = self.znodes.kazoo.create("/nodepool/requests-lock/200-0000000097", makepath=True)
+        return path
+
     def found(self, *node_ids: str) -> list[tuple[str, str | None]]:
         nodes = [self.znodes.node(node_id) or {} for node_id in node_ids]
         return [(node["state"], node.get("allocated_to")) for node in nodes]
@@ -59,16 +64,16 @@ def test_launcher_that_went(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> 
     """
     sweeps.run()
     ids = [sweeps.znodes.submit(["small"], state="pending") for _ in range(2)]
-    empty = sweeps.znodes.create_node(b"")
+    left = sweeps.lock_dir()
     assert sweeps.run() > SOON_SECONDS
     with locked(sweeps.znodes, f"requests-lock/{ids[0]}"):
         sweeps.worker.launcher_went()
         assert sweeps.run() == pytest.approx(LOST_SECONDS)
         assert sweeps.run(LOST_SECONDS) == pytest.approx(SOON_SECONDS - LOST_SECONDS)
         assert [sweeps.state(request_id) for request_id in ids] == ["pending", "requested"]
-        assert sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+        assert sweeps.znodes.kazoo.exists(left)
         sweeps.run(SOON_SECONDS - LOST_SECONDS)
-        assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+        assert not sweeps.znodes.kazoo.exists(left)
     sweeps.run(LATER_SECONDS[0] - SOON_SECONDS)
     assert sweeps.state(ids[0]) == "requested"
 
@@ -101,13 +106,12 @@ def test_tasks_are_independent(
     sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """C-1: one that fails stops no other. C-4: a sweep that a lost connection interrupted comes again soon."""
-    empty, old = sweeps.znodes.create_node(b""), sweeps.znodes.add_node("ready", state_time=1.0)
+    old = sweeps.znodes.add_node("ready", state_time=1.0)
     requests = sweeps.launcher.nodepool.zk.requests
     with monkeypatch.context() as patch:
         patch.setattr(requests, "lock_dir_ids", raising(RuntimeError("no way")))
         sweeps.run()
         assert "cleanup task remove_lock_dirs" in caplog.text
-        assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
         assert sweeps.found(old) == [("deleting", None)]
         patch.setattr(requests, "lock_dir_ids", raising(ZKConnectionError("away")))
         with pytest.raises(ZKConnectionError):
@@ -149,10 +153,10 @@ def test_provider_that_hangs(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
     sweeps.run()
     wait_for("all are called", lambda: sorted(called) == ["one", "three", "two"])
-    empty = sweeps.znodes.create_node(b"")
+    left = sweeps.lock_dir()
     sweeps.run(SWEEP_SECONDS)
     wait_for("the others are called again", lambda: sorted(called) == ["one", "three", "three", "two", "two"])
-    assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    assert not sweeps.znodes.kazoo.exists(left)
     release.set()
     sweeps.worker.on_stop()
 
@@ -255,8 +259,7 @@ def test_order(still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnod
     """Labels come in the order of the configuration."""
     names = tuple("abcdefgh")
     launcher = still(
-        [fake_provider("one", names[::-1], cloud=cloud_name)],
-        labels={name: {"min-ready": 1} for name in names},
+        [fake_provider("one", names[::-1], cloud=cloud_name)], labels={name: {"min-ready": 1} for name in names}
     )
     kept = Kept(launcher, znodes, monotonic_clock(monkeypatch, home(MinReadyWorker)))
     assert [request["node_types"] for request in kept.requests()] == [[name] for name in names]

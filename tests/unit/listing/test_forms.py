@@ -19,6 +19,7 @@ from nodepool.listing.records import event_line
 from nodepool.listing.table import (
     ONLY_JSON,
     PEOPLE,
+    WHOLE,
     Column,
     Place,
     Table,
@@ -33,7 +34,7 @@ from nodepool.listing.table import (
 )
 from nodepool.listing.table import state as state_style
 from nodepool.listing.terminal import Display, cut, fit, follow, show
-from nodepool.model.event import Event
+from nodepool.model.event import Event, amount
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.explain import LongWait, WaitCause
 from tests.support.tables import rows
@@ -103,6 +104,11 @@ def test_fit(priorities: list[int], natural: list[int], room: int | None, widths
     assert fit([Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
     # A column that needs more room.
     assert fit([Column("A", "a", priority=1), Column("B", "b", least=30)], [10, 40], 35) == {1: 35}
+    # Ids are not cut; columns of zeros go first, if they may.
+    assert fit([Column("A", "a", least=WHOLE), Column("B", "b")], [40, 40], 50) == {0: 40, 1: 8}
+    assert fit([Column("A", "a", least=WHOLE), Column("B", "b")], [40, 40], 20) == {0: 40, 1: 4}
+    zeros = [Column("A", "a"), Column("B", "b", priority=1), Column("C", "c", priority=2)]
+    assert [list(fit(zeros, [9, 9, 9], 20, idle)) for idle in ((), (0, 1))] == [[0, 1], [0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -219,6 +225,7 @@ def test_the_sentence(waits: list[LongWait], problems: list[StatusProblem], youn
     """Commands and pages begin with it."""
     found = sentence(waits, problems, young)
     assert found.endswith(text)
+    assert ("(2 wait now, 3 more for min-ready)" in sentence(waits, problems, young, 3)) is (young == 2)
     assert "others" in text or "2 things" in text or found == text
 
 
@@ -264,7 +271,7 @@ def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [moment(at, NOON) for at in (NOON - 60, NOON - 86400)] == ["11:59:00", "2026-11-22 12:00:00"]
     assert [moment(at, NOON)[:4] for at in (1e300, -1e300)] == ["9998", "1970"]
     assert [since(NOON)(at) for at in (NOON - 7200, 0)] == ["10:00:00 (2 h)", ""]
-    assert [until(NOON)(at) for at in (NOON + 12, NOON - 1)] == ["in 12 s", "now"]
+    assert [until(NOON)(at) for at in (NOON + 11.1, NOON - 1, NOON + 7199)] == ["in 12 s", "now", "in 2 h"]
     monkeypatch.setenv("TZ", "UTC-5")
     time.tzset()
     assert moment(NOON - 60, NOON) == "16:59:00"
@@ -273,7 +280,10 @@ def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_units() -> None:
-    """100% only when nothing is left."""
+    """100% only when nothing is left. RAM is counted in MiB."""
+    of_ram = {0: "0", 512: "512 MiB", 1536: "1.5 GiB", 8192: "8 GiB", 200_000_000: "190.7 TiB"}
+    assert {count: amount(count, "ram") for count in of_ram} == of_ram
+    assert [amount(count, "cores") for count in (72, 0.5, 2048.0, 4e7)] == ["72", "0.5", "2048", "40000000"]
     counts = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 20 * 1024**3: "20.0 GiB", 5 * 1024**5: "5120.0 TiB"}
     assert {count: size(count) for count in counts} == counts
     assert [speed(count) for count in counts] == [f"{text}/s" for text in counts.values()]

@@ -36,7 +36,8 @@ from nodepool.listing.pools import (
 )
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
 from nodepool.listing.requests import label_table
-from nodepool.listing.table import Place, Table, shown
+from nodepool.listing.table import WHOLE, Place, Table, shown
+from nodepool.listing.terminal import Display, show
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
@@ -47,6 +48,7 @@ from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
 from tests.support.observed import NOW, component, node, request
 from tests.support.tables import rows
+from tests.support.terminal import TerminalStream
 from tests.support.web_records import full
 
 
@@ -104,6 +106,11 @@ def test_events_that_are_about_something(name: str, text: str) -> None:
     assert is_about(EVENTS[name], text) == (text in [*own, "cloud-a/main", "cloud-a", "main"])
 
 
+@pytest.mark.parametrize(("text", "about"), [("1", True), ("200-1", True), ("100-1", False), ("10", False)])
+def test_events_about_an_id_without_zeros(text: str, about: bool) -> None:
+    assert is_about(Event(0.0, "l1", "request 200-0000000001", "failed"), text) is about
+
+
 def keys(table: Table) -> list[str]:
     return [column.key for column in table.columns]
 
@@ -153,6 +160,35 @@ def test_rows() -> None:
         assert [" ".join(keys(table)), *map(json.dumps, table.rows)] == expected.pop(name)
         assert len(set(keys(table))) == len(table.columns) == len(table.rows[0])
     assert not expected
+
+
+def long(table: Table) -> Table:
+    """With names as long as sites have them, where they are not ids."""
+    wordy = {"image", "provider", "builder", "error", "pools", "text", "external_name", "host", "remedy"}
+    rows = [
+        [
+            f"{value}-of-a-name-that-is-as-long-as-it-can-be" if key in wordy else value
+            for key, value in zip(keys(table), row, strict=True)
+        ]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
+
+
+@pytest.mark.parametrize("name", tables())
+def test_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/commands 2: no line is longer, and what commands take as an argument is there as a whole."""
+    monkeypatch.setenv("COLUMNS", "80")
+    table, stream = long(tables()[name]), TerminalStream()
+    show(table, None, stream)
+    assert max(map(len, stream.lines)) <= 80
+    first = next((n for n, column in enumerate(table.columns) if column.least == WHOLE), None)
+    for row in table.rows:
+        assert first is None or any(row[first] in line.split() for line in stream.lines), stream.lines
+    stream = TerminalStream()
+    show(table, Display("wide"), stream)
+    wide = [column.header.upper() for column in table.columns if Place.WIDE in column.places]
+    assert all(header in stream.lines[0] for header in wide)
 
 
 @pytest.mark.parametrize(

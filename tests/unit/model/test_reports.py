@@ -16,10 +16,7 @@ import pytest
 
 from doc.source.extensions import reason_codes
 from nodepool.model import reasons
-from nodepool.model.config_keys import (
-    did_you_mean,
-    names_a_secret,
-)
+from nodepool.model.config_keys import did_you_mean, names_a_secret
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
 from nodepool.model.node import QuotaInformation, Shortage, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,18 +14,11 @@ import pytest
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import triage
-from nodepool.plan.explain import explain, explain_request, kind_of, similar
-from nodepool.plan.triage import (
-    MIN_READY_REQUESTOR,
-    MOVES,
-    ImpossibleMove,
-    Progress,
-    ReadyNodes,
-    RequestKind,
-    Stage,
-)
+from nodepool.plan.explain import explain, explain_request
+from nodepool.plan.observed import UnclearName, meant, similar
+from nodepool.plan.triage import MIN_READY_REQUESTOR, MOVES, ImpossibleMove, Progress, ReadyNodes, RequestKind, Stage
 from tests.support.observed import FULL, like, node, request, timed, world
-from tests.support.tables import rows
+from tests.support.tables import rows, table
 
 ME = triage.PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
 
@@ -219,7 +213,7 @@ def test_hint(labels: str, hint: str) -> None:
 
 @rows(__file__, "explained")
 def test_explained(subject: str, there: dict[str, Any], expected: dict[str, Any]) -> None:
-    """D-9, D-10, E-3, E-4, E-5, E-6, E-7, E-9, E-10, E-11, M-4, M-7, S-17, T-13: one cause, one sentence, remedies."""
+    """D-9, D-10, E-3 to E-7, E-9 to E-16, M-4, M-7, S-17, T-13: one cause, one sentence, remedies."""
     kind, _, name = subject.partition(" ")
     found = json.loads(json.dumps(explain(name, kind, world(there)).to_dict()))
     assert like(found, timed(expected)) == timed(expected)
@@ -257,14 +251,27 @@ def test_kinds_with_the_same_labels() -> None:
 
 
 @rows(__file__, "names")
-def test_what_a_name_stands_for(name: str, kind: str | None) -> None:
+def test_what_a_name_stands_for(name: str, meaning: str | None) -> None:
     """E-3"""
-    absent = [{"host": "l1", "absent": [{"name": "cloud-2"}]}]
-    seen = world({"requests": [{"labels": "wanted"}], "nodes": [{}], "pools": ["cloud-1 gpu"], "launchers": absent})
-    assert kind_of(name, seen) == kind
-    if kind is not None:
-        answer = explain(name, kind, seen)
-        assert (answer.id, answer.kind) == (name, "pool" if "/" in name else kind)
-    assert [similar(text, seen) for text in ("cloud1", "zzz")] == [", did you mean 'cloud-1'?", ""]
+    seen = world(table(__file__, "named_world"))
+    if meaning and "say which" in meaning:
+        with pytest.raises(UnclearName, match=re.escape(meaning)):
+            meant(name, seen)
+        return
+    found = meant(name, seen)
+    assert (found and " ".join(found)) == meaning
+    if found is not None:
+        kind, full = found
+        told = explain(full, kind, seen).to_dict()
+        assert (told["id"], told["kind"]) == (full, "image" if kind == "build" else kind)
+
+
+def test_what_may_be_meant() -> None:
+    """E-3"""
+    seen = world(table(__file__, "named_world"))
+    words = ("cloud1", "zzz", "h11", "0000000099")
+    near = [", did you mean 'cloud-1'?", "", ", did you mean 'h1'?", "; no such id has been given yet"]
+    assert [similar(text, seen) for text in words] == near
+    assert meant("0000000001", seen, ["request"]) is None
     slashed = world({"statuses": ["eu/cloud-1", {"provider": "eu", "id": "x"}]})
     assert [slashed.provider_of(name) for name in ("eu/cloud-1/main", "eu/main", "x/y/z")] == ["eu/cloud-1", "eu", "x"]

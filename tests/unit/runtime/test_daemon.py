@@ -21,9 +21,8 @@ from nodepool.driver.fake import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS
-from nodepool.runtime.daemon import LOOP_SECONDS, ConnectedDaemon
+from nodepool.runtime.daemon import LOOP_SECONDS, Configuration, ConnectedDaemon, keep_usable
 from nodepool.runtime.daemon import follow as follow_servers
-from nodepool.runtime.reload import Configuration, keep_usable
 from nodepool.runtime.worker import Worker
 from nodepool.version import release_string
 from nodepool.zk.client import ZooKeeperClient

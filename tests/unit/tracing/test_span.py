@@ -14,8 +14,22 @@ import pytest
 from nodepool.metrics.catalog import SPANS
 from nodepool.model.request import NodeRequest
 from nodepool.tracing import spans
-from nodepool.tracing.sending import GRPC, HTTP, MAX_WAITING, Exporter, OtlpSettings, OtlpTarget, missing_module
-from nodepool.tracing.spans import SPAN_ID_BITS, TRACE_ID_BITS, Span, Trace, derived_id, record, trace_of
+from nodepool.tracing.spans import (
+    GRPC,
+    HTTP,
+    MAX_WAITING,
+    SPAN_ID_BITS,
+    TRACE_ID_BITS,
+    Exporter,
+    OtlpSettings,
+    OtlpTarget,
+    Span,
+    Trace,
+    derived_id,
+    missing_module,
+    record,
+    trace_of,
+)
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.counted import Counted
 from tests.support.otlp_receiver import Received, grpc_receiver, http_receiver
@@ -74,10 +88,7 @@ def test_an_upload_belongs_to_its_build(kept: list[Span]) -> None:
     spans.upload_ended("debian", "b1", "cloud", "0000000001", 5.0, "failed", "full")
     spans.build_ended("debian", "b2", 10.0, "no disk")
     build, upload, other = kept
-    assert [(one.name, one.error) for one in kept[1:]] == [
-        ("nodepool.upload", "full"),
-        ("nodepool.build", "no disk"),
-    ]
+    assert [(one.name, one.error) for one in kept[1:]] == [("nodepool.upload", "full"), ("nodepool.build", "no disk")]
     assert (build.parent_id, upload.parent_id, round(build.end - build.begin, 3)) == (0, build.span_id, 10.0)
     assert upload.trace_id == build.trace_id != other.trace_id
     expected = {"nodepool.image": "debian", "nodepool.provider": "cloud", "nodepool.outcome": "failed"}
@@ -109,17 +120,11 @@ class Collector(OtlpTarget):
         self.may_answer.set()
 
 
-def begun(collector: Collector) -> Exporter:
-    exporter = Exporter(collector, "there")
-    exporter.start()
-    return exporter
-
-
 def test_who_records_never_waits() -> None:
     """TR-6: a collector that does not answer costs spans, and no time; all others are sent."""
     counted, collector = Counted(SPANS), Collector()
     collector.may_answer.clear()
-    exporter = begun(collector)
+    exporter = Exporter(collector, "there")
     exporter.record(SPAN)
     assert collector.asked.wait(60)
     for _ in range(MAX_WAITING + 15):
@@ -133,7 +138,7 @@ def test_who_records_never_waits() -> None:
 def test_spans_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     """TR-6: logged once; an error of the library does not end the thread."""
     counted, collector = Counted(SPANS), Collector("no", "no", ZeroDivisionError())
-    exporter = begun(collector)
+    exporter = Exporter(collector, "there")
     for number in range(1, 4):
         exporter.record(SPAN)
         wait_for("it is lost", lambda number=number: counted.new() == {("dropped",): number})  # type: ignore[misc]
@@ -208,7 +213,7 @@ def test_the_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """TR-7: what waits is lost then, and logged."""
     collector = Collector("closed")
     collector.may_answer.clear()
-    exporter = begun(collector)
+    exporter = Exporter(collector, "there")
     exporter.record(SPAN)
     assert collector.asked.wait(60)
     exporter.record(SPAN)

@@ -38,7 +38,7 @@ class Keeper:
         self.now = now
         self.history = History(lambda: self.now)
         self.snapshots = GivenSnapshots(WebSnapshot(0, observed.seen()))
-        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now, lambda: self.now)
+        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now)
 
     def passes(self, seconds: float = 0.0, **fields: Any) -> None:
         """A pass after so many seconds.
@@ -151,6 +151,10 @@ def test_results(start: Start) -> None:
     found = [(life.result, life.reason) for life in (*one.history.ended("request"), *one.history.ended("node"))]
     expected = [("failed", "every launch failed"), ("fulfilled", "")]
     assert found == [*expected, ("unused", "deleted by alice"), ("failed", "no host")]
+    client = WebSite(one.snapshots.snapshot, history=one.history).client
+    items = client.get("/api/v1/ended/requests?sort=-ended&fields=id,result").json()["items"]
+    assert [(item["id"], item["result"]) for item in items] == [(REQUEST, "fulfilled"), (failed.key, "failed")]
+    assert client.get("/api/v1/ended/nodes?since=1s").json()["total"] == 0
 
 
 def test_what_ended_while_nobody_looked(start: Start) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 from typing import Any
@@ -173,6 +174,44 @@ def test_forms(site: GuardedSite) -> None:
         answer = site.client.post(HOLD, data={"reason": "a\nb\x1b[31m  c", "back": back}, headers=bearer(token()))
         assert (answer.status_code, answer.headers["location"]) == (303, f"../../../../{location}")
     assert site.actions.held[0][2] == "a b [31m c"
+
+
+@rows(__file__, "test_form_that_is_refused")
+def test_form_that_is_refused(path: str, sent: dict[str, str], status: int, words: str, wrong: str) -> None:
+    """WP-106: a browser gets the form again, as a page or in place of it, with what was typed and the wrong field."""
+    site = GuardedSite(full())
+    site.log_in(token())
+    address, form, browser = f"/api/v1/{path}", {**sent, "back": "hosts?q=a/b"}, {**ORIGIN, "Accept": "text/html"}
+    page = site.client.post(address, data=form, headers=browser)
+    part = site.client.post(address, data=form, headers={**browser, **PART})
+    # The part stands on the page of "back".
+    for answer, root in ((page, "../" * (address.count("/") - 1)), (part, "./")):
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+        assert words in html.unescape(answer.text)
+        marked = re.findall(r'<input[^>]*(name="[^"]*" value="[^"]*")[^>]* aria-invalid="true"', answer.text)
+        assert marked == ([wrong] if wrong else [])
+        assert (f'<form method="post" action="{root}{address[1:]}" class="action"' in answer.text) == bool(wrong)
+        assert (f'name="reason" value="{sent["reason"]}"' in answer.text) == bool(wrong)
+    assert f'<a href="{"../" * (address.count("/") - 1)}hosts?q=a/b">Back</a>' in page.text
+    assert site.actions.held == site.actions.deleted == []
+
+
+def test_form_that_is_accepted(site: GuardedSite) -> None:
+    """WP-106, WP-86: with JavaScript the page is told where to go: to an address of this site."""
+    for back, location in (("nodes/1?x=y", "../nodes/1?x=y"), ("//evil.example", "./evil.example")):
+        answer = site.client.post(HOLD, data={"reason": "why", "back": back}, headers={**PART, **bearer(token())})
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (200, location)
+
+
+def test_form_without_a_session(site: GuardedSite) -> None:
+    """WP-106: the session has ended, or the form stands on another site: a page says so, or a line in the form."""
+    for headers, status in ((ORIGIN, 401), ({"Origin": "http://evil.example"}, 403)):
+        accept = {**headers, "Accept": "text/html"}
+        page = site.client.post(HOLD, data={"reason": "why"}, headers=accept)
+        part = site.client.post(HOLD, data={"reason": "why"}, headers={**accept, **PART})
+        assert (page.status_code, part.status_code, "<nav" in page.text) == (status, status, True)
+        assert (part.headers["hx-reswap"], part.text[:16]) == ("afterbegin", '<p class="wrong"')
+        assert "application/problem+json" in site.client.post(HOLD, json={}, headers=accept).headers["content-type"]
 
 
 @rows(__file__, "test_confirmation")

@@ -18,8 +18,8 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
-from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS, log_commands
-from nodepool.web.frame import MAX_TEXT, NAVIGATION, shown_text
+from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS
+from nodepool.web.frame import MAX_TEXT, NAVIGATION, log_commands, shown_text
 from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
@@ -90,6 +90,18 @@ def test_odd_addresses(query: str, status: int) -> None:
     assert WebSite(full()).client.get("/events?since=soon").status_code == 400
 
 
+def test_wrong_filter_stays_in_its_field() -> None:
+    """WP-44: it is marked, with what is allowed; other fields keep what they have."""
+    for address, name in (("/nodes?older_than=10+min&label=gpu", "older_than"), ("/events?since=soon&q=gpu", "since")):
+        text = page(address, status=400)
+        assert re.findall(r'id="filter-(\w+)"[^>]* aria-invalid="true" aria-describedby="error"', text) == [name]
+        assert 'value="gpu"' in text
+        assert re.search(r'id="error"[^>]*>[^<]*is no duration; write e.g. 90s', text)
+    text = page("/nodes?state=redy", status=400)
+    assert '<select name="state" aria-invalid="true"' in text
+    assert "<option selected>redy</option>" in text
+
+
 @pytest.mark.parametrize("kind", ["requests", "nodes", "providers", "labels", "images"])
 def test_unknown_name(kind: str) -> None:
     """WP-41, WP-44: who opens it a moment too early sees it when it comes, because it follows a kind of records."""
@@ -135,7 +147,7 @@ def test_much_is_bounded() -> None:
     assert re.search(r"\d+ more</td>", text)
     status = observed.status("lab", driver="static", hosts=[HostStatus("zuul@big:22", True, slots=10**9)])
     text = page("/hosts", replace(full(), observed=replace(full().observed, statuses=[status])))
-    assert len(re.findall(r"\bfree\b", text)) == MOST_SLOTS
+    assert text.count('<i class="s-free" title="no node: free">') == MOST_SLOTS
     assert shown_text("a\x1b[31mb\nc\u202ed\0") == "a [31mb\nc d "
     assert [len(shown_text("x" * length)) for length in (MAX_TEXT, MAX_TEXT + 1)] == [MAX_TEXT, MAX_TEXT + 3]
 
@@ -195,10 +207,34 @@ def test_answers_of_commands() -> None:
     status = overview(SEEN, registered_launchers(SEEN.registered))
     answer, text = explain_request(SEEN.requests[REQUEST], SEEN), page(f"/requests/{REQUEST}")
     assert f'aria-live="polite">{html.escape(status.sentence)}<' in page("/")
-    assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in text
+    plain = html.unescape(re.sub(r"</?(?:a|code|button)\b[^>]*>", "", text))
+    assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in plain
     for one in (*answer.remedies, *(part for pool in answer.pools for part in (pool.pool, pool.verdict, pool.text))):
-        assert f">{one}<" in text
+        assert f">{one}<" in plain
     assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
+
+
+def test_links_in_sentences() -> None:
+    """WP-105: what a sentence names leads to its page if there is one; a command is a link, or can be copied."""
+    text = page(f"/requests/{REQUEST}")
+    assert f'node <a href="../nodes/{NODE}">{NODE}</a> is in use' in text
+    assert f'<a href="../nodes/{NODE}">nodepool explain {NODE}</a> shows by whom' in text
+    assert '<code>nodepool delete 0000000002</code><button type="button" class="copy" data-copy="nodepool' in text
+    assert 'label <a href="../labels/broken">broken</a> of <a href="../providers/cloud-1">cloud-1/main' in page(
+        "/providers/cloud-1"
+    )
+
+
+def test_cells() -> None:
+    """WP-105: a state has its colour, a number stands right, an age has the moment with its zone, equal names once."""
+    request = observed.request(1, "virtual", "virtual", "gpu")
+    text = page("/requests", replace(full(), observed=replace(SEEN, requests={request.key: request})))
+    assert '<td class="state waiting s-requested" data-label="State">requested</td>' in text
+    assert '>2 x virtual</a>, <a href="./labels/gpu">gpu</a></td>' in text
+    assert re.search(r'<td class="[^"]*number"[^>]*>1</td>', page("/providers"))
+    assert re.search(r'<time title="20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \w+">15 min</time>', page("/providers"))
+    assert re.search(r'<td class="[^"]*age"[^>]*><time title="[^"]+ \w+">1 h 23 min</time>', page("/images/debian"))
+    assert re.search(r'<td class="name">20[-\d]+ [:\d]+ \w+</td>', page("/events"))
 
 
 @rows(__file__, "test_lists")
@@ -216,7 +252,7 @@ def test_events(query: str, found: list[str]) -> None:
     """WP-45: the newest one comes first."""
     events = [Event(NOW - ago, "l1", name, "held") for ago, name in ((20, "node 1"), (10, "request 1"), (5, "node 2"))]
     text = page(f"/events?{query}", replace(full(), observed=replace(SEEN, events=events)))
-    assert re.findall(r"<td>((?:node|request) \d)</td>", text) == found
+    assert re.findall(r">((?:node|request) \d)</td>", text) == found
 
 
 @rows(__file__, "test_order_and_parts")

@@ -55,15 +55,8 @@ from nodepool.plan.static import decide
 from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue, screen
 from nodepool.zk.caches import ImageTree, Kind, build, kind, parts, upload
 from nodepool.zk.components import entry_id
-from nodepool.zk.image_backup import Unusable, check, problem_of, sort_out
-from nodepool.zk.paths import (
-    MAX_DEPTH,
-    EmptyRecord,
-    contender_sequence,
-    decode,
-    encode,
-    is_name,
-)
+from nodepool.zk.images import Unusable, check, problem_of, sort_out
+from nodepool.zk.paths import MAX_DEPTH, EmptyRecord, contender_sequence, decode, encode, is_name
 from tests.support.odd_json import TRAPS, records
 from tests.support.terminal import TerminalStream
 

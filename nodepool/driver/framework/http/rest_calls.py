@@ -25,15 +25,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CodedErrors,
-    LoginRefused,
-    NotFoundByProxy,
-    asks_for_a_pause,
-    one_line,
-    retry_after,
-)
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLimiter
 from nodepool.plan.retries import Backoff
 
@@ -185,7 +177,7 @@ class RestApi(abc.ABC):
         """
 
 
-class CodedApi(CodedErrors, RestApi):
+class CodedApi(cloud_errors.CodedErrors, RestApi):
     """An API whose errors have codes."""
 
     def error(self, head: str, answer: HttpAnswer) -> Exception:
@@ -264,7 +256,7 @@ class RestCalls:
                 status = str(answer.status)
                 return answer
             except NoAnswer as error:
-                raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
+                raise cloud_errors.CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
             finally:
                 # Without the query: it may hold a signature.
                 place, took = url.partition("?")[0], monotonic() - started
@@ -279,7 +271,7 @@ class RestCalls:
                 if answer.status >= 400:
                     raise self._api.error(self._head(what), answer)
                 return RestAnswer(answer.status, self._data(answer, what), answer.headers)
-            except CloudAway as error:
+            except cloud_errors.CloudAway as error:
                 if attempt == attempts or not error.maybe_done:
                     raise
                 log.debug("Provider %s: %s, trying again", self.provider, error)
@@ -296,9 +288,9 @@ class RestCalls:
         try:
             return of(data)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            shown = one_line(str(data)[:_SHOWN])
+            shown = cloud_errors.one_line(str(data)[:_SHOWN])
             text = f"{self._head(what)}: the answer cannot be understood ({type(error).__name__}: {error}): {shown}"
-            raise CloudAway(text) from error
+            raise cloud_errors.CloudAway(text) from error
 
     def pages(
         self, what: str, ask: Callable[[Any], Any], read: Callable[[Any], tuple[Sequence[T], Any]]
@@ -316,7 +308,7 @@ class RestCalls:
             yield from entries
             if not start:
                 return
-        raise CloudAway(f"{self._head(what)}: the list does not end")
+        raise cloud_errors.CloudAway(f"{self._head(what)}: the list does not end")
 
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
@@ -344,8 +336,8 @@ class RestCalls:
             permit()
             answer = send(login)
             throttled = self._api.throttled(answer)
-            if throttled or asks_for_a_pause(answer.status, answer.headers):
-                pause = turn.throttled(retry_after(answer.headers))
+            if throttled or cloud_errors.asks_for_a_pause(answer.status, answer.headers):
+                pause = turn.throttled(cloud_errors.retry_after(answer.headers))
                 log.info(
                     "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
                     *(self.provider, what, answer.status, pause),
@@ -372,13 +364,13 @@ class RestCalls:
             return answer.json()
         except (ValueError, RecursionError):
             text = f"{self._head(what)}: the answer is not JSON but {_shown(answer)!r}; {PROXY}"
-            raise CloudAway(text) from None
+            raise cloud_errors.CloudAway(text) from None
 
     def _check_no_page(self, answer: HttpAnswer, what: str, method: str) -> None:
         """:raises CloudAway: not the cloud answers, but a proxy with a page. A read is sent again."""
         if is_page(answer):
             text = f"{self._head(what)}: the answer {answer.status} is not the cloud's but {_shown(answer)!r}; {PROXY}"
-            kind = NotFoundByProxy if answer.status == _NOT_FOUND else CloudAway
+            kind = cloud_errors.NotFoundByProxy if answer.status == _NOT_FOUND else cloud_errors.CloudAway
             raise kind(text, maybe_done=method in READS, code=str(answer.status))
 
     def _head(self, what: str) -> str:
@@ -386,14 +378,14 @@ class RestCalls:
 
     def _turn(self, kind: str, what: str) -> Call:
         if self.stopped.is_set():
-            raise CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
+            raise cloud_errors.CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
         return self._classes.wait(kind)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
-            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+            raise cloud_errors.CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
 
 def listed(data: Any) -> list[Any]:
@@ -410,7 +402,7 @@ def is_page(answer: HttpAnswer) -> bool:
 
 def _shown(answer: HttpAnswer) -> str:
     """The beginning of an answer."""
-    return one_line(answer.content[:400].decode("utf-8", "replace"))[:_SHOWN]
+    return cloud_errors.one_line(answer.content[:400].decode("utf-8", "replace"))[:_SHOWN]
 
 
 # `TokenLogin`: the bearer token of one provider, renewed before it ends; and how metadata services are asked.
@@ -478,7 +470,7 @@ def is_away(answer: HttpAnswer, *, metadata: bool) -> bool:
     return status == 429 or status >= 500 or is_page(answer) or (metadata and status in _NOT_READY)
 
 
-def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metadata: bool) -> CloudAway:
+def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metadata: bool) -> cloud_errors.CloudAway:
     """The error for an answer to a login.
 
     :param text: whose login failed, and what the answer says.
@@ -486,9 +478,9 @@ def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metada
     :param metadata: a metadata service answered.
     """
     if not is_away(answer, metadata=metadata):
-        return LoginRefused(f"{text}; {remedy}", code)
+        return cloud_errors.LoginRefused(f"{text}; {remedy}", code)
     advice = PROXY if is_page(answer) else NOT_READY if metadata else ""
-    return CloudAway("; ".join(filter(None, (text, advice))), maybe_done=False, code=code)
+    return cloud_errors.CloudAway("; ".join(filter(None, (text, advice))), maybe_done=False, code=code)
 
 
 def text_of_file(path: str | os.PathLike[str], key: str) -> str:
@@ -500,7 +492,7 @@ def text_of_file(path: str | os.PathLike[str], key: str) -> str:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise LoginRefused(f"{path} cannot be read: {why}; correct {key} or the file's mode") from None
+        raise cloud_errors.LoginRefused(f"{path} cannot be read: {why}; correct {key} or the file's mode") from None
 
 
 def json_of_file(path: str, key: str, written_by: str) -> dict[str, Any]:
@@ -511,9 +503,9 @@ def json_of_file(path: str, key: str, written_by: str) -> dict[str, Any]:
     try:
         data = json.loads(text_of_file(path, key))
     except (ValueError, RecursionError):
-        raise LoginRefused(f"{path} is not JSON; write it with {written_by}") from None
+        raise cloud_errors.LoginRefused(f"{path} is not JSON; write it with {written_by}") from None
     if not isinstance(data, dict):
-        raise LoginRefused(f"{path} is not a JSON object; write it with {written_by}")
+        raise cloud_errors.LoginRefused(f"{path} is not a JSON object; write it with {written_by}")
     return data
 
 
@@ -521,7 +513,7 @@ def address_of(text: object, name: str, source: str) -> str:
     """An address that credentials name, without a slash at its end; "" = none. Raises LoginRefused."""
     parts = urllib.parse.urlsplit(text) if isinstance(text, str) else None
     if text and (parts is None or parts.scheme not in ("http", "https") or not parts.hostname):
-        raise LoginRefused(f"{name} in {source} is no address; correct it")
+        raise cloud_errors.LoginRefused(f"{name} in {source} is no address; correct it")
     return str(text or "").rstrip("/")
 
 
@@ -543,9 +535,9 @@ class TokenLogin(abc.ABC):
         self._token: str | None = None
         self._renew_at = float("-inf")
         self._ends_at = float("-inf")
-        self._refused: LoginRefused | None = None
+        self._refused: cloud_errors.LoginRefused | None = None
         self._refused_at = float("-inf")
-        self._away: CloudAway | None = None
+        self._away: cloud_errors.CloudAway | None = None
         #: When the latest call ended that had no answer.
         self._away_at = float("-inf")
 
@@ -574,15 +566,17 @@ class TokenLogin(abc.ABC):
         try:
             answer = http.send(*call)
         except NoAnswer as error:
-            raise CloudAway(f"{head}: {error}", maybe_done=False) from error
+            raise cloud_errors.CloudAway(f"{head}: {error}", maybe_done=False) from error
         data = answer.data
         if answer.status in (200, 201):
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 return {**data, "access_token": str(data["access_token"]), "expires_in": float(data["expires_in"])}
-            raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
+            raise cloud_errors.CloudAway(
+                f"Provider {self.provider}: the answer to the login has no token", maybe_done=False
+            )
         code, message = self.error_in(data)
         code = code or str(answer.status)
-        text = f"{head}: {code}: {one_line(message or f'status {answer.status}')}"
+        text = f"{head}: {code}: {cloud_errors.one_line(message or f'status {answer.status}')}"
         raise login_error(text, answer, code, remedy, metadata=metadata)
 
     def headers(self) -> Mapping[str, str]:
@@ -622,14 +616,14 @@ class TokenLogin(abc.ABC):
                 # Another thread was quicker.
                 return self._as_headers()
             if not valid and self._refused is not None and now < self._refused_at + REFUSED_SECONDS:
-                raise LoginRefused(str(self._refused), self._refused.code)
+                raise cloud_errors.LoginRefused(str(self._refused), self._refused.code)
             if not valid and self._away is not None and since < self._away_at:
-                raise CloudAway(str(self._away), maybe_done=False, code=self._away.code)
+                raise cloud_errors.CloudAway(str(self._away), maybe_done=False, code=self._away.code)
         try:
             token, life = self.ask()
-        except (LoginRefused, CloudAway) as error:
+        except (cloud_errors.LoginRefused, cloud_errors.CloudAway) as error:
             with self._lock:
-                if isinstance(error, LoginRefused):
+                if isinstance(error, cloud_errors.LoginRefused):
                     self._refused, self._refused_at = error, now
                 else:
                     self._away, self._away_at = error, self._clock()

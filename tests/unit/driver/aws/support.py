@@ -221,7 +221,7 @@ class Rig:
         others: ThreadPoolExecutor = self.executor  # type: ignore[assignment]
         # The test runs the calls of its threads itself, one after the other.
         cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = others  # noqa: SLF001
-        cloud.creators = cloud.launches._executor = self.executor  # noqa: SLF001
+        cloud.creators = cloud.launches._executor = cloud.launches._calls._executor = self.executor  # noqa: SLF001
 
     @property
     def label(self) -> Any:

@@ -27,11 +27,7 @@ from nodepool.driver.aws.launches import (
     token_of,
 )
 from nodepool.driver.aws.types import BATCH_KEY, AwsRecord, LaunchPlace
-from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CloudNoCapacity,
-    CloudRefused,
-)
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.exceptions import NotFound
 from nodepool.metrics.catalog import LEAKED

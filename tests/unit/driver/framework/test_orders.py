@@ -88,6 +88,28 @@ def test_error_of_a_batch(before_its_turn: bool) -> None:
     assert not error.maybe_done
 
 
+def test_calls_at_once() -> None:
+    """What has nothing in common goes apart. Who gets no permit hears why, and takes nothing from the others."""
+    executor, calls = ManualExecutor(eager=False), list[str]()
+
+    def send(take: Callable[[], list[str]]) -> Mapping[str, Any]:
+        calls.append("".join(take()))
+        return {}
+
+    def permit(order: str) -> None:
+        if order == "x":
+            raise REFUSED
+
+    batches: Batches[str] = Batches(send, executor, 2, common=str.isupper, permit=permit, at_once=True)
+    for ordered, sent in (("aAbcxB", ["ab", "AB", "c"]), ("x", [""]), ("y", ["y"])):
+        calls.clear()
+        futures = [batches.add(order) for order in ordered]
+        while executor.waiting:
+            executor.run()
+        assert calls == sent
+        assert [outcome(future) for future in futures] == [REFUSED if order == "x" else None for order in ordered]
+
+
 # -- threads of a provider --
 
 

@@ -327,6 +327,6 @@ def test_pod_of_a_launch() -> None:
         assert judge.look(view(ready=True))
     judge.look(trouble)
     clock.pass_seconds(MENDING_SECONDS)
-    for pod, words in ((trouble, "Config"), (None, "by somebody else"), (view(True, ready=True), "by somebody else")):
+    for pod, words in ((trouble, "Config"), (None, "by another program"), (view(True, ready=True), "being deleted by")):
         with pytest.raises(LaunchStatusException, match=words):
             judge.look(pod)

@@ -66,8 +66,10 @@ class Lab:
     def settle(self, provider: StaticProvider) -> float:
         """Passes until no check is under way; returns the delay of the last one."""
         delay = provider.run_once()
-        while provider.checks_under_way:
-            wait_for("a check ends", lambda: provider.has_results)
+        # Private: nothing but a test asks for it.
+        state = vars(provider)
+        while state["_checking"]:
+            wait_for("a check ends", lambda: state["_results"] or state["_lost"])
             delay = provider.run_once()
         return delay
 
