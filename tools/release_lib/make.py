@@ -60,7 +60,10 @@ def sources(source: Path, dist: Path) -> tuple[Path, Path]:
     # setuptools packs it with the times of now.
     with tarfile.open(made) as archive:
         members = [(member, archive.extractfile(member)) for member in sorted(archive, key=lambda one: one.name)]
-        with gzip.GzipFile(made.with_suffix(".new"), "wb", mtime=EPOCH) as packed, tarfile.open(mode="w", fileobj=packed) as new:
+        with (
+            gzip.GzipFile(made.with_suffix(".new"), "wb", mtime=EPOCH) as packed,
+            tarfile.open(mode="w", fileobj=packed) as new,
+        ):
             for member, content in members:
                 member.uid = member.gid = 0
                 member.uname = member.gname = "root"
@@ -108,7 +111,9 @@ def forget_origin(info: Path) -> None:
         (info / name).unlink(missing_ok=True)
     record = info / "RECORD"
     lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not line.partition(",")[0].endswith(noted) and "/bin/" not in line.partition(",")[0]]
+    kept = [
+        line for line in lines if not line.partition(",")[0].endswith(noted) and "/bin/" not in line.partition(",")[0]
+    ]
     record.write_text("".join(sorted(kept)), encoding="utf-8")
 
 
@@ -130,7 +135,19 @@ def files_beside(source: Path, root: Path) -> None:
     pages = root / "usr" / "share" / "man" / "man1"
     only = ("-D", "root_doc=reference/man/index", "-D", "include_patterns=reference/man/**")
     doctrees = ("-d", root.parent / "doctrees")
-    run(BIN / "python", "-m", "sphinx", "-q", "-b", "man", *doctrees, *only, source / "doc" / "source", pages, PYTHONPATH=str(source))
+    run(
+        BIN / "python",
+        "-m",
+        "sphinx",
+        "-q",
+        "-b",
+        "man",
+        *doctrees,
+        *only,
+        source / "doc" / "source",
+        pages,
+        PYTHONPATH=str(source),
+    )
     shutil.rmtree(pages / "static", ignore_errors=True)
     for page in [*pages.glob("*.1")]:
         page.with_suffix(".1.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
@@ -148,11 +165,18 @@ def debian_package(source: Path, root: Path, dist: Path, version: str, architect
     """Pack a tree."""
     control = root / "DEBIAN"
     control.mkdir()
-    for script in ("postinst", "prerm", "postrm", "conffiles"):
+    for script in ("preinst", "postinst", "prerm", "postrm", "conffiles"):
         shutil.copyfile(source / "packaging" / "debian" / script, control / script)
         (control / script).chmod(0o644 if script == "conffiles" else 0o755)
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink() and control not in path.parents]
-    sums = [f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}\n" for path in files]
+    files = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink() and control not in path.parents
+    ]
+    sums = [
+        f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}\n"
+        for path in files
+    ]
     (control / "md5sums").write_text("".join(sums), encoding="utf-8")
     major, minor = map(int, PYTHONS[-1].split("."))
     values = {
@@ -168,7 +192,7 @@ def debian_package(source: Path, root: Path, dist: Path, version: str, architect
     for directory in (root, *(path for path in root.rglob("*") if path.is_dir())):
         directory.chmod(0o755)
     made = dist / f"nodepool_{values['@VERSION@']}_{architecture}.deb"
-    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, made)
+    run("dpkg-deb", "--root-owner-group", "-Zzstd", "--build", root, made)
     return made
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from simulators.openstack import OpenStackSimulator
-from tests.functional.install.conftest import ROOT, SOURCE, booted_tree, configure
+from tests.functional.install.conftest import INSTALL, ROOT, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
 from tests.support.ports import free_ports
@@ -43,8 +43,8 @@ def cloud_of_the_tutorial() -> dict[str, Any]:
 @pytest.fixture
 def booted(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, chroot: str) -> Iterator[BootedDebian]:
     """Debian runs, Nodepool is installed, and the cloud of the tutorial is configured."""
-    tree = make_debian("mount", "python3-venv")
-    tree.output(f"{SOURCE}/tools/install", "--no-man-pages")
+    tree = make_debian("mount")
+    tree.output(*INSTALL)
     webapp = {"listen_address": "127.0.0.1", "port": free_ports(1)[0]}
     configure(tree, zookeeper, chroot, {"webapp": webapp, **cloud_of_the_tutorial()})
     with booted_tree(tree) as machine:
@@ -73,6 +73,31 @@ def test_units(booted: BootedDebian) -> None:
     journal = booted.output("journalctl", "--no-pager", "--output=cat", f"--unit={LAUNCHER}", f"--unit={WEB}")
     assert "Traceback" not in journal
     assert " ERROR " not in journal
+
+
+def test_upgrade(booted: BootedDebian, zookeeper: ZooKeeperServer, chroot: str) -> None:
+    """A newer package while a job runs and nodes are launched: the launcher is another one, nothing is lost or made twice."""
+    with OpenStackSimulator() as cloud, PoolZnodes(zookeeper, chroot) as zuul:
+        file = booted.tree.path("/etc/openstack/clouds.yaml")
+        file.parent.mkdir()
+        cloud.write_clouds_yaml(file)
+        file.chmod(0o644)
+        booted.output("systemctl", "enable", "--now", LAUNCHER, WEB)
+        wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 2, PATIENCE)
+        (held,) = zuul.fulfilled(zuul.submit(["virtual"]))
+        before = [booted.property(unit, "MainPID") for unit in (LAUNCHER, WEB)]
+        waiting = zuul.submit(["virtual"])
+        make = "dpkg-deb -R /root/nodepool_*.deb /root/newer && sed -i 's/^Version:.*/Version: 99/' /root/newer/DEBIAN/control"
+        booted.output(
+            "sh",
+            "-ec",
+            f"{make} && dpkg-deb -Znone -b /root/newer /root/newer.deb && apt-get install --yes /root/newer.deb",
+        )
+        assert not {booted.property(unit, "MainPID") for unit in (LAUNCHER, WEB)} & set(before)
+        zuul.fulfilled(waiting)
+        assert zuul.node(held)["state"] == "ready"
+        wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 4, PATIENCE)
+        assert len(cloud.servers()) == 4
 
 
 def listed(booted: BootedDebian) -> str:
