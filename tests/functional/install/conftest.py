@@ -40,14 +40,14 @@ def package() -> Path:
 
 @pytest.fixture
 def make_debian(package: Path) -> Iterator[Callable[..., DebianTree]]:
-    """Makes a fresh one with some packages, the package of Nodepool, and a copy of the source, which cannot be written."""
+    """Makes a fresh one with some packages, the package of Nodepool, and the source, which cannot be written."""
     # Not below /tmp, which may be in memory.
     directory = Path(tempfile.mkdtemp(prefix="nodepool-install-", dir="/var/tmp"))
 
     def make(*packages: str, user_namespaces: bool = False, release: str = "bookworm") -> DebianTree:
         debootstrap(directory / "debian", ["systemd", "ca-certificates", "python3", *packages], release)
         # What has no part in it may be large.
-        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
         shutil.copytree(ROOT, directory / "source", ignore=left_out, symlinks=True)
         mounts = {directory / "source": SOURCE, package: f"/root/{package.name}", **pip_files(directory)}
         return DebianTree(directory / "debian", mounts, user_namespaces=user_namespaces)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian package in a fresh Debian, from its installation until it is purged (how-to/install, tutorial/zookeeper)."""
+"""The Debian package in a fresh Debian, from installation to purge (how-to/install, tutorial/zookeeper)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_package(make_debian: Callable[..., DebianTree], release: str, tmp_path:
 def with_zookeeper(debian: DebianTree, tmp_path: Path) -> None:
     """A launcher as the unit starts it, with Debian's ZooKeeper; and an update keeps the file that was edited."""
     page = debian_zookeeper.PAGE.read_text(encoding="utf-8")
-    *put, look = re.findall(r"^   \$ (.+)$", page.partition("5. Look")[2], re.MULTILINE)
+    *put, _look = re.findall(r"^   \$ (.+)$", page.partition("5. Look")[2], re.MULTILINE)
     for command in put:
         if command.startswith("install "):
             debian.output("sh", "-ec", command)

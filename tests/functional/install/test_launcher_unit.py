@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -15,8 +18,9 @@ from simulators.openstack import OpenStackSimulator
 from tests.functional.install.conftest import INSTALL, ROOT, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
+from tests.support.pool_znodes import NODES, PoolZnodes
 from tests.support.ports import free_ports
-from tests.support.wait import wait_for
+from tests.support.wait import present, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 PAGE: Final = ROOT / "doc" / "source" / "tutorial" / "cloud.rst"
@@ -54,10 +58,7 @@ def booted(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, c
 def test_units(booted: BootedDebian) -> None:
     """Nodes of a cloud become ready under systemd; afterwards a start in the background works at once."""
     with OpenStackSimulator() as cloud:
-        file = booted.tree.path("/etc/openstack/clouds.yaml")
-        file.parent.mkdir()
-        cloud.write_clouds_yaml(file)
-        file.chmod(0o644)
+        configure_cloud(booted, cloud)
         booted.output("systemctl", "enable", "--now", LAUNCHER)
         assert booted.property(LAUNCHER, "ActiveState") == "active"
         wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 2, PATIENCE)
@@ -75,29 +76,63 @@ def test_units(booted: BootedDebian) -> None:
     assert " ERROR " not in journal
 
 
-def test_upgrade(booted: BootedDebian, zookeeper: ZooKeeperServer, chroot: str) -> None:
-    """A newer package while a job runs and nodes are launched: the launcher is another one, nothing is lost or made twice."""
-    with OpenStackSimulator() as cloud, PoolZnodes(zookeeper, chroot) as zuul:
-        file = booted.tree.path("/etc/openstack/clouds.yaml")
-        file.parent.mkdir()
-        cloud.write_clouds_yaml(file)
-        file.chmod(0o644)
+def test_upgrade(booted: BootedDebian, package: Path, znodes: PoolZnodes, tmp_path: Path) -> None:
+    """A newer package while a job runs and a node is launched: new daemons, nothing is lost or made twice."""
+    with OpenStackSimulator() as cloud:
+        configure_cloud(booted, cloud)
         booted.output("systemctl", "enable", "--now", LAUNCHER, WEB)
-        wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 2, PATIENCE)
-        (held,) = zuul.fulfilled(zuul.submit(["virtual"]))
-        before = [booted.property(unit, "MainPID") for unit in (LAUNCHER, WEB)]
-        waiting = zuul.submit(["virtual"])
-        make = "dpkg-deb -R /root/nodepool_*.deb /root/newer && sed -i 's/^Version:.*/Version: 99/' /root/newer/DEBIAN/control"
-        booted.output(
-            "sh",
-            "-ec",
-            f"{make} && dpkg-deb -Znone -b /root/newer /root/newer.deb && apt-get install --yes /root/newer.deb",
-        )
-        assert not {booted.property(unit, "MainPID") for unit in (LAUNCHER, WEB)} & set(before)
-        zuul.fulfilled(waiting)
-        assert zuul.node(held)["state"] == "ready"
-        wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 4, PATIENCE)
-        assert len(cloud.servers()) == 4
+        (held,) = znodes.served(znodes.submit(["virtual"]), PATIENCE)
+        znodes.change_node(held["id"], state="in-use")
+        lock = znodes.kazoo.Lock(f"{NODES}/{held['id']}/lock")
+        assert lock.acquire(blocking=False)
+        wait_for("the nodes of min-ready are there", lambda: len(znodes.free_nodes()) == 2, PATIENCE)
+        cloud.change(boots=[{"kind": "stuck"}])
+        waiting = znodes.submit(["virtual"] * 3)
+        wait_for("a node of it is launched", lambda: len(servers(cloud)) == 4, PATIENCE)
+        before, daemons = servers(cloud), main_processes(booted)
+        newer_package(package, "99", tmp_path, booted.tree.path("/root/newer.deb"))
+        booted.output("apt-get", "install", "--yes", "/root/newer.deb")
+        assert "99" in booted.output("dpkg-query", "--show", "nodepool")
+        assert not main_processes(booted) & daemons
+        assert servers(cloud) == before
+        cloud.change(boots=[])
+        with cloud.cloud() as contents:
+            contents.compute.release_stuck()
+        nodes = znodes.served(waiting, PATIENCE)
+        assert {node["external_id"] for node in [held, *nodes]} == servers(cloud) == before
+        assert present(znodes.node(held["id"]))["state"] == "in-use"
+        wait_for("the pages are served", lambda: booted("nodepool", "health", "--web").status == 0, PATIENCE)
+        lock.release()
+
+
+def configure_cloud(booted: BootedDebian, cloud: OpenStackSimulator) -> None:
+    """Write ``clouds.yaml`` where all daemons find it."""
+    file = booted.tree.path("/etc/openstack/clouds.yaml")
+    file.parent.mkdir()
+    cloud.write_clouds_yaml(file)
+    file.chmod(0o644)
+
+
+def servers(cloud: OpenStackSimulator) -> set[str]:
+    """Ids of all servers."""
+    with cloud.cloud() as contents:
+        return {server.id for server in contents.compute.servers}
+
+
+def main_processes(booted: BootedDebian) -> set[str]:
+    """Of the daemons that run."""
+    return {booted.property(unit, "MainPID") for unit in (LAUNCHER, WEB)} - {"0"}
+
+
+def newer_package(package: Path, version: str, directory: Path, made: Path) -> None:
+    """The same package with another version. Blocks for a minute."""
+    tree = directory / "newer"
+    subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
+    control = tree / "DEBIAN" / "control"
+    text = control.read_text(encoding="utf-8")
+    control.write_text(re.sub("^Version: .*", f"Version: {version}", text, flags=re.MULTILINE), encoding="utf-8")
+    subprocess.run(["dpkg-deb", "-Znone", "-b", tree, made], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(tree)
 
 
 def listed(booted: BootedDebian) -> str:
