@@ -312,6 +312,8 @@ def images(work: Path, dist: Path, version: str, options: argparse.Namespace) ->
     digests = {}
     for target, text in stages:
         print(f"Building the image {target}", flush=True)
+        # The format of OCI has no health check.
+        text = re.sub("^HEALTHCHECK .*\n", "", text, flags=re.MULTILINE)
         build.build(f"{head}\nFROM localhost/base AS {target}\n{text}", target)
         file = dist / f"{target}.oci.tar"
         digests[target] = build.archive(target, version, file)
