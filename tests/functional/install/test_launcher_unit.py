@@ -91,7 +91,9 @@ def test_upgrade(booted: BootedDebian, package: Path, znodes: PoolZnodes, tmp_pa
         wait_for("a node of it is launched", lambda: len(servers(cloud)) == 4, PATIENCE)
         before, daemons = servers(cloud), main_processes(booted)
         newer_package(package, "99", tmp_path, booted.tree.path("/root/newer.deb"))
-        booted.output("apt-get", "install", "--yes", "/root/newer.deb")
+        configuration = booted.tree.path("/etc/nodepool/nodepool.yaml").read_bytes()
+        booted.output("apt-get", "install", "--yes", "--option=Dpkg::Options::=--force-confold", "/root/newer.deb")
+        assert booted.tree.path("/etc/nodepool/nodepool.yaml").read_bytes() == configuration
         assert "99" in booted.output("dpkg-query", "--show", "nodepool")
         assert not main_processes(booted) & daemons
         assert servers(cloud) == before
@@ -125,12 +127,14 @@ def main_processes(booted: BootedDebian) -> set[str]:
 
 
 def newer_package(package: Path, version: str, directory: Path, made: Path) -> None:
-    """The same package with another version. Blocks for a minute."""
+    """The same package with another version and another first configuration. Blocks for a minute."""
     tree = directory / "newer"
     subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
     control = tree / "DEBIAN" / "control"
     text = control.read_text(encoding="utf-8")
     control.write_text(re.sub("^Version: .*", f"Version: {version}", text, flags=re.MULTILINE), encoding="utf-8")
+    with (tree / "etc" / "nodepool" / "nodepool.yaml").open("a", encoding="utf-8") as first:
+        first.write("# Newer.\n")
     subprocess.run(["dpkg-deb", "-Znone", "-b", tree, made], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(tree)
 
