@@ -111,7 +111,7 @@ PAGE = ROOT / "doc" / "source" / "how-to" / "migrate.rst"
 #: Where the page has the command lines.
 TOOLS: Mapping[str, Kind] = {"/opt/nodepool/bin/nodepool": Kind.OURS, "/opt/nodepool-11/bin/nodepool": Kind.RELEASED}
 #: What a test does not run: it is about the machine, or the test does it in another way.
-LEFT_TO_THE_READER = ("systemctl", "journalctl", "tools/install")
+LEFT_TO_THE_READER = ("systemctl", "journalctl", "apt-get install")
 FILE = "/etc/nodepool/nodepool.yaml"
 
 

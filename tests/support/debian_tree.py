@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small Debian 12 in a directory, and commands that run in it (root)."""
+"""A small Debian in a directory, and commands that run in it (root)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DEADLINE_SECONDS: Final = 1800.0
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def debootstrap(directory: Path, packages: Sequence[str]) -> None:
-    """Make a small Debian 12. Blocks for a minute.
+def debootstrap(directory: Path, packages: Sequence[str], release: str = "bookworm") -> None:
+    """Make a small Debian, by default Debian 12. Blocks for a minute.
 
     :param packages: what it has besides the least.
     """
     directory.mkdir(parents=True)
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", "bookworm"]
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", release]
     log = directory.parent / "debootstrap.log"
     with log.open("wb") as output:
         done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import configparser
 import fnmatch
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +57,18 @@ PODS: Final = {
     for data in MANIFESTS.values()
     if data["kind"] in ("Deployment", "StatefulSet")
 }
+
+
+def test_compose() -> None:
+    """Each service has a health check. Ours is that of its image, which the format of OCI would not keep."""
+    services = loaded(ROOT / "etc" / "compose.yaml")["services"]
+    assert set(services) == {"zookeeper", "launcher", "web", "builder"}
+    for name, service in services.items():
+        kind, *command = service["healthcheck"]["test"]
+        assert kind == "CMD"
+        if name != "zookeeper":
+            assert parses(command)
+            assert f"CMD {json.dumps([*command])}\n" in DOCKERFILE
 
 
 def parses(command: list[str]) -> bool:

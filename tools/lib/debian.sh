@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by tools/bench, tools/demo, tools/install, tools/test and others: Debian packages and virtualenvs, installed only when something is missing.
+# Sourced by tools/bench, tools/demo, tools/release, tools/test and others: Debian packages and virtualenvs, installed only when something is missing.
 
 missing_packages=()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from tests.support.process import ChildProcess
 ROOT: Final = Path(__file__).parents[3]
 #: One command of buildah, also a build with all its packages; seconds.
 DEADLINE_SECONDS: Final = 1800.0
-_STAGE: Final = re.compile(r"^FROM \S+ AS (\S+)$", re.MULTILINE)
 
 
 class Buildah:
@@ -64,25 +62,12 @@ class Buildah:
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
         return Result(done.returncode, *texts)
 
-    def base_image(self, root: Path, name: str) -> None:
-        """Make an image of a directory, under the name that a ``FROM`` asks for."""
-        container = self("from", "scratch")
-        self("copy", "--quiet", container, str(root), "/")
-        self("commit", "--quiet", "--rm", container, name)
-
-    def build(self, dockerfile: str, tag: str, volumes: Sequence[str] = ()) -> None:
-        """Build the last stage of a Dockerfile, with the source as its context.
-
-        :param dockerfile: its text.
-        """
-        file = self.directory / f"Dockerfile.{tag}"
-        file.write_text(dockerfile, encoding="utf-8")
-        options = [f"--volume={volume}" for volume in volumes]
-        # Docker's format, because the other one has no health checks.
-        self("bud", "--pull-never", "--format=docker", *options, f"--file={file}", f"--tag={tag}", str(ROOT))
+    def take(self, archive: Path, name: str) -> None:
+        """Take an image out of an OCI archive."""
+        self("tag", self("pull", "--quiet", f"oci-archive:{archive}"), f"localhost/{name}")
 
     def settings(self, image: str) -> dict[str, Any]:
-        """What an image says: ``Cmd``, ``Entrypoint``, ``User``, ``Healthcheck`` and more."""
+        """What an image says: ``Cmd``, ``Entrypoint``, ``User`` and more."""
         told: dict[str, Any] = json.loads(self("inspect", "--type=image", image))
         config: dict[str, Any] = told["Docker"]["config"]
         return config
@@ -119,11 +104,3 @@ class Container:
         process = ChildProcess(whole, log, env=self._buildah.environment)
         process.start()
         return process
-
-
-def stages(dockerfile: str) -> dict[str, str]:
-    """The stages of a Dockerfile by name, each with what stands above the first one."""
-    starts = list(_STAGE.finditer(dockerfile))
-    head = dockerfile[: starts[0].start()]
-    ends = [start.start() for start in starts[1:]] + [len(dockerfile)]
-    return {start[1]: head + dockerfile[start.start() : end] for start, end in zip(starts, ends, strict=True)}

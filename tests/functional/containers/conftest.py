@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of the Dockerfile, built once for all tests."""
+"""The images of ``tools/release``, built once for all tests."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.functional.containers.buildah import ROOT, Buildah, stages
+from tests.functional.containers.buildah import ROOT, Buildah
 from tests.support.debian_tree import debootstrap, pip_files
 from tests.support.launcher_config import StaticProvider, static_hosts, write_config
 from tests.support.ports import free_ports
@@ -21,12 +21,14 @@ from tests.support.zookeeper import ZooKeeperServer
 
 #: User and group of all images.
 USER: Final = 10001
+#: Where the compose file and the manifests of the release have them.
+REGISTRY: Final = "registry.example.org/ci"
 IMAGES: Final = ("nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder")
 
 
 @pytest.fixture(scope="session")
 def images() -> Iterator[Buildah]:
-    """Each image under the name of its target. Takes minutes."""
+    """Each image under the name of its target; the files of the release in ``dist``. Takes minutes."""
     kept = os.environ.get("NODEPOOL_TEST_IMAGES")
     # Not below /tmp, which may be in memory.
     directory = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="nodepool-containers-", dir="/var/tmp"))
@@ -45,18 +47,17 @@ def images() -> Iterator[Buildah]:
 
 
 def build(buildah: Buildah, base: Path) -> None:
-    """Build all images on a Debian."""
-    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    version = re.findall(r"^ARG PYTHON_VERSION=(\S+)$", dockerfile, re.MULTILINE)[0]
-    buildah.base_image(base, f"docker.io/library/python:{version}-slim-bookworm")
-    found = stages(dockerfile)
-    assert set(found) == {"build", "base", *IMAGES}
-    both = found["build"] + found["base"].partition("\n\n")[2]
-    volumes = [f"{file}:{place}:ro" for file, place in pip_files(buildah.directory).items()]
-    buildah.build(both, "base", volumes)
+    """Build all images on a Debian, and take them."""
+    command = [str(ROOT / "tools" / "release"), "--only-images", "--base", str(base), "--registry", REGISTRY]
+    for file, place in pip_files(buildah.directory).items():
+        command += ["--volume", f"{file}:{place}"]
+    with (buildah.directory / "release.log").open("w+", encoding="utf-8") as log:
+        done = subprocess.run(command, env=buildah.environment, stdout=log, stderr=log, timeout=3000, check=False)
+        log.seek(0)
+        assert done.returncode == 0, log.read()[-4000:]
+    shutil.move(ROOT / "dist", buildah.directory / "dist")
     for name in IMAGES:
-        # Each alone, because buildah makes every stage above a target again.
-        buildah.build(found[name].replace("FROM base ", "FROM localhost/base "), name)
+        buildah.take(buildah.directory / "dist" / f"{name}.oci.tar", name)
 
 
 @pytest.fixture

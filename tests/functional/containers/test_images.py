@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
-from tests.functional.containers.buildah import Buildah, Container
-from tests.functional.containers.conftest import IMAGES, USER
+from tests.functional.containers.buildah import ROOT, Buildah, Container
+from tests.functional.containers.conftest import IMAGES, REGISTRY, USER
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -49,11 +52,36 @@ def started(container: Container, image: str, images: Buildah, log: Path) -> Ite
     assert "Traceback" not in daemon.log_text()
 
 
-def healthy(container: Container, image: str, images: Buildah) -> bool:
-    """What the health check of an image says."""
-    kind, *command = images.settings(image)["Healthcheck"]["Test"]
+def healthy(container: Container, image: str) -> bool:
+    """What the health check of the compose file says."""
+    compose = yaml.safe_load((ROOT / "etc" / "compose.yaml").read_text(encoding="utf-8"))
+    kind, *command = compose["services"][image.removeprefix("nodepool-")]["healthcheck"]["test"]
     assert kind == "CMD"
     return container(*command).status == 0
+
+
+def test_release(images: Buildah) -> None:
+    """The digests are the archives'; compose file and manifests have them; the lists name what is in the images."""
+    dist = images.directory / "dist"
+    named = dict(line.split("@") for line in (dist / "images.txt").read_text(encoding="ascii").splitlines())
+    assert set(named) == {f"{REGISTRY}/{image}" for image in IMAGES}
+    compose = yaml.safe_load((dist / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    manifests = yaml.safe_load((dist / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))
+    for image in IMAGES:
+        digest = named[f"{REGISTRY}/{image}"]
+        with tarfile.open(dist / f"{image}.oci.tar") as archive:
+            manifest = archive.extractfile(f"blobs/{digest.replace(':', '/')}")
+            assert manifest is not None
+            assert json.load(manifest)["config"]["mediaType"] == "application/vnd.oci.image.config.v1+json"
+        listed = json.loads((dist / f"{image}.oci.tar.cdx.json").read_text(encoding="utf-8"))["components"]
+        names = {component["purl"].partition("@")[0] for component in listed}
+        assert {"pkg:pypi/nodepool", "pkg:pypi/openstacksdk", "pkg:deb/debian/libc6"} <= names
+        assert ("pkg:deb/debian/debootstrap" in names) == (image == "nodepool-builder")
+        if image != "nodepool":
+            service = compose[image.removeprefix("nodepool-")]
+            assert (service["image"], "build" in service) == (f"{REGISTRY}/{image}@{digest}", False)
+            used = {"name": image, "newName": f"{REGISTRY}/{image}", "digest": digest}
+            assert used in manifests["images"]
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -86,7 +114,7 @@ def test_launcher_serves(images: Buildah, volumes: dict[Path, str], znodes: Pool
         images.container("nodepool-launcher", volumes) as container,
         started(container, "nodepool-launcher", images, tmp_path / "launcher.log"),
     ):
-        wait_for("it is healthy", lambda: healthy(container, "nodepool-launcher", images), PATIENCE)
+        wait_for("it is healthy", lambda: healthy(container, "nodepool-launcher"), PATIENCE)
         znodes.served(znodes.submit(["small"]), PATIENCE)
         with images.container("nodepool", volumes) as command_line:
             assert "127.1.0.1" in command_line("nodepool", "list").out
@@ -97,7 +125,7 @@ def test_web(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_
         images.container("nodepool-web", volumes) as container,
         started(container, "nodepool-web", images, tmp_path / "web.log"),
     ):
-        wait_for("it is healthy", lambda: healthy(container, "nodepool-web", images), PATIENCE)
+        wait_for("it is healthy", lambda: healthy(container, "nodepool-web"), PATIENCE)
 
 
 def test_builder(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, tmp_path: Path) -> None:
@@ -107,4 +135,4 @@ def test_builder(images: Buildah, volumes: dict[Path, str], znodes: PoolZnodes, 
         look = f"for one in {PROGRAMS}; do command -v $one >/dev/null || echo $one; done"
         assert container("sudo", "-n", "sh", "-c", look).out == ""
         with started(container, "nodepool-builder", images, tmp_path / "builder.log"):
-            wait_for("it is healthy", lambda: healthy(container, "nodepool-builder", images), PATIENCE)
+            wait_for("it is healthy", lambda: healthy(container, "nodepool-builder"), PATIENCE)

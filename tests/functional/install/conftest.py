@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fresh Debian 12 with the source in it, its configuration of Nodepool, and its systemd."""
+"""Fresh Debians with the package of ``tools/release``, their configuration of Nodepool, and their systemd."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,22 +20,36 @@ from tests.support.launcher_config import zookeeper_sections
 from tests.support.zookeeper import ZooKeeperServer
 
 ROOT: Final = Path(__file__).parents[3]
+#: Installs the package, which is in the home of root.
+INSTALL: Final = (
+    *("env", "DEBIAN_FRONTEND=noninteractive", "sh", "-ec"),
+    "apt-get install --yes --no-install-recommends /root/nodepool_*.deb",
+)
 #: Where the source is in it.
 SOURCE: Final = "/root/nodepool"
 
 
+@pytest.fixture(scope="session")
+def package() -> Path:
+    """Of the commit. Blocks for some minutes."""
+    done = subprocess.run([ROOT / "tools" / "release", "--no-images"], capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    (found,) = (ROOT / "dist").glob("*.deb")
+    return found
+
+
 @pytest.fixture
-def make_debian() -> Iterator[Callable[..., DebianTree]]:
-    """Makes a fresh one with some packages, without Python, and a copy of the source in it, which cannot be written."""
+def make_debian(package: Path) -> Iterator[Callable[..., DebianTree]]:
+    """Makes a fresh one with some packages, the package of Nodepool, and the source, which cannot be written."""
     # Not below /tmp, which may be in memory.
     directory = Path(tempfile.mkdtemp(prefix="nodepool-install-", dir="/var/tmp"))
 
-    def make(*packages: str, user_namespaces: bool = False) -> DebianTree:
-        debootstrap(directory / "debian", ["systemd", "ca-certificates", *packages])
+    def make(*packages: str, user_namespaces: bool = False, release: str = "bookworm") -> DebianTree:
+        debootstrap(directory / "debian", ["systemd", "ca-certificates", "python3", *packages], release)
         # What has no part in it may be large.
-        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
         shutil.copytree(ROOT, directory / "source", ignore=left_out, symlinks=True)
-        mounts = {directory / "source": SOURCE, **pip_files(directory)}
+        mounts = {directory / "source": SOURCE, package: f"/root/{package.name}", **pip_files(directory)}
         return DebianTree(directory / "debian", mounts, user_namespaces=user_namespaces)
 
     try:

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.functional.install.conftest import SOURCE, booted_tree, configure
+from tests.functional.install.conftest import INSTALL, booted_tree, configure
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree
 from tests.support.image_znodes import Build, ImageZnodes
@@ -128,7 +128,7 @@ class Site:
 def site(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Site]:
     """Debian runs, and the builder is installed."""
     tree = make_debian(*PACKAGES)
-    tree.output(f"{SOURCE}/tools/install")
+    tree.output(*INSTALL)
     prepare(tree)
     with booted_tree(tree) as booted:
         site = Site(booted, zookeeper, chroot)
@@ -141,7 +141,7 @@ def prepare(tree: DebianTree) -> None:
     """Files that an operator makes once."""
     shutil.copytree(ELEMENTS, tree.path("/etc/nodepool/elements"))
     # The unit says which line.
-    unit = tree.path(f"/etc/systemd/system/{UNIT}.service").read_text(encoding="ascii")
+    unit = tree.path(f"/usr/lib/systemd/system/{UNIT}.service").read_text(encoding="ascii")
     (line,) = (line[4:] for line in unit.splitlines() if line.startswith("#   nodepool ALL"))
     tree.path(f"/etc/sudoers.d/{UNIT}").write_text(f"{line}\n", encoding="ascii")
     # A file system of its own, as many machines have one.

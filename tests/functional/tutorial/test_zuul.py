@@ -166,7 +166,7 @@ def zookeeper(machines: Machines) -> None:
     """A ZooKeeper with TLS answers to Nodepool."""
     page = sections("zookeeper.rst")
     (install,) = page["Install Nodepool"]
-    machines.type(f"cd {SOURCE} && {install.command}")
+    machines.type(install.command)
     machines.do(page["Make the certificates"])
     machines.start_zookeeper()
     *steps, look = page["Look"]

@@ -54,7 +54,7 @@ PAGES = sorted({str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.rst")}
 FOREIGN = ("is not a valid region name",)
 #: What begins so is a command, code or a query, and no message.
 OTHERS = re.compile(
-    r"nodepool |tox |python|sphinx|openstack |tools/|systemctl|pip |docker|from \.|max by|sum by|[A-Z_]+=\S"
+    r"nodepool |apt-|uv |tox |python|sphinx|openstack |tools/|systemctl|pip |docker|from \.|max by|sum by|[A-Z_]+=\S"
 )
 
 
