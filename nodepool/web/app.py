@@ -25,7 +25,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, image_table, nodes_by_build, upload_table
-from nodepool.listing.nodes import Filter, NodeFacts, full_id, host_state, host_table, node_status, node_table, project_of
+from nodepool.listing.nodes import (
+    Filter,
+    NodeFacts,
+    full_id,
+    host_state,
+    host_table,
+    node_status,
+    node_table,
+    project_of,
+)
 from nodepool.listing.pools import label_overview, limit_table, provider_table
 from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
