@@ -315,9 +315,10 @@ class Links:
                 kind, name = "", found[0]
             kinds = [_OF_KINDS[kind]] if kind else _OF_KINDS.values()
             href = next((href for of in kinds if name and (href := of(self, name)) is not None), None)
-            if href is not None or command:
+            is_command = bool(command) and href is None and _SAFE.fullmatch(command) is not None
+            if href is not None or is_command:
                 parts += [CellText(text[end:begin])] if begin > end else []
-                parts.append(CellText(text[begin : found.end()], href, command=bool(command) and href is None))
+                parts.append(CellText(text[begin : found.end()], href, command=is_command))
                 end = found.end()
         return [*parts, CellText(text[end:])] if text[end:] else parts
 
@@ -339,6 +340,8 @@ _NAMED: Final = re.compile(
     rf"|\b(?P<kind>{'|'.join(_OF_KINDS)}) (?P<name>[^\s,;]*[^\s,;:.])"
     r"|\b(?:\d{3}-)?\d{10}\b|[\w.-]+/[\w.-]*\w"
 )
+#: A command that does no more than it says: names come from other programs, and this one is for a shell.
+_SAFE: Final = re.compile(r"[\w @%+=:./*-]*")
 #: Key of a column -> what its values are.
 _COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
     **dict.fromkeys(("pool", "pools"), Links.pool),

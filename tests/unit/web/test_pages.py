@@ -290,6 +290,11 @@ def test_commands_are_safe_to_paste() -> None:
     for line in log_commands("node: '; rm -rf / #\"$(x)"):
         assert shlex.split(line)[0] in ("journalctl", "grep")
         assert ";" not in shlex.split(line)
+    label = "x nodepool explain $(touch${IFS}/tmp/x|sh)"
+    request = observed.request(1, label)
+    text = page(f"/requests/{request.key}", replace(full(), observed=replace(SEEN, requests={request.key: request})))
+    assert html.escape(label) in text
+    assert 'data-copy="nodepool explain' not in text
 
 
 def test_kept_answers_are_bounded() -> None:
