@@ -152,7 +152,7 @@ def test_error_of_a_pool_that_runs(failed: int, error: str | None) -> None:
     (pool,) = summarize(
         [status_of({"provider": "cloud", "launches": {"failed_15m": failed, "last_error": {"text": "broke"}}})]
     )
-    assert cells(provider_table([pool], [], NOW))["error"] == error
+    assert cells(pools.provider_table([pool], [], NOW))["error"] == error
 
 
 def long(table: Table) -> Table:
