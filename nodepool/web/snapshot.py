@@ -288,7 +288,13 @@ class Links:
         kind, _, name = str(value).partition(" ")
         if kind == "label":
             return self.label(name.rpartition(" of ")[0] or name)
-        pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
+        pages = {
+            "request": self.request,
+            "node": self.node,
+            "provider": self.pool,
+            "pool": self.pool,
+            "image": self.image,
+        }
         if kind in pages:
             return pages[kind](name)
         return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
