@@ -176,11 +176,10 @@ def _packages(directory: Path) -> list[tuple[str, Path]]:
 
 def installed_drivers() -> list[EntryPoint]:
     """The drivers of installed distributions. Reads what these say of themselves; imports nothing."""
-    found: list[EntryPoint] = []
     # One file that cannot be read, of any distribution, which need not have a driver.
     with Guard(Drivers.log, "Drivers of installed distributions are left out", traceback=False):
-        found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return found
+        return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    return []
 
 
 def _installed() -> Iterator[tuple[str, Path, str]]:
