@@ -141,7 +141,14 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
 
 def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
     """What is known of it, the oldest first."""
-    of_pools = [(pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools]
+    events = [event for event in seen.events if event.subject == f"request {request.key}"]
+    # An event names the host of the pool, too.
+    reported = {(event.what, f"{event.actor.partition(' ')[2]}: {event.text}") for event in events}
+    of_pools = [
+        (pool.since, pool.verdict, pool.code, text)
+        for pool in pools
+        if (pool.verdict, text := f"{pool.pool}: {pool.text}") not in reported
+    ]
     nodes = [
         (
             explained.in_its_life(request, node.created_time),
@@ -153,7 +160,6 @@ def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: O
     ]
     answered_at = None if request.state == states.REQUESTED else request.state_time
     found = [(request.created_time, "submitted", None, ""), *of_pools, *nodes]
-    events = [event for event in seen.events if event.subject == f"request {request.key}"]
     found += [(event.at, event.what, event.code or None, f"{event.actor}: {event.text}") for event in events]
     return _in_order([*found, (answered_at, request.state, None, "")])
 
