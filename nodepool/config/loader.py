@@ -70,17 +70,20 @@ def read_documents(path: str, secure_path: str | None, problems: Problems) -> tu
     """Read and parse both files.
 
     :return: the main file, a mapping; the secure file, a mapping, or None if there is none or it is empty.
-    :raises ConfigError: a file cannot be read, is not YAML, or is something else than a mapping.
+    :raises ConfigError: a file cannot be read (an OSError is its cause), is not YAML, or is something else than a
+        mapping.
     """
     reasons: list[str] = []
+    causes: list[BaseException] = []
     documents: list[Document | None] = []
     for name, may_be_empty in ((path, False), (secure_path, True)):
         try:
             documents.append(None if name is None else _document(name, problems, may_be_empty))
         except ConfigError as error:
             reasons.append(str(error))
+            causes += [error.__cause__] if isinstance(error.__cause__, OSError) else []
     if reasons:
-        raise ConfigError("\n".join(reasons))
+        raise ConfigError("\n".join(reasons)) from (causes[0] if causes else None)
     main, secure = documents
     assert main is not None
     return main, secure

@@ -449,6 +449,8 @@ class Configuration:
         try:
             config = self.source.load()
         except ConfigError as error:
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, _SHOWN_BY_TIMES):
+                raise error.__cause__ from None
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
             REGISTRY.count(RELOADS.series("refused"))
             self._refused = str(error).splitlines()
@@ -520,6 +522,11 @@ class Configuration:
         if not changes:
             self.log.info("Configuration changed: no key has another value")
         return [change.text for change in changes]
+
+
+#: Why a file cannot be read, where a time of it shows that it can again. Other causes, e.g. too many open files, pass
+#: without that.
+_SHOWN_BY_TIMES: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
 
 
 def _text(error: Exception) -> str:
