@@ -262,7 +262,9 @@ def _locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
     try:
         yield
     finally:
-        zookeeper.give_back(zk, node)
+        # Without a connection it ends with the session.
+        if zk.client.connected:
+            zookeeper.give_back(zk, node)
 
 
 def _who_has(zk: ZooKeeper, node: Node) -> str:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from nodepool.clock import monotonic
+from nodepool.config.loader import load_config
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
 from nodepool.config.zookeeper import make_client
 from nodepool.driver.config import ImageConversion, ProviderConfig
@@ -260,6 +262,21 @@ def test_file_that_cannot_be_loaded(daemon: Daemon, error: Exception) -> None:
     assert len(daemon.loaded) == 2
     daemon.follow(seconds=1.0)
     assert len(daemon.loaded) == 3
+
+
+@pytest.mark.parametrize(("number", "loads"), [(errno.EMFILE, 3), (errno.EIO, 3), (errno.EACCES, 2)])
+def test_file_that_cannot_be_read(
+    number: int, loads: int, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-8: what no time of the file shows the end of is tried again."""
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", Mock(side_effect=OSError(number, os.strerror(number))))
+        with pytest.raises(ConfigError) as caught:
+            load_config(str(tmp_path / "nodepool.yaml"))
+    daemon.follow(caught.value)
+    assert os.strerror(number).lower() in daemon.configuration.trouble[0].lower()
+    daemon.follow(seconds=1.0)
+    assert len(daemon.loaded) == loads
 
 
 def test_error_while_it_is_put_into_effect(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
