@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -175,12 +176,10 @@ def _packages(directory: Path) -> list[tuple[str, Path]]:
 
 def installed_drivers() -> list[EntryPoint]:
     """The drivers of installed distributions. Reads what these say of themselves; imports nothing."""
-    try:
+    # One file that cannot be read, of any distribution, which need not have a driver.
+    with Guard(Drivers.log, "Drivers of installed distributions are left out", traceback=False):
         return sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    except ERRORS as error:
-        # One file that cannot be read, of any distribution, which need not have a driver.
-        Drivers.log.error("Drivers of installed distributions are left out: %s: %s", type(error).__name__, error)
-        return []
+    return []
 
 
 def _installed() -> Iterator[tuple[str, Path, str]]:
@@ -189,14 +188,12 @@ def _installed() -> Iterator[tuple[str, Path, str]]:
         if point.name in TAKEN:
             Drivers.log.error("Driver %s is left out: no driver can have the name %s", point.value, point.name)
             continue
-        try:
-            # Python imports the packages that it is in.
+        spec = None
+        # Python imports the packages that it is in.
+        guard = Guard(Drivers.log, "Driver %s is left out: error in %r", point.name, point.value, traceback=False)
+        with guard, suppress(ModuleNotFoundError):
             spec = importlib.util.find_spec(point.module)
-        except ModuleNotFoundError:
-            spec = None
-        except ERRORS as error:
-            text = "Driver %s is left out: %s cannot be found: %s: %s"
-            Drivers.log.error(text, point.name, point.value, type(error).__name__, error)
+        if guard.error is not None:
             continue
         if spec is None or spec.origin is None:
             Drivers.log.error("Driver %s is left out: there is no package %s", point.name, point.module)

@@ -296,7 +296,7 @@ _WAITS_FOR: Final[Mapping[str, str]] = {
     "begin": "its begin",
     "wait": "what it needs before it is created",
     "call": "the answer of the cloud to the call that creates it",
-    "build": "the cloud, which has it and does not run it yet",
+    "build": "the cloud to run what it created",
     "keys": "an answer at its port: it runs, and its host keys are asked for",
     "search": "lists of the cloud, for what a failed attempt may have left",
     "clean": "the deletion of what the attempt before left",

@@ -266,6 +266,12 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
     absent = [one for one in pools if one.verdict == ABSENT]
     if first.verdict in (WAITS, DECLINED):
         found += [f"{other.pool} would serve it, but: {other.text}" for other in absent]
+    if first.verdict == WAITS:
+        statuses = _statuses(first, seen)
+        launches = any(launch.slow for status in statuses for launch in status.launching)
+        if launches or any(status.slow_calls for status in statuses):
+            what = "launches" if launches else "calls"
+            found.append(f"{what} of {first.pool} take long; nodepool explain {first.pool} shows which")
     for verdict in absent:
         found += _resume(verdict, seen)
     return list(dict.fromkeys(found))

@@ -40,7 +40,7 @@ from nodepool.listing.records import event_table
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since, table_of
 from nodepool.model import states
-from nodepool.model.event import short
+from nodepool.model.event import What, short
 from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
@@ -471,6 +471,14 @@ _PROVIDERS: Final = ListSubject(
 MOST_ROWS: Final = 200
 #: Failures that are shown.
 MOST_FAILURES: Final = 50
+#: The history has the rest: what was paused, and what works again.
+_FAILURES: Final = frozenset(
+    what.value
+    for what in (
+        *(What.DECLINED, What.FAILED, What.LAUNCH_FAILED, What.DELETION_FAILED, What.INSTANCE_LOST),
+        *(What.UNAVAILABLE, What.SLOW, What.DOWN, What.QUARANTINED),
+    )
+)
 
 
 def providers_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -490,7 +498,9 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
         return address("nodes", provider=name, state=counted.partition(" ")[2])
 
     pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
-    failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]
+    failures = [
+        event for event in merged(seen.events) if event.what in _FAILURES and _is_of(event.subject, event.actor, name)
+    ]
     tables = [
         table_view("Pools", provider_table(pools, (), seen.now), links),
         table_view("Limits", first_rows(limit_table(pools, seen.now), MOST_ROWS)),

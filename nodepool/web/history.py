@@ -479,9 +479,13 @@ class HistoryFile:
     It is for one process: of two the second one finds it locked.
 
     :raises sqlite3.Error: it cannot be used. All methods raise it.
+    :raises OSError: it cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
+        if not path.exists():
+            # Who may read it sees what pages show only after a login.
+            path.touch(0o600)
         self._database = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
         try:
             self._open()
@@ -601,7 +605,8 @@ class HistoryWorker(PassThread):
         changes = self._history.take_changes()
         if self._file is not None and not (changes.lives or changes.samples):
             return
-        if self._file is None and self._clock() < self._again_at:
+        # A clock of the epoch may go back.
+        if self._file is None and 0 < self._again_at - self._clock() <= AGAIN_SECONDS:
             return
         try:
             if self._file is None:

@@ -288,7 +288,13 @@ class Links:
         kind, _, name = str(value).partition(" ")
         if kind == "label":
             return self.label(name.rpartition(" of ")[0] or name)
-        pages = {"request": self.request, "node": self.node, "provider": self.pool, "pool": self.pool}
+        pages = {
+            "request": self.request,
+            "node": self.node,
+            "provider": self.pool,
+            "pool": self.pool,
+            "image": self.image,
+        }
         if kind in pages:
             return pages[kind](name)
         return address(_SUBJECT_LISTS[kind], q=name) if kind in _SUBJECT_LISTS else None
@@ -315,9 +321,10 @@ class Links:
                 kind, name = "", found[0]
             kinds = [_OF_KINDS[kind]] if kind else _OF_KINDS.values()
             href = next((href for of in kinds if name and (href := of(self, name)) is not None), None)
-            if href is not None or command:
+            is_command = bool(command) and href is None and _SAFE.fullmatch(command) is not None
+            if href is not None or is_command:
                 parts += [CellText(text[end:begin])] if begin > end else []
-                parts.append(CellText(text[begin : found.end()], href, command=bool(command) and href is None))
+                parts.append(CellText(text[begin : found.end()], href, command=is_command))
                 end = found.end()
         return [*parts, CellText(text[end:])] if text[end:] else parts
 
@@ -339,6 +346,8 @@ _NAMED: Final = re.compile(
     rf"|\b(?P<kind>{'|'.join(_OF_KINDS)}) (?P<name>[^\s,;]*[^\s,;:.])"
     r"|\b(?:\d{3}-)?\d{10}\b|[\w.-]+/[\w.-]*\w"
 )
+#: A command that does no more than it says: names come from other programs, and this one is for a shell.
+_SAFE: Final = re.compile(r"[\w @%+=:./*-]*")
 #: Key of a column -> what its values are.
 _COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
     **dict.fromkeys(("pool", "pools"), Links.pool),

@@ -232,7 +232,7 @@ def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> N
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
-        ({"boots": [{"kind": "stuck"}]}, "it waits for the cloud, which has it and does not run it yet"),
+        ({"boots": [{"kind": "stuck"}]}, "it waits for the cloud to run what it created"),
         ({"latency_seconds": [5, 5]}, "it waits for the answer of the cloud to the call that creates it"),
     ],
     ids=["stuck", "slow"],

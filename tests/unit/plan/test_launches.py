@@ -81,7 +81,7 @@ def test_what_takes_long(launched: float, in_step: float, step: str, usual: floa
 
 def test_slow_launches_in_words() -> None:
     """E-10: what most of them wait for; the first is the one that began first."""
-    waits = "waits for the cloud, which has it and does not run it yet"
+    waits = "waits for the cloud to run what it created"
     assert described(BUILDING, NOW) == f"{waits} (it is building) for 1 min {AGE}"
     plain = LaunchStatus("1", "small", "launch", begun=NOW - 20, since=NOW - 20)
     assert described(plain, NOW) == "waits for the driver for 20 s (the launch began 20 s ago)"

@@ -321,6 +321,19 @@ def test_full_file(start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert other.life("node", f"{899:010}").times == (("ready", NOW - 50),)
 
 
+def test_file_after_a_clock_went_back(start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that could not be used is tried again, whatever the clock says. Its user alone can read it."""
+    one = start()
+    one.passes(10)
+    other = start(one.now)
+    other.passes(10)
+    one.stop()
+    with caplog.at_level(logging.INFO):
+        other.passes(-86_400)
+    assert caplog.records[-1].getMessage() == f"The history of the web pages is in {tmp_path / 'history.sqlite'} again"
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
 def test_file_of_a_process_that_ends(start: Start) -> None:
     """The next process begins before the last one has ended: it reads the file as soon as it may."""
     one = start()

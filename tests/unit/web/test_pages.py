@@ -227,6 +227,18 @@ def test_links_in_sentences() -> None:
     )
 
 
+def test_events_of_a_provider() -> None:
+    """WP-105: its failures are failures, the history has the rest; an image leads to its page."""
+    began = Event(NOW - 20, "l1", "provider cloud-1", "maintenance began", text="paused by alice")
+    away = Event(NOW - 10, "l1", "provider cloud-1", "unavailable", text="HTTP 503")
+    image = Event(NOW - 5, "l1", "image debian", "available")
+    snapshot = replace(full(), observed=replace(SEEN, events=[began, away, image]))
+    table = page("/providers/cloud-1", snapshot).partition("<h2>Failures</h2>")[2].partition("</table>")[0]
+    assert "HTTP 503" in table
+    assert "paused by alice" not in table
+    assert '<a href="./images/debian">image debian</a>' in page("/events", snapshot)
+
+
 def test_cells() -> None:
     """WP-105: a state has its colour, a number stands right, an age has the moment with its zone, equal names once."""
     request = observed.request(1, "virtual", "virtual", "gpu")
@@ -290,6 +302,11 @@ def test_commands_are_safe_to_paste() -> None:
     for line in log_commands("node: '; rm -rf / #\"$(x)"):
         assert shlex.split(line)[0] in ("journalctl", "grep")
         assert ";" not in shlex.split(line)
+    label = "x nodepool explain $(touch${IFS}/tmp/x|sh)"
+    request = observed.request(1, label)
+    text = page(f"/requests/{request.key}", replace(full(), observed=replace(SEEN, requests={request.key: request})))
+    assert html.escape(label) in text
+    assert 'data-copy="nodepool explain' not in text
 
 
 def test_kept_answers_are_bounded() -> None:
