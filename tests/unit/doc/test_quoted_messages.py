@@ -50,7 +50,7 @@ WITHOUT = {
     *(f"explanation/adr/{path.name}" for path in SOURCE.rglob("adr/*.rst")),
 }
 PAGES = sorted({str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.rst")} - WITHOUT)
-#: Texts of openstacksdk.
+#: Texts of openstacksdk and OpenSSL.
 FOREIGN = ("is not a valid region name", "CA cert does not include key usage extension")
 #: What begins so is a command, code or a query, and no message.
 OTHERS = re.compile(
