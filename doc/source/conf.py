@@ -25,6 +25,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # Options are shown as they are typed: "--" is no dash.
 smartquotes = False
+# A block without a language is what a terminal shows, not Python.
+highlight_language = "none"
 html_theme = "furo"
 html_title = "Nodepool"
 html_show_sourcelink = False

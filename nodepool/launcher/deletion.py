@@ -432,7 +432,7 @@ class DeletedNodeWorker(Worker):
         log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
         if attempts > 1 and attempts & (attempts - 1) == 0:
             # A deletion that fails once is no news; one that fails for ever must not push out what else happened.
-            text = f"deletion failed {attempts} times: {error or 'the log of the provider says why'}"
+            text = f"{attempts} times: {error or 'the log of the provider says why'}"
             self._events.add(f"node {node_id}", What.DELETION_FAILED, text)
 
     def on_stop(self) -> None:

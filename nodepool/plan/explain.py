@@ -397,7 +397,9 @@ def _last_trouble(node_id: str, seen: Observed) -> str:
     """What went wrong last, as far as launchers tell."""
     for event in sorted(seen.events, key=lambda event: -event.at):
         if event.subject == f"node {node_id}" and event.text:
-            return f": {event.text}"
+            # The text of a deletion is how often it failed, and why.
+            what = f"{event.what} " if event.what == What.DELETION_FAILED.value else ""
+            return f": {what}{event.text}"
     for status in seen.statuses:
         error = status.launches.last_error
         if error is not None and error.node == node_id:
@@ -565,7 +567,7 @@ def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
     history = _in_order(_history(seen, lambda subject: subject == f"node {node_id}"))
     trouble = _last_trouble(node_id, seen)
     if history and history[-1].what == What.DELETION_FAILED.value:
-        trouble = f"; before that, {history[-1].text}"  # Not why it was deleted: at last, the deletion succeeded.
+        trouble = f"; before that, deletion failed {history[-1].text}"  # Not why: at last, it succeeded.
     text = f"does not exist any more: it was deleted{trouble}"
     return explained.ExplainedNode(node_id, "deleted", text, history=history)
 
