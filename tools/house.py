@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Final
 
 TOP: Final = Path(__file__).parents[1]
-#: Figure -> the highest value that passes.
+#: Figure -> the highest value that passes. 49,700 lines of the product are what it was; the pictures and the history of the web
+#: pages, ``nodepool request``, ``explain`` of anything, completion of names, the JSON Schema and plug-ins came to it.
 BARS: Final = {
-    "product code lines": 51_200,
-    "product files": 235,
-    "product files below 60 code lines": 18,
-    "product files with one importer": 25,
+    "product code lines": 51_550,
+    "product files": 220,
+    "product files below 60 code lines": 16,
+    "product files with one importer": 24,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 50_000,
-    "lines of documentation": 10_300,
+    "test code lines": 50_400,
+    "lines of documentation": 10_350,
 }
 
 
