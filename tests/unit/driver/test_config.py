@@ -9,15 +9,10 @@ from typing import Any, ClassVar
 import pytest
 import voluptuous as v
 
-from nodepool.driver.config import (
-    ConfigPool,
-    ConfigValue,
-    LabelSettings,
-    ProviderConfig,
-)
+from nodepool.driver import config
 
 
-class Value(ConfigValue):
+class Value(config.ConfigValue):
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
@@ -30,17 +25,17 @@ class WithMore(WithOwner):
     ignore_equality: ClassVar[list[str]] = ["note"]
 
 
-class Pool(ConfigPool):
-    def __init__(self, provider: ProviderConfig | None = None) -> None:
+class Pool(config.ConfigPool):
+    def __init__(self, provider: config.ProviderConfig | None = None) -> None:
         super().__init__()
         self.provider = provider
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.labels = {name: LabelSettings(name, self) for name in pool_config.get("labels", [])}
+        self.labels = {name: config.LabelSettings(name, self) for name in pool_config.get("labels", [])}
 
 
-class Section(ProviderConfig):
+class Section(config.ProviderConfig):
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
         self._pools: dict[str, Pool] = {}
@@ -60,7 +55,7 @@ class Section(ProviderConfig):
             self._pools[pool.name] = pool
 
     def getSchema(self) -> Any:
-        return v.Schema({**self.getCommonSchemaDict(), "pools": [ConfigPool.getCommonSchemaDict()]})
+        return v.Schema({**self.getCommonSchemaDict(), "pools": [config.ConfigPool.getCommonSchemaDict()]})
 
 
 def section(**keys: Any) -> Section:
@@ -108,4 +103,4 @@ def test_settings() -> None:
     pools = section(pools=[{"name": "a", "labels": ["x"]}, {"name": "b", "labels": ["y"]}])
     assert (pools.getSupportedLabels("b"), pools.getSupportedLabels()) == ({"y"}, {"x", "y"})
     with pytest.raises(TypeError, match=r"getSchema.*load.*manage_images.*pools"):
-        type("Lazy", (ProviderConfig,), {})({"name": "p"})
+        type("Lazy", (config.ProviderConfig,), {})({"name": "p"})

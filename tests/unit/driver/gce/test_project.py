@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CloudNoCapacity,
-    CloudNoCapacityLater,
-    CloudRefused,
-)
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.gce.client import CALLS_A_MINUTE, FAILURES, ComputeEngine, group_sizes
 from nodepool.driver.gce.images import GceImages, ObjectUpload, tar_gz
@@ -48,7 +43,7 @@ def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spot", "kind", "words"),
     [
-        (True, CloudNoCapacityLater, "np0000000042 is STOPPING: it was preempted by Google, or"),
+        (True, cloud_errors.CloudNoCapacityLater, "np0000000042 is STOPPING: it was preempted by Google, or"),
         (False, LaunchStatusException, "it was stopped or deleted by hand"),
     ],
 )
@@ -70,7 +65,7 @@ def test_new_image_of_a_family(here: Here) -> None:
         assert link.endswith("global/images/debian-12-bookworm-v20261101")
     assert here.calls("images.getFromFamily") == 1
     here.simulator.change(errors=[GceErrorRule(operation="instances.insert", kind="400", count=1)])
-    with pytest.raises(CloudRefused):
+    with pytest.raises(cloud_errors.CloudRefused):
         here.launch()
     here.launch(attempt=2)
     assert here.calls("images.getFromFamily") == 2
@@ -94,7 +89,7 @@ def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 def unanswered(here: Here, times: int = FAILURES) -> None:
     """Calls that make it known that the zone does not answer."""
     for _ in range(times):
-        with pytest.raises(CloudAway):
+        with pytest.raises(cloud_errors.CloudAway):
             here.adapter.client.delete_instance(ZONES[0], "np1")
 
 
@@ -112,7 +107,7 @@ def test_others_go_on(silent: Here) -> None:
     assert (found.external_id, silent.calls("instances.insert")) == (f"{ZONES[1]}/{HOST}-1-1", 1)
     assert [one.external_id for one in silent.adapter.listInstances()] == [found.external_id]
     before = silent.calls("instances.delete")
-    with pytest.raises(CloudAway, match=f"zone {ZONES[0]} does not answer; it is asked again"):
+    with pytest.raises(cloud_errors.CloudAway, match=f"zone {ZONES[0]} does not answer; it is asked again"):
         silent.adapter.client.delete_instance(ZONES[0], "np1")
     assert silent.calls("instances.delete") == before
     silent.delete(found.external_id)
@@ -185,7 +180,7 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path, monkeypatch: pytest.
     with at_simulator(tmp_path, data, disk_unit_bytes=unit) as here:
         assert all(result.ok for result in here.adapter.preflight())
         here.simulator.change(capacity=[ZoneCapacity(late=False)])
-        with pytest.raises(CloudNoCapacity):
+        with pytest.raises(cloud_errors.CloudNoCapacity):
             here.launch()
         here.simulator.change(capacity=[])
         label = label_of(here.adapter.config)

@@ -14,13 +14,8 @@ from google.auth.exceptions import TransportError
 
 from nodepool.driver.aws.client import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, retry_after
+from nodepool.driver.framework.http import rest_calls
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
-from nodepool.driver.framework.http.rest_calls import (
-    THROTTLED_ATTEMPTS,
-    RestApi,
-    RestCalls,
-    same_server,
-)
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce.client import GoogleTransport
 from tests.support.manual_clock import ManualClock, ManualStop
@@ -66,7 +61,7 @@ class TokenOfCalls:
         self.token += 1
 
 
-class Api(RestApi):
+class Api(rest_calls.RestApi):
     def seconds_left_alone(self, kind: str, answer: HttpAnswer) -> float | None:
         return 7.0 if answer.headers.get("x-left") == "0" else None
 
@@ -80,7 +75,7 @@ class Calls:
 
     def __init__(self, *answers: HttpAnswer | Exception, **options: Any) -> None:
         self.http, self.clock = Http(*answers), ManualClock()
-        self.calls = RestCalls(
+        self.calls = rest_calls.RestCalls(
             "cloud-1", self.http, Api(), TokenOfCalls(), {}, BucketSize(100, 0), self.clock, **options
         )
         self.calls.stopped = ManualStop(self.clock)
@@ -95,7 +90,7 @@ class Calls:
     [
         # The class waits as it is asked to, and the call is made again with the same content.
         ("POST", {"body": {}}, [refusal(429, Retry_After="3"), refusal(429), FINE], 3, 3.0, None),
-        ("POST", {"body": {}}, [refusal(429, Retry_After="1")], THROTTLED_ATTEMPTS, 5.0, "429"),
+        ("POST", {"body": {}}, [refusal(429, Retry_After="1")], rest_calls.THROTTLED_ATTEMPTS, 5.0, "429"),
         ("PUT", {"content": iter([b"a"])}, [refusal(429, Retry_After="1")], 1, 0.0, "429"),
         # An old token.
         ("POST", {"body": {}}, [refusal(401), FINE], 2, 0.0, None),
@@ -150,7 +145,7 @@ def test_retry_after(text: str, seconds: float | None) -> None:
 @rows(TABLES, "same_server")
 def test_same_server(url: str | None, ours: str, same: bool) -> None:
     """No other server may see our token; RFC 3986, section 6.2, says what is the same."""
-    assert same_server(url, ours) is same
+    assert rest_calls.same_server(url, ours) is same
 
 
 # -- tokens --
