@@ -54,7 +54,7 @@ DISTRIBUTIONS: Final = (
     "import json; from importlib.metadata import distributions as all; "
     "print(json.dumps([(one.metadata['Name'].lower(), one.version) for one in all()]))"
 )
-DPKG_LINE: Final = r"${db:Status-Status} ${binary:Package} ${Version} ${Architecture}\n"
+DPKG_LINE: Final = r"${db:Status-Status} ${Package} ${Version} ${Architecture}\n"
 BIN: Final = Path(sys.executable).parent
 EPOCH: Final = int(os.environ["SOURCE_DATE_EPOCH"])
 
