@@ -54,7 +54,7 @@ DISTRIBUTIONS: Final = (
     "import json; from importlib.metadata import distributions as all; "
     "print(json.dumps([(one.metadata['Name'].lower(), one.version) for one in all()]))"
 )
-DPKG_LINE: Final = r"${db:Status-Status} ${binary:Package} ${Version} ${Architecture}\n"
+DPKG_LINE: Final = r"${db:Status-Status} ${Package} ${Version} ${Architecture}\n"
 BIN: Final = Path(sys.executable).parent
 EPOCH: Final = int(os.environ["SOURCE_DATE_EPOCH"])
 
@@ -249,7 +249,10 @@ class Images:
         self._storage = work / "images"
         self._source = work / "source"
         self._volumes = [f"--volume={volume}:ro" for volume in volumes]
-        self._buildah = ("buildah", "--root", str(self._storage / "root"), "--runroot", str(self._storage / "run"))
+        places = ("--root", str(self._storage / "root"), "--runroot", str(self._storage / "run"))
+        # Layers of another driver have another order. vfs works where no file system can be mounted.
+        driver = os.environ.get("STORAGE_DRIVER", "overlay")
+        self._buildah = ("buildah", *places, "--storage-driver", driver)
 
     def __call__(self, *arguments: str | Path) -> str:
         """What a command of buildah prints. Raises CalledProcessError."""
