@@ -176,5 +176,8 @@ def test_lost_zookeeper(site: Site, restored: bool) -> None:
     site.launch()
     if restored:
         site.wait("no earlier instance is left", lambda: not site.cloud.names(), hurry=1.0)
+        # The last list that the launcher has may show it.
+        listed = site.cloud.calls("list")
+        site.wait("it is in no list", lambda: site.cloud.calls("list") > listed + 1, hurry=1.0)
     assert list(site.fulfilled(site.submit(), hurry=0.5)) == [before]
     assert (len(site.cloud.names()), site.cloud.made) == (1 if restored else 2, 2)
