@@ -7,7 +7,7 @@ There is no such cloud, but ``python -m simulators.example_cloud`` plays one::
     GET    /machines/ID           a machine as it is now; lists may be a second late
     POST   /machines              {"name", "size", "image", "zone", "tags", "key"} -> a machine, "building"; sent again
                                   with the same key -> the same machine
-    DELETE /machines/ID           it is "deleting" for a while, then gone
+    DELETE /machines/ID           it is "deleting" for a while, then there is none
     GET    /machines/ID/console   {"text"}
     GET    /images                {"images": [{"id", "name", "tags", "size", "md5"}]}
     POST   /images                {"name", "format", "tags"} -> an image
@@ -144,9 +144,9 @@ class Client:
                 text = error.read(1000).decode(errors="replace")
             if error.code == 429:
                 # All calls of its class wait now, and come less often then.
-                told = error.headers.get("Retry-After", "")
-                call.throttled(float(told) if told.isdecimal() else None)
+                pause = error.headers.get("Retry-After", "")
+                call.throttled(float(pause) if pause.isdecimal() else None)
             raise meaning(error.code, f"{method} {path}: {error.code} {text}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # No answer, or none that can be read: whether the cloud did it, nobody knows.
+            # No answer, or none that can be read: whether the cloud did it is not known.
             raise CloudUnavailableException(f"{method} {path}: {type(error).__name__}: {error}") from error
