@@ -16,22 +16,26 @@ from nodepool.config.zookeeper import ZooKeeperSettings, read_zookeeper
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from nodepool.config.assembly import CheckedSections
     from nodepool.config.objects import Config
 
 log = logging.getLogger("nodepool.config")
 
 
-def load_config(path: str, secure_path: str | None = None, *, complete: bool = True) -> Config:
+def load_config(
+    path: str, secure_path: str | None = None, *, complete: bool = True, checked: CheckedSections | None = None
+) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
     :param complete: False: what a secure file may have, and what is not installed here, need not be there.
+    :param checked: what earlier loads have checked.
     :raises ConfigError: every problem, one a line, with file and line.
     """
     from nodepool.config.assembly import assemble
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems)
-    config = assemble(main, secure, secure_given=secure_path is not None)
+    config = assemble(main, secure, secure_given=secure_path is not None, checked=checked)
     if not complete:
         problems.change(Severity.INCOMPLETE, Severity.WARNING)
     problems.finish(log)
@@ -111,6 +115,7 @@ class ConfigSource:
         #: Files that drivers read, see `Config.watched_files`.
         self._watched: list[str] = []
         self._loaded: tuple[_Times | None, ...] | None = None
+        self._checked: CheckedSections = {}
 
     def files(self) -> list[str]:
         """Paths of all that `changed` looks at; a file may be missing."""
@@ -127,7 +132,7 @@ class ConfigSource:
         """Load both files. Raises ConfigError."""
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
-        config = load_config(self._path, self._secure_path)
+        config = load_config(self._path, self._secure_path, checked=self._checked)
         watched = sorted(config.watched_files)
         if watched != self._watched:
             self._watched = watched

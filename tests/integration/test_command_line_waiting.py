@@ -381,7 +381,7 @@ def test_nodes_for_a_program(start: Callable[..., Waiting], cloud: LocalLauncher
 
 def test_nodes_at_a_terminal(cloud: LocalLauncher) -> None:
     """Ctrl-C is the usual end."""
-    told = CommandLine(cloud.path).on_terminal("request", "small", until=lambda text: "Yours" in text)
+    told = CommandLine(cloud.path).on_terminal("request", "small", until=lambda text: "Ctrl-C.\r\n" in text)
     *_, yours, last = told.out.splitlines()
     assert (told.status, yours) == (0, "Yours until Enter or Ctrl-C.")
     assert last.endswith(" is given back: it was used, and is deleted.")

@@ -138,7 +138,9 @@ class AzureImageSettings(ImageSettings):
         TEXT.or_null(), None, "Public SSH key that the user accepts. With it, passwords are not accepted.", name="key"
     )
     password: str | None = key(TEXT.or_null(), None, "Of the user.")
-    generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
+    generate_password: bool = key(
+        FLAG, False, "true: a random password that is stored nowhere, for images that need one."
+    )
 
 
 class AzureCloudImage(AzureImageSettings):

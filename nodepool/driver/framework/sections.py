@@ -311,8 +311,8 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
     clean_leaked_images: bool = key(
         FLAG,
         False,
-        "true: images in the cloud that are marked as ours and have no record are deleted; false: they are only told "
-        "of, because records may have been lost, and be imported again.",
+        "true: images in the cloud that are marked as ours and have no record are deleted; false: they are only "
+        "reported, because records may have been lost, and be imported again.",
     )
 
     def __init__(self, provider: dict[str, Any]) -> None:

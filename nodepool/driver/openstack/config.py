@@ -206,7 +206,7 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
     clean_floating_ips: bool = key(
         FLAG,
         False,
-        "true: floating IPs of the project that are attached to nothing in two sweeps are deleted, whoever made them.",
+        "true: floating IPs of the project that are attached to nothing in two sweeps are deleted, of others too.",
     )
     port_cleanup_interval: float = key(
         SECONDS,
