@@ -24,8 +24,10 @@ from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.fact import Fact, Repeats, ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.statemachine.instance import Batches, Log
-from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.creation import REPEAT, REPEATS
+from nodepool.driver.statemachine.instance import cloud_is_away
+from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException, RuntimeConfigurationException
 from nodepool.guard import settle
 from nodepool.metrics import reports

@@ -29,7 +29,9 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import Call, HeldTime, held_work, working_for
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, end_with, hostname, of_installation
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
+from nodepool.driver.statemachine.inventory import Batches, end_with
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import settle
 from nodepool.model.request import NodeRequest

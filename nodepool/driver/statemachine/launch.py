@@ -26,10 +26,12 @@ from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import PoolWorkerView
-from nodepool.driver.framework.rate import TimeLimit, ended
+from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
-from nodepool.driver.statemachine.instance import Instance, StateMachine, describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.adapter import Instance, StateMachine
+from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
+from nodepool.driver.statemachine.deletion import removal
+from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
@@ -577,7 +579,7 @@ class NodeLaunch(RunningLaunch):
         while node.external_id is not None or self.others:
             target = self.others[-1] if node.external_id is None else node.external_id
             self.log.info("Deleting instance %s before the next attempt", target)
-            deletion = provider.removal(target, self.log, self.wake, self._may_be_done_later)
+            deletion = removal(provider, target, self.log, self.wake, self._may_be_done_later)
             for wait in deletion:
                 left = self.limit.left
                 if left <= 0:

@@ -15,8 +15,7 @@ from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.gateway import Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.instance import StateMachine
+from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
