@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.launcher.deletion import listen
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import ABSENT_SECONDS, PoolRegistry
 from nodepool.launcher.supervisor import Router
@@ -162,6 +163,7 @@ class Site:
             tenant_limits=lambda: {"t": {}} if limited else {},
             counted=self.counts.append,
         )
+        listen(launcher.cache, launcher.deletion)
         Router(launcher)
 
     def note(self, what: str) -> Callable[[], None]:
