@@ -486,12 +486,6 @@ class CloudProvider(StateMachineQuota, Provider):
         with self._lock:
             return node_id in self._unmade
 
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node is gone."""
-        with self._lock:
-            self._unmade.pop(node.key, None)
-        gateway.node_deleted_notification(self, node)
-
     # -- what ZooKeeper has --
 
     def node_ids(self) -> set[str]:

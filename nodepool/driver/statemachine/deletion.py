@@ -78,6 +78,12 @@ class DeletingProvider(CloudProvider):
         if task.error is not None:
             raise task.error
 
+    def node_deleted(self, node: Node) -> None:
+        """The znode of a node is gone."""
+        with self._lock:
+            self._unmade.pop(node.key, None)
+        gateway.node_deleted_notification(self, node)
+
 
 # The tasks.
 
@@ -94,7 +100,7 @@ class Deletion(Done, abc.ABC):
     _steps: Iterator[float]
 
     def __init__(
-        self, provider: CloudProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
+        self, provider: DeletingProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__()
         self._provider = provider
@@ -132,7 +138,7 @@ class NodeDeletion(Deletion):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: CloudProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: DeletingProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
         log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         super().__init__(provider, node.external_id, log, clock)
         self._node = node
@@ -198,7 +204,7 @@ class InstanceDeletion(Deletion):
         says why it failed.
     """
 
-    def __init__(self, provider: CloudProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
+    def __init__(self, provider: DeletingProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
         super().__init__(provider, external_id, log)
         self._persistent = persistent
         self._steps = removal(provider, external_id, log, self._wake, self._may_be_done_later)

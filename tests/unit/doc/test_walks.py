@@ -27,8 +27,8 @@ class Length(NamedTuple):
 
 LENGTHS: Final = {
     "a node request served by ready nodes": Length(12, 14),
-    "the launch of an AWS instance": Length(17, 16),
-    "the deletion of a node": Length(11, 10),
+    "the launch of an AWS instance": Length(16, 16),
+    "the deletion of a node": Length(10, 10),
     "one web page": Length(8, 8),
 }
 
