@@ -81,11 +81,9 @@ class _Sent(NamedTuple):
 def is_for_deletion(cache: NodepoolCache, node_id: str) -> bool:
     """Must the deletion worker look at a node?"""
     node = cache.nodes.get(node_id)
-    if node is None:
+    if node is None or cache.nodes.is_locked(node_id):
         return cache.nodes.is_empty(node_id)
-    return not cache.nodes.is_locked(node_id) and not isinstance(
-        plan.judge_unlocked(node, cache.requests.get), plan.Keep
-    )
+    return not isinstance(plan.judge_unlocked(node, cache.requests.get), plan.Keep)
 
 
 def listen(cache: NodepoolCache, worker: Part[DeletedNodeWorker]) -> None:

@@ -383,7 +383,7 @@ class AzureCreation(PlacedCreation[arm.VmRecord, VmPlace]):
         head = f"{self.where}: VM {record.id} failed"
         if self._why is None:
             operation, client = self._operation, self.cloud.client
-            self._why = self.submit(lambda: client.vm_failure(record.id, operation, head))
+            self._why = self.cloud.others.submit(client.vm_failure, record.id, operation, head)
             self._why.add_done_callback(lambda _: self.wake())
         if not self._why.done():
             return False

@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -132,7 +131,7 @@ class GceInstances(InstanceCloud[t.GceRecord]):
         self.client.delete_instance(*t.zone_and_name(record_id))
 
     def begin_deletion(self, record_id: str) -> Future[None]:
-        return self.submit(partial(self._delete_ours, record_id))
+        return self.others.submit(self._delete_ours, record_id)
 
     def _delete_ours(self, record_id: str) -> None:
         """A node names its instance before that is made: another Nodepool in the project may have one of the name."""

@@ -294,7 +294,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
                 self.log.debug("The floating IP is bound later: %s", error)
                 self._bind_at = self.clock() + BUSY_SECONDS
         if self._floating is None and record.interface_id and self.reached(self._bind_at):
-            self._work = self.submit(lambda: self._bind(record))
+            self._work = self.cloud.others.submit(self._bind, record)
             self._work.add_done_callback(lambda _: self.wake())
         return self._floating is not None
 

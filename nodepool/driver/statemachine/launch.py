@@ -29,8 +29,8 @@ from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.adapter import Instance, StateMachine
-from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
-from nodepool.driver.statemachine.deletion import removal
+from nodepool.driver.statemachine.cloud import RunningLaunch
+from nodepool.driver.statemachine.deletion import DeletingProvider, removal
 from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
@@ -51,7 +51,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: CloudProvider
+    manager: DeletingProvider
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 
@@ -211,9 +211,11 @@ class NodeLaunch(RunningLaunch):
     :param resumed: another launcher has begun it, and may have made an instance.
     """
 
+    provider: DeletingProvider
+
     def __init__(
         self,
-        provider: CloudProvider,
+        provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
