@@ -6,6 +6,7 @@ Nothing here imports Zuul: only tests/interop needs it.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import threading
@@ -28,6 +29,9 @@ from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
+
+# While thousands of tests and modules come, there is nothing to collect; later they need not be looked through again.
+gc.disable()
 
 #: Files of a test, the newest ones; lines that tell of trouble, and lines of the end, of each.
 FILES = 4
@@ -72,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test in quarantine may fail."""
     if len(QUARANTINE) > MOST_IN_QUARANTINE:
         raise pytest.UsageError(f"{len(QUARANTINE)} tests are in quarantine: mend one first")
+    gc.freeze()
+    gc.enable()
     for item in items:
         if reason := QUARANTINE.get(item.nodeid.partition("[")[0]):
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
