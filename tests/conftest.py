@@ -6,6 +6,7 @@ Nothing here imports Zuul: only tests/interop needs it.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import HealthCheck, settings
 
 from nodepool.driver.fake.cloud import FakeCloud
@@ -99,6 +101,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         # JUnit files have what begins with these words, without the name behind them.
         report.sections += [(f"Captured log {name}", f"{name}:\n{text}") for name, text in log_ends(directory)]
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _service_models() -> Iterator[None]:
+    """Models of AWS's services are found and read once in a process: that takes half of the time of a short test."""
+    read, names = JSONFileLoader.load_file, Loader.list_available_services
+    known = functools.cache(lambda path: read(JSONFileLoader(), path))
+    found = functools.cache(lambda kind: names(Loader(include_default_search_paths=True), kind))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _loader, path: known(path))
+        patch.setattr(Loader, "list_available_services", lambda _loader, type_name: found(type_name))
+        yield
 
 
 @pytest.fixture(scope="session")
