@@ -172,8 +172,9 @@ class SnapshotMaker:
 
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
+        found = cache.nodes.snapshot()
         # By their ids, as nearly all lists show them.
-        nodes = dict(sorted(cache.nodes.snapshot().items()))
+        nodes = {key: found[key] for key in sorted(found)}
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
@@ -190,6 +191,8 @@ class SnapshotMaker:
             builders=self._builders(),
             builder_providers=builders.providers,
         )
+        if self._latest is not None:
+            observed.follow(self._latest.observed)
         return WebSnapshot(number, observed, builders, self.complete)
 
 
