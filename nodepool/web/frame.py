@@ -14,7 +14,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
@@ -176,7 +176,7 @@ class Frame:
         return route
 
     def followed(self, request: Request) -> LivePage | None:
-        """The page that the parameter ``page`` names, with its query, from the root of the site; None = there is none."""
+        """The page that the parameter ``page`` names by path and query from the root of the site; None = there is none."""
         place = request.query_params.get("page", "")
         path, _, query = place.partition("?")
         where = {"path": f"/{unquote(path)}", "raw_path": f"/{path}".encode(), "query_string": query.encode()}
@@ -470,6 +470,8 @@ def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Mar
     return Markup(between.join([_part(part, root) for part in parts]))
 
 
+#: The next rendering of a page has most of the same parts.
+@lru_cache(4096)
 def _part(part: CellText, root: str) -> str:
     html: str = escape(shown_text(part.text))
     if part.title:

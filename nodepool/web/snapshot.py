@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -220,6 +220,7 @@ def quoted(text: str) -> str:
     return quote(text, safe="", errors="replace")
 
 
+@lru_cache(4096)
 def address(*parts: str, **query: str | int | None) -> str:
     """An address relative to the root of the site; names may have any characters. None = without that parameter."""
     text = "/".join(quoted(part) for part in parts)

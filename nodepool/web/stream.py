@@ -274,14 +274,16 @@ class EventHub:
     async def _send_parts(self, kinds: Collection[str]) -> None:
         """Send each page that shows such records its live part, made once for all its viewers."""
         viewers: defaultdict[str, list[Viewer]] = defaultdict(list)
+        makers = {}
         for viewer in self._viewers:
             if viewer.page is not None and not viewer.kinds.isdisjoint(kinds):
                 viewers[viewer.page.place].append(viewer)
-        for place, some in viewers.items():
-            with Guard(log, "The part of the page %s cannot be made", place):
-                shown, html = await anyio.to_thread.run_sync(some[0].page.make, limiter=self._thread)
+                makers[viewer.page.place] = viewer.page.make
+        for place, make in makers.items():
+            with Guard(log, "The live part of a page cannot be made: %s", place):
+                shown, html = await anyio.to_thread.run_sync(make, limiter=self._thread)
                 message = Message(self._seq, PART, {"seq": self._seq, "html": html})
-                for viewer in some:
+                for viewer in viewers[place]:
                     # Of a slow one only the last part waits.
                     viewer.kinds, viewer.waiting = frozenset(shown), deque([message])
                     viewer.woken.set()
