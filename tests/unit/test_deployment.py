@@ -7,7 +7,11 @@ import configparser
 import fnmatch
 import json
 import re
+import runpy
+import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import kubernetes_validate
@@ -185,3 +189,16 @@ def test_dependencies() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     assert config["options.extras_require"]["openstack"].split() == []
+
+
+def test_name_of_the_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in one place, for who publishes under another one (how-to/install)."""
+    made: dict[str, str] = {}
+    monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(setup=made.update))
+    (tmp_path / "nodepool").mkdir()
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    text = (ROOT / "nodepool" / "version.py").read_text(encoding="utf-8")
+    (tmp_path / "nodepool" / "version.py").write_text(text.replace('"nodepool"', '"site-nodepool"'), encoding="utf-8")
+    for directory, name in ((ROOT, "nodepool"), (tmp_path, "site-nodepool")):
+        runpy.run_path(str(directory / "setup.py"))
+        assert made.pop("name") == name

@@ -30,7 +30,8 @@ PROGRAMS: Final = (
 EXTRAS: Final = """
 import re
 from importlib import metadata
-for line in metadata.requires("nodepool"):
+from nodepool.version import DISTRIBUTION
+for line in metadata.requires(DISTRIBUTION):
     if "extra ==" in line:
         name = re.match(r"[A-Za-z0-9._-]+", line)[0]
         metadata.version(name)
