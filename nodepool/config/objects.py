@@ -20,6 +20,7 @@ from nodepool.model.config_keys import (
     FLAG,
     NOT_GIVEN,
     REQUIRED,
+    TENANTS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -126,6 +127,13 @@ class Label(ConfigValue):
     )
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
+    )
+    allowed_tenants: list[str] | None = key(
+        TENANTS,
+        None,
+        "Tenants whose requests may have the label: names, or regular expressions between slashes, which match a whole "
+        "name, such as ``/ci-.*/``. A request without a tenant may not have it. An empty list allows none.",
+        default_text="all",
     )
 
     def __init__(self, name: str) -> None:

@@ -602,7 +602,7 @@ class NodeSet:
         """Ready nodes for some positions: index in ``missing`` -> node."""
         wanted = [self._hooks.request.node_types[position] for position in missing]
         zone = next((node.az for node in self.nodes if node.az), None)
-        return self._hooks.pw.ready_nodes.choose(wanted, zone)
+        return self._hooks.pw.ready_nodes.choose(wanted, zone, triage.RequestKind.of(self._hooks.request))
 
     def _reuse(self) -> None:
         ready_nodes = self._hooks.pw.ready_nodes
@@ -855,6 +855,7 @@ class DeadlockAvoidance:
         if first is None or first.state != states.PENDING or hooks.provider is not provider:
             return False
         wanted = hooks.request.node_types
-        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted)) == len(wanted):
+        kind = triage.RequestKind.of(hooks.request)
+        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted, kind=kind)) == len(wanted):
             return False
         return not gateway.has_room_now(hooks, label)

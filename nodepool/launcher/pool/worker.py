@@ -304,6 +304,7 @@ class PoolEntry:
             "state": RUNNING,
             "supported_labels": self._sorted_labels,
             "priority": self.priority,
+            "allowed_tenants": self._context.access,
             # Others take over what this pool gives back or does not take.
             "paused": paused or gateway.paused_reason(self._context.provider) is not None,
         }
