@@ -16,8 +16,10 @@ from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
+    EVEN,
     FILLED_TEXT,
     FLAG,
+    FREE_ROOM,
     NOT_GIVEN,
     REQUIRED,
     TENANTS,
@@ -210,6 +212,13 @@ class TopLevel(WebappSettings, TracingSettings):
     #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
     tenant_resource_limits: dict[str, dict[str, float]] = key(
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
+    )
+    placement: str = key(
+        Text(choices=(FREE_ROOM, EVEN)),
+        FREE_ROOM,
+        "Which of several pools of the same priority tries a request first. ``free-room``: each has a share of the "
+        "requests that is in proportion to its room, so that all are full at the same time. ``even``: all have the "
+        "same share. The same in all launchers.",
     )
     diskimages: dict[str, DiskImage] = key(Sections(DiskImage), None, "Images, for the image builder.")
     elements_dir: str | None = key(FILLED_TEXT, None, "``ELEMENTS_PATH`` of builds. For the image builder.")

@@ -144,6 +144,10 @@ TEXTS: Final = ListOf(TEXT)
 TENANTS: Final = ListOf(Text(empty=False, pattern=True))
 
 
+#: Values of ``placement``.
+FREE_ROOM: Final = "free-room"
+EVEN: Final = "even"
+
 # Keys.
 
 

@@ -482,12 +482,15 @@ class PoolComponent(Component):
         self.paused = False
         #: None = its launcher, of 11.0.0, serves all tenants.
         self.allowed_tenants: tuple[AccessRule, ...] | None = None
+        #: Label -> how many nodes the pool can have; '' = of any other label.
+        self.capacity: Mapping[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
         access = self.allowed_tenants
         return {
             **super().to_dict(),
             "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
+            "capacity": dict(self.capacity),
             "id": self.id,
             "name": self.name,
             "paused": self.paused,
@@ -508,6 +511,10 @@ class PoolComponent(Component):
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
         component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
+        capacity = data.get("capacity") or {}
+        if not isinstance(capacity, dict):
+            raise InvalidRecord("capacity is no object")
+        component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
         return component
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import bisect
 import enum
 import functools
+import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -368,6 +370,8 @@ class PoolInfo:
     name: str = ""
     #: None = not known: it is of a launcher of 11.0.0.
     access: tuple[AccessRule, ...] | None = None
+    #: Label -> how many nodes the pool can have in all; '' = of any other label. Empty = it publishes none.
+    capacity: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def place(self) -> str:
@@ -377,6 +381,12 @@ class PoolInfo:
     def serves(self, kind: RequestKind) -> bool:
         """Has the pool all labels of such requests, for their tenant?"""
         return self.labels.issuperset(kind.labels) and self.no_access(kind) is None
+
+    def capacity_for(self, labels: Collection[str]) -> float | None:
+        """How many nodes the pool can have, if some of them have these labels; None = not known."""
+        found = [self.capacity.get(label, self.capacity.get("")) for label in labels]
+        known = [nodes for nodes in found if nodes is not None]
+        return min(known) if known and len(known) == len(found) else None
 
     def no_access(self, kind: RequestKind) -> Reason | None:
         """Why the tenant of such requests may not have nodes of this pool; None = it may (A-24)."""
@@ -554,16 +564,39 @@ def able_pools(kind: RequestKind, registered: Sequence[PoolInfo]) -> list[PoolIn
     return [pool for pool in registered if isinstance(screen(kind, pool, registered), Consider)]
 
 
-def first_choice(request_id: str, pools: Iterable[PoolInfo]) -> PoolInfo | None:
+def first_choice(
+    request_id: str, pools: Iterable[PoolInfo], weights: Mapping[str, float] = MappingProxyType({})
+) -> PoolInfo | None:
     """One of some pools; None if there is none.
 
-    Spreads requests evenly. A pool that comes or goes changes the answer only for its share (rendezvous hashing).
+    A pool that comes or goes, or has another weight, changes the answer only for its share (rendezvous hashing).
+
+    :param weights: id of a pool -> its share of the requests, in proportion to the others; empty = all the same.
     """
-    return max(pools, key=lambda pool: _weight(request_id, pool.id), default=None)
+
+    def place(pool: PoolInfo) -> tuple[float, float]:
+        score = _score(request_id, pool.id)
+        return weights.get(pool.id, 1.0) * score, score
+
+    return max(pools, key=place, default=None)
 
 
-def _weight(request_id: str, pool_id: str) -> bytes:
-    return blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()
+def _score(request_id: str, pool_id: str) -> float:
+    digest = blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()
+    # Between 0 and 1, and neither of them as a float.
+    uniform = ((int.from_bytes(digest, "big") >> 12) + 0.5) / 2**52
+    return -1 / math.log(uniform)
+
+
+def weights_of(rooms: Mapping[PoolInfo, float | None]) -> Mapping[str, float]:
+    """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
+
+    Launchers that serve the same pool of a provider share its room.
+    """
+    if None in rooms.values() or not any(rooms.values()):
+        return {}
+    launchers = Counter((pool.provider_name, pool.name) for pool in rooms)
+    return {pool.id: (room or 0.0) / launchers[pool.provider_name, pool.name] for pool, room in rooms.items()}
 
 
 @dataclass(frozen=True)

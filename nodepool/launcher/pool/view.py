@@ -20,6 +20,7 @@ from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
+from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
@@ -102,7 +103,7 @@ class PoolView:
         self._me, self._registered, self._absent = me, registered, absent
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
-        self.turns.begin_pass(pool.launcher_id, registered)
+        self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
         """`plan.triage.screen` for this pool and the registered pools of now."""
