@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given
@@ -106,6 +107,28 @@ def test_each_request_has_one_first_choice_and_others_after_it(
         turns.append(turn)
         left.remove(turn)
     assert sorted(turn.id for turn in turns) == sorted(pool.id for pool in able)
+
+
+@given(rooms=st.lists(st.sampled_from((None, 0, 1, 10, 50, 200)), min_size=2, max_size=5), twin=st.booleans())
+@budget(20)
+def test_each_pool_has_a_share_that_is_as_its_room(rooms: list[float | None], twin: bool) -> None:
+    """A-25: a pool of two launchers counts once. As long as the room of one is not known, all have the same share."""
+    pools = [triage.PoolInfo(f"pool{n}", f"cloud{n}", frozenset("a"), 100, False, "main") for n in range(len(rooms))]
+    if twin:
+        pools.append(replace(pools[0], id="twin"))
+    weights = triage.weights_of(dict(zip(pools, [*rooms, rooms[0]], strict=False)))
+    chosen = Counter(triage.first_choice(f"100-{n:010}", pools, weights) for n in range(2000))
+    known = [room or 0 for room in rooms]
+    total = sum(known) if None not in rooms and any(known) else 0
+    for pool, room in zip(pools, known, strict=False):
+        found = chosen[pool] + (chosen[pools[-1]] if twin and pool is pools[0] and total else 0)
+        assert abs(found / 2000 - (room / total if total else 1 / len(pools))) < 0.06
+    # Who gets more room takes requests, and gives none away.
+    if total:
+        more = {**weights, "pool1": weights["pool1"] + 5}
+        for request_id in (f"100-{n:010}" for n in range(100)):
+            before, now = (triage.first_choice(request_id, pools, given) for given in (weights, more))
+            assert now in (before, pools[1])
 
 
 @given(actions=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 3), st.sampled_from(LABELS)), max_size=60))
