@@ -16,10 +16,13 @@ from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
+    EVEN,
     FILLED_TEXT,
     FLAG,
+    FREE_ROOM,
     NOT_GIVEN,
     REQUIRED,
+    TENANTS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -127,6 +130,13 @@ class Label(ConfigValue):
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
     )
+    allowed_tenants: list[str] | None = key(
+        TENANTS,
+        None,
+        "Tenants whose requests may have the label: names, or regular expressions between slashes, which match a whole "
+        "name, such as ``/ci-.*/``. A request without a tenant may not have it. An empty list allows none.",
+        default_text="all",
+    )
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
@@ -202,6 +212,13 @@ class TopLevel(WebappSettings, TracingSettings):
     #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
     tenant_resource_limits: dict[str, dict[str, float]] = key(
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
+    )
+    placement: str = key(
+        Text(choices=(FREE_ROOM, EVEN)),
+        FREE_ROOM,
+        "Which of several pools of the same priority tries a request first. ``free-room``: each has a share of the "
+        "requests that is in proportion to its room, so that all are full at the same time. ``even``: all have the "
+        "same share. The same in all launchers.",
     )
     diskimages: dict[str, DiskImage] = key(Sections(DiskImage), None, "Images, for the image builder.")
     elements_dir: str | None = key(FILLED_TEXT, None, "``ELEMENTS_PATH`` of builds. For the image builder.")

@@ -91,7 +91,9 @@ class PoolFacts:
         """As other pools see it."""
         priority = 0 if self.component is None else self.component.priority
         paused = self.component is not None and self.component.paused
-        return PoolInfo(self.id, self.provider, self.labels, priority, paused, self.name[len(self.provider) + 1 :])
+        access = None if self.component is None else self.component.allowed_tenants
+        name = self.name[len(self.provider) + 1 :]
+        return PoolInfo(self.id, self.provider, self.labels, priority, paused, name, access)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,14 @@ class StateMachineQuota(QuotaSupport):
         except NotKnown:
             return 0
 
+    def capacity(self, pool_name: str) -> dict[str, float]:
+        """Also by what the cloud refused."""
+        found = super().capacity(pool_name)
+        for label in self.learned_limits.labels(pool_name):
+            learned = self.nodeCount(pool_name) + self.learned_limits.room(pool_name, label)
+            found[label] = min(found.get("", math.inf), learned)
+        return found
+
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?
 
@@ -807,6 +815,11 @@ class LearnedLimits:
         """How many more the cloud takes, as far as its refusals go."""
         found = self.known(pool, label)
         return math.inf if found is None else max(0, found[0] - found[1])
+
+    def labels(self, pool: str) -> list[str]:
+        """Labels of a pool that were refused."""
+        with self._lock:
+            return [label for of_pool, label in self._limits if of_pool == pool]
 
     def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
         """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""

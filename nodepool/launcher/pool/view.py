@@ -20,6 +20,7 @@ from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
+from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
+    from nodepool.model.status import AccessRule, Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
     from nodepool.zk.client import ZooKeeperClient
@@ -95,14 +96,14 @@ class PoolView:
         pool = self.pool
         # The registry gives the same object as long as it does not change.
         registered, absent = pool.registered_pools(), pool.absent_pools()
-        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused)
+        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
         if not same or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
         self._me, self._registered, self._absent = me, registered, absent
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
-        self.turns.begin_pass(pool.launcher_id, registered)
+        self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
         """`plan.triage.screen` for this pool and the registered pools of now."""
@@ -149,10 +150,12 @@ class PoolView:
             self._probe_at[label] = now + PROBE_SECONDS
         return due
 
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        free = {label: self.ready.count(label) for label in labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or reasons.NO_READY_NODE
+    def no_ready_node(self, kind: RequestKind) -> Reason:
+        """What requests of a kind wait for, in a provider that launches nothing."""
+        if self.ready.could_serve(kind.labels) and not self.ready.could_serve(kind.labels, kind):
+            return reasons.NODES_OF_OTHERS
+        free = {label: self.ready.count(label) for label in kind.labels}
+        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free) or reasons.NO_READY_NODE
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
@@ -290,6 +293,9 @@ class Pool:
         self.config: ProviderConfig
         #: Labels of the pool: the same object as long as the configuration is the same.
         self.labels: frozenset[str] = frozenset()
+        #: Which tenants the pool serves, and the whole configuration that says so.
+        self.access: tuple[AccessRule, ...] = ()
+        self._whole_config: Config | None = None
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
         self.hold: Maintenance | None = None
         #: Labels that this pool does not serve, and why.
@@ -307,10 +313,16 @@ class Pool:
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
-        if getattr(self, "config", None) is not config:
+        whole = self.launcher.config()
+        same = getattr(self, "config", None) is config
+        if not same:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
             self.config = config
+        if not same or whole is not self._whole_config:
+            # Labels may have changed without the provider.
+            self.access = self.pool_config.access(whole.labels)
+            self._whole_config = whole
         self.provider = provider
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
@@ -529,7 +541,7 @@ class FreeNodes:
         if node is None or not self._is_unused(node) or node_id in self._reserved or self._is_aside(node):
             self.ready.discard(node_id)
         else:
-            self.ready.put(node)
+            self.ready.put(node, self._pool.pool_config.tenantsOfNode(node))
 
     def _is_unused(self, node: Node) -> bool:
         return is_free(node, *self._pool.pool_key) and not self._nodes.is_locked(node.key)
