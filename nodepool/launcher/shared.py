@@ -89,7 +89,8 @@ class PoolRegistry:
         before, until = self._registered, self._clock() + ABSENT_SECONDS
         self._registered = [
             PoolInfo(
-                pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
+                *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
+                limits=pool.limits,
             )
             for pool in self._pools.values()
         ]

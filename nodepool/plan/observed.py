@@ -91,7 +91,8 @@ class PoolFacts:
         """As other pools see it."""
         priority = 0 if self.component is None else self.component.priority
         paused = self.component is not None and self.component.paused
-        return PoolInfo(self.id, self.provider, self.labels, priority, paused, self.name[len(self.provider) + 1 :])
+        name, limits = self.name[len(self.provider) + 1 :], {} if self.component is None else self.component.limits
+        return PoolInfo(self.id, self.provider, self.labels, priority, paused, name, limits)
 
 
 @dataclass(frozen=True)

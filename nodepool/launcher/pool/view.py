@@ -17,6 +17,7 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
+from nodepool.launcher.pool.fair import PoolOrder
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.fair import TenantLedger
     from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -141,6 +143,11 @@ class PoolView:
         limit = self.pool.max_concurrency
         return min(room, limit - self.pool.launches_running() if limit > 0 else math.inf)
 
+    def accepted(self, kind: RequestKind) -> None:
+        """A request of a kind was accepted in this pass."""
+        self.tenants.add(kind)
+        self.pool.order.granted(kind)
+
     def may_probe(self, label: str) -> bool:
         """May a ready node of a label be tried for now, although the cloud refused one? True = it is tried."""
         now = monotonic()
@@ -181,7 +188,7 @@ class RequestView:
         #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
         self.max_concurrency = limit = pool.max_concurrency
         #: Does a request of this pool wait for room?
-        self.paused = view.desk.paused
+        self.paused = view.desk.paused and not pool.order.overtakes(kind, request.order_key)
         # While the pool is paused that does not matter, and to count them takes long.
         self.launches_running = pool.launches_running() if limit > 0 and not self.paused else 0
         #: Why the provider launches nothing now; None = it does. While the pool is paused that does not matter.
@@ -278,6 +285,7 @@ class Pool:
         self.request_changed, node_changed = changed
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
+        self.order = PoolOrder(self.queue, self.desk, launcher.ledger, lambda labels: needed(self, labels), log)
         self.launch_log = LaunchLog()
         self.free = FreeNodes(self, node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
@@ -312,6 +320,8 @@ class Pool:
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
             self.config = config
         self.provider = provider
+        if self.order.begin_pass(self.launcher.config(), self.registered_pools()):
+            self.request_changed("")
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
@@ -489,6 +499,7 @@ class Launcher:
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]
+    ledger: TenantLedger
     known_tenant_use: Callable[[str], QuotaInformation]
     passed: Callable[[str], None]
     lock_dir_lingers: Callable[[str], None]
@@ -726,15 +737,17 @@ class TenantCheck:
             self._used[name].add(self._need(kind.labels))
 
     def _need(self, labels: Iterable[str]) -> QuotaInformation:
-        """What nodes of some labels need; labels that are not in this pool are not counted."""
-        need = QuotaInformation()
-        provider = self._pool.provider
-        if isinstance(provider, QuotaSupport):
-            pool, supported = self._pool.pool_config, self._pool.labels
-            for label in labels:
-                if label in supported:
-                    need.add(gateway.quota_needed_by_label(provider, label, pool))
-        return need
+        return needed(self._pool, labels)
+
+
+def needed(pool: Pool, labels: Iterable[str]) -> QuotaInformation:
+    """What nodes of some labels need; labels that are not in this pool are not counted. May raise anything."""
+    need, provider = QuotaInformation(), pool.provider
+    if isinstance(provider, QuotaSupport):
+        for label in labels:
+            if label in pool.labels:
+                need.add(gateway.quota_needed_by_label(provider, label, pool.pool_config))
+    return need
 
 
 def has_place(
