@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from nodepool.model import states
+from nodepool.model.event import grouped
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, OrderKey, project_of
 from nodepool.model.status import TenantShare
-from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue
+from nodepool.plan.triage import Bucket, PoolInfo, RequestKind, RequestQueue
 
 #: Resource -> how much of it.
 Amounts: TypeAlias = Mapping[str, float]
+NOTHING: Final[Amounts] = {}
 #: Smaller differences of shares, and smaller amounts, come from adding fractions.
 DIGITS: Final = 9
 TINY: Final = 1e-6
@@ -28,6 +30,8 @@ TINY: Final = 1e-6
 MANY_ROOMS: Final = 1000
 #: A tenant that no entry of ``tenant-shares`` names, and requests without a tenant.
 USUAL: Final = TenantShare()
+#: Key of a request's record that is served: ``pool``, and ``needs`` of all of its nodes. 11.0.0 does not know it.
+SERVED_IN: Final = "served_in"
 #: What one node takes whose driver does not know better.
 ONE: Final[Amounts] = {"instances": 1.0}
 
@@ -36,74 +40,115 @@ class TenantUse(NamedTuple):
     """What the nodes of a tenant use.
 
     :param places: where they are, as ``provider/pool``. ``projects``: the same use, by project.
+    :param lacking: place -> what requests of the tenant lack that launchers have begun to serve there.
     """
 
     amounts: Amounts
     places: frozenset[str]
     projects: Mapping[str | None, Amounts]
+    lacking: Mapping[str, Amounts]
 
 
-NO_USE: Final = TenantUse({}, frozenset(), {})
-
-
-#: Tenant, project and place.
+#: Tenant (None = it waits for anybody), project and place.
 _Group: TypeAlias = tuple[str | None, str | None, str]
 
 
 class Ledger:
-    """What all nodes use, kept up to date node by node. Owned by one thread at a time."""
+    """What all nodes use, and what requests lack, kept up to date one by one. Owned by one thread at a time."""
 
     def __init__(self) -> None:
-        #: Node -> tenant (None = it waits for anybody), project, place, and what it uses.
-        self._nodes: dict[str, tuple[str | None, str | None, str, Amounts]] = {}
-        self._of_tenant: dict[_Group, dict[str, float]] = {}
-        self._groups: dict[str, set[_Group]] = {}
+        #: Node -> who uses it, how much, and for which request.
+        self._nodes: dict[str, tuple[_Group, Amounts, str | None]] = {}
+        #: Request that is served -> for whom, and what it needs in all.
+        self._begun: dict[str, tuple[_Group, Amounts]] = {}
+        #: Request -> what it still lacks, and what its nodes use.
+        self._lacking: dict[str, tuple[_Group, Amounts]] = {}
+        self._held: dict[str, dict[str, float]] = {}
+        self._of_group: dict[_Group, dict[str, float]] = {}
+        self._groups: dict[str | None, set[_Group]] = {}
         self._of_place: dict[str, dict[str, float]] = {}
         #: Tenant -> how often its use has changed; None -> how often nodes came or went.
         self.versions: Counter[str | None] = Counter()
 
-    def put(self, node_id: str, node: Node | None, project: str | None = None) -> None:
-        """Count a node as it is now. :param node: None = it is gone."""
-        old = self._nodes.pop(node_id, None)
-        new = None
+    def put(self, node_id: str, node: Node | None, request: NodeRequest | None) -> None:
+        """Count a node as it is now.
+
+        :param node: None = it is gone. ``request``: that it is allocated to, if that exists.
+        """
+        old, new = self._nodes.pop(node_id, None), None
         if node is not None:
             free = node.state == states.READY and not node.allocated_to
-            uses = {name: value for name, value in (node.resources or {}).items() if _is_amount(value)} or ONE
-            tenant = None if free else node.tenant_name or ""
-            new = self._nodes[node_id] = tenant, project, f"{node.provider}/{node.pool}", uses
+            group = (None if free else node.tenant_name or "", _node_project(node, request), place_of(node))
+            new = self._nodes[node_id] = group, uses_of(node), node.allocated_to
         if old == new:
             return
         for entry, sign in ((old, -1), (new, 1)):
-            if entry is not None and entry[0] is not None:
-                key = entry[:3]
-                self._groups.setdefault(entry[0], set()).add(key)
-                _add(self._of_tenant.setdefault(key, {}), entry[3], sign)
-                self.versions[entry[0]] += 1
-        if old is None or new is None or old[2:] != new[2:]:
-            for entry, sign in ((old, -1), (new, 1)):
-                if entry is not None:
-                    _add(self._of_place.setdefault(entry[2], {}), entry[3], sign)
+            if entry is not None:
+                self._count(*entry[:2], sign)
+                _add(self._of_place.setdefault(entry[0][2], {}), entry[1], sign)
+                if entry[2]:
+                    _add(self._held.setdefault(entry[2], {}), entry[1], sign)
+                    self._settle(entry[2])
+        if old is None or new is None or (old[0][2], old[1]) != (new[0][2], new[1]):
             self.versions[None] += 1
+
+    def put_request(self, request_id: str, request: NodeRequest | None) -> None:
+        """Count a request as it is now: one that is served, and says where. :param request: None = it is gone."""
+        self._begun.pop(request_id, None)
+        found = None if request is None or request.state != states.PENDING else request.extra.get(SERVED_IN)
+        if request is not None and isinstance(found, dict) and isinstance(found.get("needs"), dict):
+            needs = {name: value for name, value in found["needs"].items() if _is_amount(value)}
+            group = (request.tenant_name or "", project_of(request), str(found.get("pool")))
+            self._begun[request_id] = group, needs
+        self._settle(request_id)
+
+    def _settle(self, request_id: str) -> None:
+        """Work out what a request lacks."""
+        held = self._held.get(request_id, {})
+        if not any(value > TINY for value in held.values()):
+            self._held.pop(request_id, None)
+        old, begun = self._lacking.pop(request_id, None), self._begun.get(request_id)
+        lacks = {} if begun is None else {name: need - held.get(name, 0) for name, need in begun[1].items()}
+        lacks = {name: value for name, value in lacks.items() if value > TINY}
+        if begun is not None and lacks:
+            self._lacking[request_id] = begun[0], lacks
+        for entry in (old, self._lacking.get(request_id)):
+            if entry is not None:
+                self.versions[entry[0][0]] += 1
+
+    def _count(self, group: _Group, uses: Amounts, sign: int) -> None:
+        if group[0] is not None:
+            self._groups.setdefault(group[0], set()).add(group)
+            _add(self._of_group.setdefault(group, {}), uses, sign)
+            self.versions[group[0]] += 1
 
     def of(self, tenant: str) -> TenantUse:
         """What a tenant uses; ``""`` = requests without a tenant."""
         total: dict[str, float] = {}
         projects: dict[str | None, dict[str, float]] = {}
         places = set()
-        for key in list(self._groups.get(tenant, ())):
-            uses = {name: value for name, value in self._of_tenant[key].items() if value > TINY}
+        for group in list(self._groups.get(tenant, ())):
+            uses = {name: value for name, value in self._of_group[group].items() if value > TINY}
             if not uses:
-                self._groups[tenant].discard(key)
-                del self._of_tenant[key]
+                self._groups[tenant].discard(group)
+                del self._of_group[group]
                 continue
             _add(total, uses, 1)
-            _add(projects.setdefault(key[1], {}), uses, 1)
-            places.add(key[2])
-        return TenantUse(total, frozenset(places), projects)
+            _add(projects.setdefault(group[1], {}), uses, 1)
+            places.add(group[2])
+        lacking: dict[str, dict[str, float]] = {}
+        for group, lacks in self._lacking.values():
+            if group[0] == tenant:
+                _add(lacking.setdefault(group[2], {}), lacks, 1)
+        return TenantUse(total, frozenset(places), projects, lacking)
 
-    def ids(self) -> list[str]:
-        """Of all nodes."""
-        return list(self._nodes)
+    def ids(self) -> tuple[set[str], set[str]]:
+        """Of all nodes, and of all requests, that are counted."""
+        return set(self._nodes), set(self._begun)
+
+    def waiting_in(self, place: str) -> list[str]:
+        """Ids of the requests that are served in a place and lack nodes."""
+        return [request_id for request_id, (group, _) in self._lacking.items() if group[2] == place]
 
     def present(self, place: str) -> Amounts:
         """What all nodes of a place take, free ones included."""
@@ -119,11 +164,18 @@ def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
-def node_project(node: Node, request: NodeRequest | None) -> str | None:
-    """For which project a node is; None = that is not known.
+def uses_of(node: Node) -> Amounts:
+    """What a node uses, as far as its record says."""
+    return {name: value for name, value in (node.resources or {}).items() if _is_amount(value)} or ONE
 
-    :param request: that it is allocated to, if that exists.
-    """
+
+def place_of(node: Node) -> str:
+    """As `PoolInfo.place`."""
+    return f"{node.provider}/{node.pool}"
+
+
+def _node_project(node: Node, request: NodeRequest | None) -> str | None:
+    """For which project a node is; None = that is not known. Zuul writes it when the job begins."""
     data = node.user_data
     name = data.get("project_name") if isinstance(data, dict) else None
     return name if isinstance(name, str) else None if request is None else project_of(request)
@@ -199,7 +251,7 @@ class FairOrder:
 
     Shares change with each request that is granted. So the keys of waiting requests only ever grow during a pass.
 
-    :param queue: requests that wait.
+    :param queue: requests that wait. ``place``: the pool, as ``provider/pool``.
     :param use: what a tenant uses. ``present``: what the nodes of a place take.
     :param need: what a request for some labels needs.
     """
@@ -207,11 +259,12 @@ class FairOrder:
     def __init__(
         self,
         queue: RequestQueue,
+        place: str,
         use: Callable[[str], TenantUse],
         present: Callable[[str], Amounts],
         need: Callable[[tuple[str, ...]], Amounts],
     ) -> None:
-        self._queue, self._use, self._present, self._need = queue, use, present, need
+        self._queue, self._place, self._use, self._present, self._need = queue, place, use, present, need
         self._policy = Policy({})
         self._pools: Sequence[PoolInfo] | None = None
         self._places: Mapping[str, Place] = {}
@@ -219,12 +272,13 @@ class FairOrder:
         self._kinds_version = self._present_version = -1
         #: Labels -> places that have all of them.
         self._able: dict[tuple[str, ...], frozenset[str]] = {}
-        #: Tenant -> places that its waiting requests could use.
+        #: Tenant -> what waits, and places that this could use.
+        self._waiting: dict[str, list[Bucket]] = {}
         self._wanted: dict[str, frozenset[str]] = {}
         #: Places -> their room. The same object as long as it is the same.
         self._rooms: dict[frozenset[str], tuple[Amounts, bool]] = {}
         #: Tenant -> what an earlier look found.
-        self._known: dict[str, _Look] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], _Look] = {}
         #: Tenant, and tenant and project -> what was granted in this pass.
         self._granted: dict[tuple[str | None, ...], Amounts] = {}
 
@@ -252,10 +306,11 @@ class FairOrder:
             return
         self._known.clear()
         self._rooms.clear()
-        wanted: dict[str, set[str]] = {}
-        for bucket in self._queue.buckets():
-            wanted.setdefault(bucket.kind.tenant_name or "", set()).update(self.able(bucket.kind.labels))
-        self._wanted = {tenant: frozenset(names) for tenant, names in wanted.items()}
+        self._waiting = grouped(self._queue.buckets(), lambda bucket: bucket.kind.tenant_name or "")
+        self._wanted = {
+            tenant: frozenset(name for bucket in buckets for name in self.able(bucket.kind.labels))
+            for tenant, buckets in self._waiting.items()
+        }
 
     def _look_at_rooms(self) -> None:
         version = self._versions.get(None, 0)
@@ -282,10 +337,7 @@ class FairOrder:
         """
         if not self.on:
             return order
-        more = self._granted.get((kind.tenant_name,), {})
-        if ahead:
-            more = plus(more, self._need(kind.labels), ahead)
-        return (*self.rank(kind, order, more), self._project_share(kind, ahead), *order[1:])
+        return (*self.rank(kind, order, ahead), self._project_share(kind, ahead), *order[1:])
 
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on."""
@@ -293,46 +345,73 @@ class FairOrder:
             for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
                 self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
 
-    def rank(self, kind: RequestKind, order: OrderKey, more: Amounts) -> Rank:
-        """The begin of the key of a request if its tenant used so much more than it does; below 0 = less."""
-        look = self._look(kind.tenant_name or "")
-        share, outside = look.share, True
-        if more:
-            share = dominant(plus(look.use.amounts, more), look.room)[0] / look.mine.weight
-        if look.mine.guaranteed:
-            then = plus(plus(look.use.amounts, more), self._need(kind.labels))
-            outside = any(then.get(name, 0) > limit for name, limit in look.mine.guaranteed.items())
-        return order[0], outside, share
+    def rank(self, kind: RequestKind, order: OrderKey, ahead: int = 0) -> Rank:
+        """The begin of the key. :param ahead: see `key`."""
+        tenant = kind.tenant_name or ""
+        look = self._look(tenant, self._first(tenant) or kind.labels)
+        more = self._granted.get((kind.tenant_name,), NOTHING)
+        if ahead:
+            more = plus(more, self._need(kind.labels), ahead)
+        return order[0], self._outside(kind, look, more), self._share(look, more) if more else look.share
+
+    def rank_begun(self, kind: RequestKind, order: OrderKey) -> Rank:
+        """`rank` of a request that is served, as it was before."""
+        look, more = self._look(kind.tenant_name or "", kind.labels), plus({}, self._need(kind.labels), -1)
+        return order[0], self._outside(kind, look, more), self._share(look, more)
+
+    def _outside(self, kind: RequestKind, look: _Look, more: Amounts) -> bool:
+        if not look.mine.guaranteed:
+            return True
+        then = plus(plus(look.used, more), self._need(kind.labels))
+        return any(then.get(name, 0) > limit for name, limit in look.mine.guaranteed.items())
+
+    def _share(self, look: _Look, more: Amounts) -> float:
+        # In the middle of being served: else tenants with large requests would get more than their part.
+        middle = plus(plus(look.used, more), self._need(look.labels), 0.5)
+        return round(dominant(middle, look.room)[0] / look.mine.weight, DIGITS)
+
+    def _first(self, tenant: str) -> tuple[str, ...] | None:
+        """Labels of the tenant's first request that waits."""
+        buckets = self._waiting.get(tenant, ())
+        if len(buckets) == 1:
+            return buckets[0].kind.labels
+        first = min((bucket for bucket in buckets if len(bucket)), key=lambda bucket: bucket.head_key, default=None)
+        return None if first is None else first.kind.labels
 
     def _project_share(self, kind: RequestKind, ahead: int) -> float:
         if not self._policy.by_project:
             return 0.0
-        look = self._look(kind.tenant_name or "")
+        look = self._look(kind.tenant_name or "", kind.labels)
         used = plus(look.use.projects.get(kind.project, {}), self._granted.get((kind.tenant_name, kind.project), {}))
         return dominant(plus(used, self._need(kind.labels), ahead), look.room)[0]
 
-    def _look(self, tenant: str) -> _Look:
-        version, known = self._versions.get(tenant, 0), self._known.get(tenant)
+    def _look(self, tenant: str, labels: tuple[str, ...]) -> _Look:
+        version, known = self._versions.get(tenant, 0), self._known.get((tenant, labels))
         if known is not None and known.version == version and self._rooms.get(known.places, _NO_ROOM)[0] is known.room:
             return known
         use, mine = self._use(tenant), self._policy.tenants.get(tenant, USUAL)
         names = self._wanted.get(tenant, frozenset()) | use.places
         if names not in self._rooms:
             self._rooms[names] = room_of(names, self._places, self._present)
-        room = self._rooms[names][0]
-        share = dominant(use.amounts, room)[0] / mine.weight
-        found = self._known[tenant] = _Look(version, use, names, room, mine, share)
-        return found
+        used = plus(use.amounts, use.lacking.get(self._place, {}))
+        look = _Look(version, use, used, names, self._rooms[names][0], mine, labels, 0.0)
+        look = self._known[tenant, labels] = look._replace(share=self._share(look, NOTHING))
+        return look
 
 
 class _Look(NamedTuple):
-    """What is known of a tenant, of one version of its use."""
+    """What is known of a tenant, of one version of its use.
+
+    :param used: with what is lacking here. ``labels``: of a request that is served next.
+    """
 
     version: int
     use: TenantUse
+    used: Amounts
     places: frozenset[str]
     room: Amounts
     mine: TenantShare
+    labels: tuple[str, ...]
     share: float
 
 

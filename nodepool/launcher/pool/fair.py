@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.quota_support import follow
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
-from nodepool.plan.shares import ONE, FairOrder, Ledger, Policy, node_project, plus
+from nodepool.plan.shares import SERVED_IN, FairOrder, Ledger, Policy
 from nodepool.plan.triage import RequestKind
 
 if TYPE_CHECKING:
     import logging
 
     from nodepool.config.objects import Config
-    from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.desk import Desk
     from nodepool.model.node import QuotaInformation
     from nodepool.model.request import NodeRequest, OrderKey
     from nodepool.plan.shares import Amounts, FairKey, TenantUse
     from nodepool.plan.triage import PoolInfo, RequestQueue
     from nodepool.zk.nodes import NodepoolCache
+
+
+#: So long a request that waits for room leaves it to one that goes first, and waits for it in another launcher.
+YIELD_SECONDS: Final = 0.5
 
 
 class TenantLedger:
@@ -38,21 +42,28 @@ class TenantLedger:
     def __init__(self, cache: NodepoolCache) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        self._changes = follow(cache.nodes, self)
+        self._nodes, self._requests = follow(cache.nodes, self), follow(cache.requests, self)
         self._ledger = Ledger()
 
     def look(self) -> Mapping[str | None, int]:
         """Count what has changed; how often the use of each tenant has. Does not block."""
         nodes, requests = self._cache.nodes, self._cache.requests
         with self._lock:
-            changed = self._changes.take()
-            if "" in changed:
-                changed = {*self._ledger.ids(), *nodes.ids()}
-            for node_id in changed:
+            changed, changed_requests = self._nodes.take(), self._requests.take()
+            known, known_requests = self._ledger.ids() if "" in changed | changed_requests else (set(), set())
+            for request_id in {*known_requests, *requests.ids()} if "" in changed_requests else changed_requests:
+                self._ledger.put_request(request_id, requests.get(request_id))
+            for node_id in {*known, *nodes.ids()} if "" in changed else changed:
                 node = nodes.get(node_id)
-                request = None if node is None else requests.get(node.allocated_to or "")
-                self._ledger.put(node_id, node, None if node is None else node_project(node, request))
+                request = None if node is None or not node.allocated_to else requests.get(node.allocated_to)
+                self._ledger.put(node_id, node, request)
             return self._ledger.versions
+
+    def waiting_in(self, place: str) -> list[NodeRequest]:
+        """As `Ledger.waiting_in`."""
+        with self._lock:
+            found = self._ledger.waiting_in(place)
+        return [request for request in map(self._cache.requests.get, found) if request is not None]
 
     def of(self, tenant: str) -> TenantUse:
         """As `Ledger.of`."""
@@ -68,7 +79,7 @@ class TenantLedger:
 class PoolOrder:
     """The order in which a pool serves requests. Owned by the thread of the pool.
 
-    :param need: what nodes of some labels need here. May raise anything.
+    :param need: what nodes of some labels need here. May raise anything. ``place``: ``provider/pool``.
     """
 
     def __init__(
@@ -77,13 +88,17 @@ class PoolOrder:
         desk: Desk,
         ledger: TenantLedger,
         need: Callable[[Sequence[str]], QuotaInformation],
+        place: str,
         log: logging.Logger,
     ) -> None:
         self._queue, self._desk, self._ledger, self._needed, self._log = queue, desk, ledger, need, log
+        self._place = place
+        #: Requests that leave room to others -> until when (monotonic seconds).
+        self._yields: dict[str, float] = {}
         self._config: Config | None = None
         self._policy = Policy({})
         self._needs: dict[tuple[str, ...], Amounts] = {}
-        self._order = FairOrder(queue, ledger.of, ledger.present, self._need)
+        self._order = FairOrder(queue, place, ledger.of, ledger.present, self._need)
         #: The key of the first request that waits for room; None = it is to be found.
         self._front: FairKey | None = None
 
@@ -108,31 +123,38 @@ class PoolOrder:
         """As `FairOrder.key`."""
         return self._order.key(kind, order, ahead)
 
-    def of_handler(self, handler: NodeRequestHandler) -> FairKey:
-        """The key of a request that the pool serves, as if it had no node yet."""
-        request = handler.request
-        if not self.on:
-            return request.order_key
-        rank = self._order.rank(self._kind(request), request.order_key, plus({}, _held(handler), -1))
-        return (*rank, *request.order_key[1:])
+    def of_request(self, request: NodeRequest) -> FairKey:
+        """The key of a request that is served, as if it had not begun."""
+        order = request.order_key
+        return (*self._order.rank_begun(self._kind(request), order), *order[1:]) if self.on else order
 
     def overtakes(self, kind: RequestKind, order: OrderKey) -> bool:
         """Does a request go before all that wait for room in the pool, even when it has been granted?"""
         if not self.on:
             return False
-        waiting = self._desk.waiting_for_room()
         if self._front is None:
-            self._front = min(map(self.of_handler, waiting), default=())[:3]
-        if self._order.key(kind, order)[:3] >= self._front:
+            waiting = (self.of_request(handler.request) for handler in self._desk.waiting_for_room())
+            self._front = min(waiting, default=())[:3]
+        before, after = self._order.rank(kind, order), self._order.rank(kind, order, 1)
+        return (*before[:2], after[2]) < self._front
+
+    def yields(self, request: NodeRequest) -> bool:
+        """Is a request to leave the next room to one that waits in another launcher for the pool? For a moment."""
+        if not self.on:
             return False
-        # What its tenant has begun already counts, too.
-        more: Amounts = {}
-        for handler in waiting:
-            if handler.request.tenant_name == kind.tenant_name:
-                more = plus(plus(more, self._need(self._kind(handler.request).labels)), _held(handler), -1)
-        _, outside, _ = self._order.rank(kind, order, more)
-        share = self._order.rank(kind, order, plus(more, self._need(kind.labels)))[2]
-        return (order[0], outside, share) < self._front
+        mine, now = self.of_request(request), monotonic()
+        others = (other for other in self._ledger.waiting_in(self._place) if not self._desk.serves(other.key))
+        behind = any(self.of_request(other) < mine for other in others)
+        if behind and now < self._yields.setdefault(request.key, now + YIELD_SECONDS):
+            return True
+        self._yields.pop(request.key, None)
+        return False
+
+    def begin(self, request: NodeRequest) -> None:
+        """A request is about to be locked: all launchers are to know where, and what it needs."""
+        if self.on:
+            needs = self._need(self._kind(request).labels)
+            request.extra = {**request.extra, SERVED_IN: {"pool": self._place, "needs": needs}}
 
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on. It may wait for room."""
@@ -153,11 +175,3 @@ class PoolOrder:
                 } or found
             self._needs[labels] = found
         return found
-
-
-def _held(handler: NodeRequestHandler) -> Amounts:
-    """What the nodes of a request use that has begun."""
-    held: Amounts = {}
-    for node in handler.nodeset:
-        held = plus(held, node.resources or ONE)
-    return held

@@ -26,6 +26,7 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
+from nodepool.launcher.pool.fair import YIELD_SECONDS
 from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
@@ -324,6 +325,7 @@ class Batch:
         self._pool.desk.open(handler, Stage.LOCKING)
         request.state = states.PENDING
         request.nodes = []
+        self._pool.order.begin(request)
         node = handler.node_set.begin_ahead() if with_node else None
         return self._pool.zk.requests.send_lock(request, node)
 
@@ -715,12 +717,14 @@ class Handlers:
             return None
         if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
             return LAUNCHES_SECONDS
-        return POLL_SECONDS
+        return YIELD_SECONDS if self._pool.order.on else POLL_SECONDS
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
-        for handler in sorted(self._unfinished(), key=self._pool.order.of_handler):
-            self.run(handler)
+        order = self._pool.order
+        for handler in sorted(self._unfinished(), key=lambda handler: order.of_request(handler.request)):
+            if not handler.paused or not order.yields(handler.request):
+                self.run(handler)
 
     def run(self, handler: NodeRequestHandler) -> None:
         """Let a handler gather; forget it when it is done with its request."""

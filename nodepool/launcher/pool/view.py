@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -285,7 +286,6 @@ class Pool:
         self.request_changed, node_changed = changed
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
-        self.order = PoolOrder(self.queue, self.desk, launcher.ledger, lambda labels: needed(self, labels), log)
         self.launch_log = LaunchLog()
         self.free = FreeNodes(self, node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
@@ -293,6 +293,8 @@ class Pool:
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{self.provider_name}/{self.pool_name}"
+        need = partial(needed, self)
+        self.order = PoolOrder(self.queue, self.desk, launcher.ledger, need, self.place, log)
         #: There from the first pass on.
         self.provider: Provider
         self.config: ProviderConfig
