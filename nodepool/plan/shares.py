@@ -150,6 +150,10 @@ class Ledger:
         """Ids of the requests that are served in a place and lack nodes."""
         return [request_id for request_id, (group, _) in self._lacking.items() if group[2] == place]
 
+    def held_by(self, request_id: str) -> Amounts:
+        """What the nodes of a request use."""
+        return dict(self._held.get(request_id, {}))
+
     def present(self, place: str) -> Amounts:
         """What all nodes of a place take, free ones included."""
         return self._of_place.get(place, {})
@@ -352,22 +356,25 @@ class FairOrder:
         more = self._granted.get((kind.tenant_name,), NOTHING)
         if ahead:
             more = plus(more, self._need(kind.labels), ahead)
-        return order[0], self._outside(kind, look, more), self._share(look, more) if more else look.share
+        used = plus(look.used, more) if more else look.used
+        return order[0], self._outside(kind, look, used), self._share(look, used) if more else look.share
 
-    def rank_begun(self, kind: RequestKind, order: OrderKey) -> Rank:
-        """`rank` of a request that is served, as it was before."""
-        look, more = self._look(kind.tenant_name or "", kind.labels), plus({}, self._need(kind.labels), -1)
-        return order[0], self._outside(kind, look, more), self._share(look, more)
+    def rank_begun(self, kind: RequestKind, order: OrderKey, held: Amounts) -> Rank:
+        """`rank` of a request that is served, as it was before. :param held: what its nodes use."""
+        look = self._look(kind.tenant_name or "", kind.labels)
+        # What others of the tenant lack does not count: they would be in the way of each other.
+        used = plus(look.use.amounts, held, -1)
+        return order[0], self._outside(kind, look, used), self._share(look, used)
 
-    def _outside(self, kind: RequestKind, look: _Look, more: Amounts) -> bool:
+    def _outside(self, kind: RequestKind, look: _Look, used: Amounts) -> bool:
         if not look.mine.guaranteed:
             return True
-        then = plus(plus(look.used, more), self._need(kind.labels))
+        then = plus(used, self._need(kind.labels))
         return any(then.get(name, 0) > limit for name, limit in look.mine.guaranteed.items())
 
-    def _share(self, look: _Look, more: Amounts) -> float:
+    def _share(self, look: _Look, used: Amounts) -> float:
         # In the middle of being served: else tenants with large requests would get more than their part.
-        middle = plus(plus(look.used, more), self._need(look.labels), 0.5)
+        middle = plus(used, self._need(look.labels), 0.5)
         return round(dominant(middle, look.room)[0] / look.mine.weight, DIGITS)
 
     def _first(self, tenant: str) -> tuple[str, ...] | None:
@@ -395,7 +402,7 @@ class FairOrder:
             self._rooms[names] = room_of(names, self._places, self._present)
         used = plus(use.amounts, use.lacking.get(self._place, {}))
         look = _Look(version, use, used, names, self._rooms[names][0], mine, labels, 0.0)
-        look = self._known[tenant, labels] = look._replace(share=self._share(look, NOTHING))
+        look = self._known[tenant, labels] = look._replace(share=self._share(look, used))
         return look
 
 

@@ -189,7 +189,7 @@ def test_fair_shares(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> No
 
     expected = set(flood[:6])
     # The request that waits at the head of the pool has its room; then the guarantee, then the smallest shares.
-    for gone, come in zip(flood, (late[3], late[0], late[4], flood[6]), strict=False):
+    for gone, come in zip(flood, (late[3], late[0], late[1], flood[6]), strict=False):
         znodes.use_and_return(gone)
         expected = expected - {gone} | {come}
         wait_for(f"{come} is served", lambda: set(served()) == expected)

@@ -70,6 +70,11 @@ class TenantLedger:
         with self._lock:
             return self._ledger.of(tenant)
 
+    def held_by(self, request_id: str) -> Amounts:
+        """As `Ledger.held_by`."""
+        with self._lock:
+            return self._ledger.held_by(request_id)
+
     def present(self, place: str) -> Amounts:
         """As `Ledger.present`."""
         with self._lock:
@@ -126,17 +131,18 @@ class PoolOrder:
     def of_request(self, request: NodeRequest) -> FairKey:
         """The key of a request that is served, as if it had not begun."""
         order = request.order_key
-        return (*self._order.rank_begun(self._kind(request), order), *order[1:]) if self.on else order
+        if not self.on:
+            return order
+        return (*self._order.rank_begun(self._kind(request), order, self._ledger.held_by(request.key)), *order[1:])
 
     def overtakes(self, kind: RequestKind, order: OrderKey) -> bool:
-        """Does a request go before all that wait for room in the pool, even when it has been granted?"""
+        """Does a request go before all that wait for room in the pool?"""
         if not self.on:
             return False
         if self._front is None:
             waiting = (self.of_request(handler.request) for handler in self._desk.waiting_for_room())
             self._front = min(waiting, default=())[:3]
-        before, after = self._order.rank(kind, order), self._order.rank(kind, order, 1)
-        return (*before[:2], after[2]) < self._front
+        return self._order.rank(kind, order) < self._front
 
     def yields(self, request: NodeRequest) -> bool:
         """Is a request to leave the next room to one that waits in another launcher for the pool? For a moment."""
