@@ -14,7 +14,6 @@ from benchmarks.simulate.fleet import Client, Nothing, _PlannedSetup
 from nodepool.config.objects import Config, Label
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model import states
-from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import TenantShare
 from nodepool.zk import paths

@@ -2,19 +2,20 @@
 """Fair shares: whose request gets the next room that comes free, where tenants want more than there is (rules FS).
 
 First what is counted: what each tenant uses (`Ledger`), and the room that its requests could use (`Place`). Then the
-order in which requests are served (`FairOrder`). Last what `nodepool explain` and the tables say of it (`standings`).
+order in which requests are served (`FairOrder`). Last the same for `nodepool explain` and the tables (`order_of`).
 All of it follows from ZooKeeper and the configuration, so all launchers find the same.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from nodepool.model import states
-from nodepool.model.event import grouped
+from nodepool.model.event import amount, grouped
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, OrderKey, project_of
 from nodepool.model.status import TenantShare
@@ -343,6 +344,13 @@ class FairOrder:
             return order
         return (*self.rank(kind, order, ahead), self._project_share(kind, ahead), *order[1:])
 
+    def standing(self, tenant: str) -> Standing:
+        """What a tenant uses of the room that its requests could use."""
+        look = self._look(tenant, ())
+        part, resource = dominant(look.use.amounts, look.room)
+        used, room = look.use.amounts.get(resource, 0), look.room.get(resource, 0)
+        return Standing(part, resource, used, room, look.mine.weight, look.room)
+
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on."""
         if self.on:
@@ -406,6 +414,28 @@ class FairOrder:
         return look
 
 
+class Standing(NamedTuple):
+    """A tenant beside others.
+
+    :param part: the largest part of what there is of a resource, 0 to 1: ``used`` of ``room``.
+    :param rooms: resource -> how much there is where its requests can be served.
+    """
+
+    part: float
+    resource: str
+    used: float
+    room: float
+    weight: float
+    rooms: Amounts
+
+    @property
+    def text(self) -> str:
+        """Such as ``13 of 48 instances (27%)``."""
+        weight = "" if self.weight == 1 else f", weight {self.weight:g}"
+        of = f"{amount(self.used, self.resource)} of {amount(self.room, self.resource)} {self.resource}"
+        return f"{of} ({100 * self.part:.0f}%{weight})"
+
+
 class _Look(NamedTuple):
     """What is known of a tenant, of one version of its use.
 
@@ -423,3 +453,51 @@ class _Look(NamedTuple):
 
 
 _NO_ROOM: Final[tuple[Amounts, bool]] = ({}, True)
+
+
+# The same for commands and pages, of what they have read.
+
+
+def order_of(
+    policy: Policy, pools: Sequence[PoolInfo], nodes: Iterable[Node], requests: Mapping[str, NodeRequest]
+) -> FairOrder:
+    """The order of all requests that wait, as any pool finds it. What nodes need follows from those that there are."""
+    ledger, queue = Ledger(), RequestQueue()
+    queue.by_project = policy.by_project
+    for request_id, request in requests.items():
+        ledger.put_request(request_id, request)
+        if request.state == states.REQUESTED:
+            queue.put(request)
+    uses: dict[str, Amounts] = {}
+    for node in nodes:
+        ledger.put(node.key, node, requests.get(node.allocated_to or ""))
+        uses.update(dict.fromkeys(node.type, uses_of(node)))
+
+    def need(labels: tuple[str, ...]) -> Amounts:
+        total: dict[str, float] = {}
+        for label in labels:
+            _add(total, uses.get(label, ONE), 1)
+        return total
+
+    order = FairOrder(queue, "", ledger.of, ledger.present, need)
+    order.begin_pass(policy, pools, ledger.versions)
+    return order
+
+
+def served_before(order: FairOrder, request: NodeRequest, others: Iterable[NodeRequest]) -> Counter[str]:
+    """Tenant -> how many of its requests that wait are served before one, as far as it can be seen now.
+
+    :param others: that wait for the same pool.
+    """
+    by_tenant = grouped(others, lambda other: other.tenant_name or "")
+    own = [other for other in by_tenant.pop(request.tenant_name or "", []) if other.order_key < request.order_key]
+    mine = order.rank(RequestKind.of(request), request.order_key, len(own))
+    found = Counter({request.tenant_name or "": len(own)})
+    for tenant, theirs in by_tenant.items():
+        theirs.sort(key=lambda other: other.order_key)
+
+        def rank(number: int, theirs: Sequence[NodeRequest] = theirs) -> Rank:
+            return order.rank(RequestKind.of(theirs[number]), theirs[number].order_key, number)
+
+        found[tenant] = bisect.bisect_left(range(len(theirs)), mine, key=rank)
+    return +found
