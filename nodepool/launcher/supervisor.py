@@ -24,6 +24,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
+from nodepool.launcher.pool.fair import TenantLedger
 from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
@@ -118,6 +119,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers.
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
+        self.ledger = TenantLedger(self.cache)
         self._make_parts()
         listen(self.cache, self.deletion)
         self.router = Router(self)
@@ -162,6 +164,8 @@ class NodePool(ConnectedDaemon, Launcher):
             absent=[provider for _, provider in sorted(self.providers.absent.items())],
             reload=self.reload_events.last,
             tenant_limits=self.tenant_limits(),
+            tenant_shares=self.config().tenant_shares,
+            fair_projects=self.config().fair_projects,
             events=events,
             omitted=omitted,
         )

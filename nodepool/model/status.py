@@ -17,6 +17,7 @@ from nodepool.model.event import Event
 from nodepool.model.record import (
     InvalidRecord,
     TypedRecord,
+    is_finite,
     optional_number,
     optional_str,
     read,
@@ -276,6 +277,18 @@ class AbsentProvider:
 
 
 @dataclass(frozen=True)
+class TenantShare:
+    """What a tenant gets where others want room, too.
+
+    :param weight: of its share, beside those of others.
+    :param guaranteed: resource -> what it gets before all others of the same pipeline priority.
+    """
+
+    weight: float = 1.0
+    guaranteed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
     """Everything that a launcher reports, beside its pools.
 
@@ -287,6 +300,7 @@ class LauncherStatus(TypedRecord):
     :param pools: ``<provider>/<pool>`` of each that it serves.
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
+    :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -304,6 +318,8 @@ class LauncherStatus(TypedRecord):
     pools: Sequence[str] = ()
     absent: Sequence[AbsentProvider] = ()
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tenant_shares: Mapping[str, TenantShare] = field(default_factory=dict)
+    fair_projects: bool = False
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()
@@ -484,6 +500,8 @@ class PoolComponent(Component):
         self.allowed_tenants: tuple[AccessRule, ...] | None = None
         #: Label -> how many nodes the pool can have; '' = of any other label.
         self.capacity: Mapping[str, float] = {}
+        #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
+        self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
         access = self.allowed_tenants
@@ -491,6 +509,7 @@ class PoolComponent(Component):
             **super().to_dict(),
             "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
             "capacity": dict(self.capacity),
+            **({"limits": self.limits} if self.limits else {}),
             "id": self.id,
             "name": self.name,
             "paused": self.paused,
@@ -515,6 +534,10 @@ class PoolComponent(Component):
         if not isinstance(capacity, dict):
             raise InvalidRecord("capacity is no object")
         component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
+        limits = data.get("limits")
+        found = limits.items() if isinstance(limits, dict) else ()
+        numbers = ((name, value) for name, value in found if type(value) in (int, float) and is_finite(value))
+        component.limits = {name: float(value) for name, value in numbers}
         return component
 
 

@@ -57,7 +57,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> explained.Explained
     return explained.ExplainedRequest(
         id=request.key,
         state=request.state,
-        text=text,
+        text=text + explained.share_text(request, first, seen),
         labels=list(request.node_types),
         provider=request.provider,
         tenant=origin.get("tenant"),
@@ -657,6 +657,7 @@ def explain_tenant(name: str, seen: Observed) -> ExplainedThing:
         f"has {counted(sum(counts.values()), 'node')}, and {counted(wanted, 'open request')}{why}",
         "tenant",
         facts={
+            "share": [] if seen.order is None else [seen.order.standing(name).text],
             "limits": [f"{limit.resource} {limit.used:g} of {limit.limit:g}" for limit in limits],
             "nodes": [f"{count} {state}" for state, count in sorted(counts.items())],
         },
@@ -735,7 +736,7 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
         some = order[start : start + _TOGETHER]
         # Whoever explains one of them looks through all requests and nodes.
         mine = {firsts[kind].key: firsts[kind] for kind in some}
-        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine))
+        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine), launchers=())
         for kind in some:
             cause = _cause(firsts[kind], of_firsts)
             found.update((request.key, cause) for request in kinds[kind])

@@ -29,6 +29,7 @@ from nodepool.model.status import (
     PoolComponent,
     PoolStatus,
 )
+from nodepool.plan.shares import FairOrder, Policy, order_of
 from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
@@ -91,9 +92,11 @@ class PoolFacts:
         """As other pools see it."""
         priority = 0 if self.component is None else self.component.priority
         paused = self.component is not None and self.component.paused
-        access = None if self.component is None else self.component.allowed_tenants
+        access, limits = None, {}
+        if self.component is not None:
+            access, limits = self.component.allowed_tenants, self.component.limits
         name = self.name[len(self.provider) + 1 :]
-        return PoolInfo(self.id, self.provider, self.labels, priority, paused, name, access)
+        return PoolInfo(self.id, self.provider, self.labels, priority, paused, name, access, limits=limits)
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,16 @@ class Observed:
         """Configured providers that launchers do not serve, by name: hosts of the launchers, and why."""
         absent = ((launcher.host, provider) for launcher in self.launchers for provider in launcher.absent)
         return grouped(absent, lambda entry: entry[1].name)
+
+    @cached_property
+    def order(self) -> FairOrder | None:
+        """The order of service where tenants have shares; None = they have none."""
+        told = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
+        if told is None:
+            return None
+        policy = Policy(told.tenant_shares, told.fair_projects)
+        pools = [pool.info for pool in self.pools.values() if pool.component is not None]
+        return order_of(policy, pools, self.nodes.values(), self.requests)
 
     @cached_property
     def node_index(self) -> NodeIndex:

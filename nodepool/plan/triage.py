@@ -27,7 +27,7 @@ from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
-from nodepool.model.request import NodeRequest, OrderKey
+from nodepool.model.request import NodeRequest, OrderKey, project_of
 from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
@@ -55,9 +55,11 @@ class RequestKind(NamedTuple):
     reuse: bool
     min_ready: bool
     of_launcher: bool = False
+    #: Only where projects have shares.
+    project: str | None = None
 
     @classmethod
-    def of(cls, request: NodeRequest) -> RequestKind:
+    def of(cls, request: NodeRequest, *, by_project: bool = False) -> RequestKind:
         return cls(
             tuple(sorted(request.node_types)),
             request.provider,
@@ -66,6 +68,7 @@ class RequestKind(NamedTuple):
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
             str(request.requestor).startswith(LAUNCHERS),
+            project_of(request) if by_project else None,
         )
 
     def may_have(self, tenants: Sequence[str] | None) -> bool:
@@ -75,7 +78,8 @@ class RequestKind(NamedTuple):
     @property
     def mark(self) -> str:
         """A few characters that tell this kind from others with the same labels, provider and tenant."""
-        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready), str(self.of_launcher))
+        project = () if self.project is None else (self.project,)
+        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready), str(self.of_launcher), *project)
         return f"{zlib.crc32(' '.join(parts).encode()):08x}"
 
 
@@ -125,6 +129,10 @@ class RequestQueue:
     def __init__(self) -> None:
         self._buckets: dict[RequestKind, Bucket] = {}
         self._where: dict[str, tuple[Bucket, OrderKey]] = {}
+        #: Do requests of different projects differ in kind? What is in the queue then is to be put once more.
+        self.by_project = False
+        #: How often a kind came or went.
+        self.kinds_version = 0
 
     def __len__(self) -> int:
         return len(self._where)
@@ -133,7 +141,7 @@ class RequestQueue:
         """Add a request, or move it to where it belongs now."""
         request_id = request.key
         key = request.order_key
-        kind = RequestKind.of(request)
+        kind = RequestKind.of(request, by_project=self.by_project)
         found = self._where.get(request_id)
         if found is not None:
             if found[0].kind == kind and found[1] == key:
@@ -142,6 +150,7 @@ class RequestQueue:
         bucket = self._buckets.get(kind)
         if bucket is None:
             bucket = self._buckets[kind] = Bucket(kind)
+            self.kinds_version += 1
         bucket.add(key, request_id)
         self._where[request_id] = (bucket, key)
 
@@ -154,6 +163,7 @@ class RequestQueue:
         bucket.remove(key, request_id)
         if not bucket:
             del self._buckets[bucket.kind]
+            self.kinds_version += 1
 
     def bucket_of(self, request_id: str) -> Bucket | None:
         """Where a request waits; None = it is not here."""
@@ -372,6 +382,8 @@ class PoolInfo:
     access: tuple[AccessRule, ...] | None = None
     #: Label -> how many nodes the pool can have in all; '' = of any other label. Empty = it publishes none.
     capacity: Mapping[str, float] = field(default_factory=dict, hash=False)
+    #: Resource -> limit, of pools that publish them (rule FS-4).
+    limits: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def place(self) -> str:

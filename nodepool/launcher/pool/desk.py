@@ -192,6 +192,10 @@ class Desk:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
 
+    def waiting_for_room(self) -> list[NodeRequestHandler]:
+        """Handlers of the requests that wait for room."""
+        return [handler for handler in map(self.handler, sorted(self._paused)) if handler is not None]
+
     @property
     def why_paused(self) -> Reason:
         """What the first of the requests that wait for room waits for."""
