@@ -7,6 +7,7 @@ First the settings of traces, then labels, images, limits of tenants, and the wh
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from nodepool.config.problems import Document, Severity
@@ -127,6 +128,9 @@ class Label(ConfigValue):
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
     )
+    mixed_nodesets: bool = key(
+        FLAG, False, "true: where no pool has all labels of a request, its nodes with this one come from another pool."
+    )
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
@@ -230,3 +234,8 @@ class Config(ZooKeeperSettings, TopLevel):
         self.webapp_operators = []
         #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
         self.watched_files: set[str] = set()
+
+    @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``. For a configuration that is loaded."""
+        return frozenset(label.name for label in self.labels.values() if label.mixed_nodesets)

@@ -16,6 +16,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
+from nodepool.launcher.mixed import split
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
@@ -23,10 +24,13 @@ from nodepool.model import reasons, states
 from nodepool.model.event import What, grouped
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import parent_of
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
+    Decline,
+    Leave,
     PoolInfo,
     ReadyNodes,
     RequestKind,
@@ -81,6 +85,7 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
+        self._mixed: frozenset[str] = frozenset()
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
@@ -96,9 +101,11 @@ class PoolView:
         # The registry gives the same object as long as it does not change.
         registered, absent = pool.registered_pools(), pool.absent_pools()
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused)
+        mixed = pool.launcher.config().mixed_labels
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or len(self._verdicts) > MAX_KINDS:
+        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
+        self._mixed = mixed
         self._me, self._registered, self._absent = me, registered, absent
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
@@ -108,7 +115,10 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
+            found = screen(kind, self._me, self._registered, self._absent)
+            if isinstance(found, Decline) and split(kind.labels, self._mixed, [*self._registered, *self._absent]):
+                found = Leave(reasons.SEVERAL_POOLS)
+            self._verdicts[kind] = found
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -695,8 +705,10 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = self._pool.cache.requests.values()
-        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        requests = [one for one in self._pool.cache.requests.values() if one.tenant_name == name]
+        # Those whose parts are requests of their own.
+        split_ones = {parent_of(one) for one in requests}
+        pending = [one for one in requests if one.state == states.PENDING and one.id not in split_ones]
         nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
         for request in pending:
