@@ -308,7 +308,12 @@ class MixedWorker(Worker):
             asked.provider, asked.reuse = request.provider, request.reuse
             asked.relative_priority = request.relative_priority
             self._unsure = True
-            self._zk.requests.create(asked, request.priority)
+            try:
+                self._zk.requests.create(asked, request.priority, under=request.lock)
+            except ZKConflict as conflict:
+                self._unsure = False
+                self._drop(whole, f"its lock was lost ({conflict})")
+                return
             self._unsure = False
             part.request = asked
 

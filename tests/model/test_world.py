@@ -156,3 +156,23 @@ def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup,
 def test_where_backing_nodes_come_from_is_paused(setup: Setup, moves: list[Move]) -> None:
     """T-13, T-14, MT-11: no request for a slot fails by it, and each is served after the end of the pause."""
     replay(setup, *moves)
+
+
+@given(
+    setup=setups(
+        launchers=st.integers(2, 3),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 3),
+        hosts=st.integers(0, 2),
+        min_ready=st.integers(0, 1),
+        cloud_limit=st.sampled_from((None, 2, 3)),
+        tenant_limit=st.sampled_from((None, None, 2)),
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+        mixed=st.just(True),
+    ),
+    moves=moves((*CALM, "submit", *PROCESSES, "failed_create"), 20),
+)
+@budget(40)
+def test_requests_over_several_pools_are_served_as_a_whole(setup: Setup, moves: list[Move]) -> None:
+    """MN-3 to MN-5: whichever side dies in whatever state, nothing is lost and no two wait for each other for ever."""
+    replay(setup, *moves)
