@@ -9,6 +9,7 @@ which parts there are (`split`), then which whole gives way to another one, then
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections import deque
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import monotonic
 from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKTooLarge
 from nodepool.guard import Guard
@@ -25,7 +26,7 @@ from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.reasons import SEVERAL_POOLS, ReasonCode
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, described, origin_of, parent_of
 from nodepool.plan import triage
 from nodepool.plan.launch import PATIENCE_SECONDS, stands_before
@@ -37,11 +38,12 @@ from nodepool.zk.transactions import TransactionFailed, sync
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
-    from nodepool.plan.triage import PoolInfo
+    from nodepool.plan.triage import PoolInfo, RequestKind, Verdict
 
 
+@functools.lru_cache(maxsize=1000)
 def split(
-    node_types: Sequence[str], mixed: Collection[str], pools: Collection[PoolInfo]
+    node_types: tuple[str, ...], mixed: frozenset[str], pools: tuple[PoolInfo, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
     """The parts of a request that no pool can serve alone: positions in ``node_types``. None = it is not split.
 
@@ -53,7 +55,7 @@ def split(
     wanted = set(node_types)
     if wanted.isdisjoint(mixed) or any(pool.supports(wanted) for pool in pools):
         return None
-    able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= set(mixed)]
+    able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= mixed]
     if not able or not wanted <= {label for pool in pools for label in pool.labels}:
         return None
     first = max(able, key=lambda pool: (sum(label in pool.labels for label in node_types), -pool.priority, pool.id))
@@ -61,42 +63,41 @@ def split(
     return tuple(map(tuple, parts.values()))
 
 
-@dataclass(slots=True, eq=False)
-class _Part:
-    """Some positions of a whole.
+def judge(
+    kind: RequestKind, me: PoolInfo, registered: Sequence[PoolInfo], absent: Sequence[PoolInfo], mixed: frozenset[str]
+) -> Verdict:
+    """`plan.triage.screen`, but what is served by several pools is declined by none."""
+    found = triage.screen(kind, me, registered, absent)
+    if isinstance(found, triage.Decline) and split(kind.labels, mixed, (*registered, *absent)) is not None:
+        return triage.Leave(SEVERAL_POOLS)
+    return found
 
-    :param request: for their nodes, as it was seen last; None = there is none.
-    """
 
-    positions: tuple[int, ...]
-    request: NodeRequest | None = None
-
-    @property
-    def ready(self) -> bool:
-        return self.request is not None and self.request.state == states.FULFILLED
+def pending_of(tenant_name: str, requests: Iterable[NodeRequest]) -> list[NodeRequest]:
+    """Requests of a tenant that some launcher serves, without those whose parts are requests of their own."""
+    theirs = [request for request in requests if request.tenant_name == tenant_name]
+    wholes = {parent_of(request) for request in theirs}
+    return [request for request in theirs if request.state == states.PENDING and request.id not in wholes]
 
 
 @dataclass(slots=True, eq=False)
 class _Whole:
     """A request that we hold locked.
 
+    :param parts: positions -> the request for their nodes, as it was seen last; None = there is none.
     :param since: since when it waits with nodes in its hands, and ``look_at``: the next look whether it is in the way
-        of others (monotonic seconds). ``yields``: how often it was.
+        of others (monotonic seconds). ``yields``: how often it gave them back because that took too long.
     """
 
     request: NodeRequest
-    parts: list[_Part]
+    parts: dict[tuple[int, ...], NodeRequest | None]
     since: float = math.inf
     look_at: float = math.inf
     yields: int = 0
 
     @property
     def asked(self) -> list[NodeRequest]:
-        return [part.request for part in self.parts if part.request is not None]
-
-    @property
-    def waiting(self) -> list[NodeRequest]:
-        return [request for request in self.asked if request.state != states.FULFILLED]
+        return [part for part in self.parts.values() if part is not None]
 
 
 def waits_in_front(
@@ -136,6 +137,7 @@ MAX_TAKEN: Final = 50
 #: How long a whole waits with nodes in its hands, at first; twice as long each time after that. A whole that is larger
 #: than a quota would keep others waiting for ever.
 HOLD_SECONDS: Final = 600.0
+MAX_YIELDS: Final = 6
 #: Seconds from the end of a part until its request is deleted (as those of min-ready).
 LINGER_SECONDS: Final = 1.0
 #: Longest wait for the cache to have read what it was told of.
@@ -155,11 +157,8 @@ class MixedWorker(Worker):
         self._wholes: dict[str, _Whole] = {}
         #: Left by the cache thread; '' = any may have changed. Deque operations are atomic.
         self._changed: deque[str] = deque([""])
-        #: Requests that wait, and may have to be split.
-        self._candidates: set[str] = set()
-        #: Labels of a request -> its parts, for these pools and labels of the configuration.
-        self._splits: dict[tuple[str, ...], tuple[tuple[int, ...], ...] | None] = {}
-        self._split_for: tuple[object, ...] = ()
+        #: Requests that may have to be split, and since when they are known (monotonic seconds).
+        self._candidates: dict[str, float] = {}
         #: Requests for parts that are to be deleted, and when (monotonic seconds).
         self._doomed: list[tuple[float, NodeRequest]] = []
         #: Did the creation of a part give no answer? It may be there.
@@ -170,19 +169,16 @@ class MixedWorker(Worker):
 
     def changed(self, request_id: str) -> None:
         """A request changed; '' = any may have. Does not block."""
-        request = self._cache.requests.get(request_id) if request_id else None
-        if not request_id or request_id in self._wholes or (request is not None and self._concerns(request)):
+        request, wholes = self._cache.requests.get(request_id), self._wholes
+        concerned = not request_id or request_id in wholes
+        if concerned or (request is not None and (parent_of(request) in wholes or self._may_split(request))):
             self._changed.append(request_id)
             self.wake()
 
-    def _concerns(self, request: NodeRequest) -> bool:
-        if request.requestor == PART_REQUESTOR:
-            return parent_of(request) in self._wholes
-        return self._may_split(request)
-
     def _may_split(self, request: NodeRequest) -> bool:
         mixed = self._launcher.config().mixed_labels
-        return bool(mixed) and request.state == states.REQUESTED and not mixed.isdisjoint(request.node_types)
+        mixes = bool(mixed) and request.state == states.REQUESTED and not mixed.isdisjoint(request.node_types)
+        return mixes and request.requestor != PART_REQUESTOR
 
     # -- the pass --
 
@@ -191,16 +187,16 @@ class MixedWorker(Worker):
             return LOOK_SECONDS
         self._check_session()
         self._find_unsure()
-        requests = self._cache.requests
+        now = monotonic()
         while self._changed:
             changed = self._changed.popleft()
-            self._candidates.update([changed] if changed else requests.ids())
+            for request_id in [changed] if changed else self._cache.requests.ids():
+                self._candidates.setdefault(request_id, now)
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
                 self._look(whole)
         more = self._take_some()
-        now = monotonic()
-        while self._doomed and self._doomed[0][0] <= now:
+        while self._doomed and self._doomed[0][0] <= monotonic():
             self._zk.requests.delete(self._doomed[0][1])
             self._doomed.pop(0)
         return 0.0 if more else LOOK_SECONDS if self._wholes or self._candidates or self._doomed else None
@@ -235,140 +231,124 @@ class MixedWorker(Worker):
 
     def _take_some(self) -> bool:
         """Take requests that are to be split, in order; True = there are more."""
-        found: list[NodeRequest] = []
-        pools = self._launcher.pools
-        registered, absent = pools.registered(), pools.absent()
-        mixed = self._launcher.config().mixed_labels
-        if self._split_for != (split_for := (registered, tuple(absent), mixed)):
-            self._split_for = split_for
-            self._splits.clear()
-        own = {pool.launcher_id for pool in self._launcher.siblings()}
-        for request_id in list(self._candidates):
+        launcher, found = self._launcher, []
+        registered, mixed = launcher.pools.registered(), launcher.config().mixed_labels
+        pools = (*registered, *launcher.pools.absent())
+        own, now = {pool.launcher_id for pool in launcher.siblings()}, monotonic()
+        for request_id, since in list(self._candidates.items()):
             request = self._cache.requests.get(request_id)
             if request is None or not self._may_split(request):
-                self._candidates.discard(request_id)
-                continue
-            labels = tuple(request.node_types)
-            if labels not in self._splits:
-                self._splits[labels] = split(labels, mixed, [*registered, *absent])
-            if self._splits[labels] is None:
-                continue
-            chosen = triage.first_choice(request_id, registered)
-            late = request.state_time is None or wall_time() - request.state_time > CHOICE_SECONDS
-            if late or (chosen is not None and chosen.id in own):
-                found.append(request)
-        if self._launcher.maintenance.launcher is not None:
+                del self._candidates[request_id]
+            elif (parts := split(tuple(request.node_types), mixed, pools)) is not None:
+                chosen = triage.first_choice(request_id, registered)
+                if now > since + CHOICE_SECONDS or (chosen is not None and chosen.id in own):
+                    found.append((request, parts))
+        if launcher.maintenance.launcher is not None:
             return False
-        found.sort(key=lambda request: request.order_key)
-        for request in found[:MAX_TAKEN]:
-            self._take(request.copy(), self._splits[tuple(request.node_types)] or ())
+        found.sort(key=lambda each: each[0].order_key)
+        for request, parts in found[:MAX_TAKEN]:
+            self._take(request.copy(), parts)
         return len(found) > MAX_TAKEN
 
     def _take(self, request: NodeRequest, parts: Sequence[tuple[int, ...]]) -> None:
-        if self._never_fits(request):
-            return
+        log = self._log(request)
         request.state = states.PENDING
         request.nodes = []
         try:
             self._zk.requests.send_lock(request)()
         except ZKTooLarge as error:
-            self._log(request).warning("It cannot be served: %s", error)
+            log.warning("It cannot be served: %s", error)
             request.fail_in_short()
             self._zk.requests.save_unlocked(request)
             return
         except ZKConflict as conflict:
             # Another launcher was faster, or Zuul changes it.
-            self._log(request).debug("Not taken: %s", conflict)
+            log.debug("Not taken: %s", conflict)
             return
-        self._candidates.discard(request.key)
-        whole = self._wholes[request.key] = _Whole(request, [_Part(positions) for positions in parts])
-        self._log(request).info(
-            "Taking the nodes from several pools (%s)", described(request), extra=origin_of(request)
-        )
+        whole = self._wholes[request.key] = _Whole(request, dict.fromkeys(parts))
+        log.info("Its nodes come from several pools (%s)", described(request), extra=origin_of(request))
         self._ask(whole)
-
-    def _never_fits(self, request: NodeRequest) -> bool:
-        """Is it larger than what its tenant may have? Then it waits, as in a pool."""
-        limits = self._launcher.config().tenant_resource_limits.get(request.tenant_name or "", {})
-        return limits.get("instances", math.inf) < len(request.node_types)
 
     def _ask(self, whole: _Whole) -> None:
         """Submit requests for all parts that have none."""
         request = whole.request
         origin = request.requestor_data if isinstance(request.requestor_data, dict) else {}
-        for part in whole.parts:
-            if part.request is not None:
-                continue
-            asked = NodeRequest()
-            asked.state = states.REQUESTED
-            asked.node_types = [request.node_types[position] for position in part.positions]
-            asked.requestor = PART_REQUESTOR
-            asked.requestor_data = {**origin, "build_set_uuid": None, "parent": request.id}
-            asked.event_id, asked.tenant_name = request.event_id, request.tenant_name
-            asked.provider, asked.reuse = request.provider, request.reuse
-            asked.relative_priority = request.relative_priority
+        for positions in [positions for positions, part in whole.parts.items() if part is None]:
+            part = NodeRequest()
+            part.state = states.REQUESTED
+            part.node_types = [request.node_types[position] for position in positions]
+            part.requestor = PART_REQUESTOR
+            part.requestor_data = {**origin, "build_set_uuid": None, "parent": request.id}
+            for name in ("event_id", "tenant_name", "provider", "reuse", "relative_priority"):
+                setattr(part, name, getattr(request, name))
             self._unsure = True
             try:
-                self._zk.requests.create(asked, request.priority, under=request.lock)
+                self._zk.requests.create(part, request.priority, under=request.lock)
             except ZKConflict as conflict:
-                self._unsure = False
                 self._drop(whole, f"its lock was lost ({conflict})")
                 return
+            whole.parts[positions] = part
             self._unsure = False
-            part.request = asked
 
     # -- while it is held --
 
     def _look(self, whole: _Whole) -> None:
-        if self._cache.requests.get(whole.request.key) is None:
+        requests = self._cache.requests
+        if requests.get(whole.request.key) is None:
+            desk.note(whole.request)
             self._drop(whole, "it is gone")
             return
-        for part in whole.parts:
-            if part.request is not None:
-                key = part.request.key
-                part.request = self._cache.requests.get(key) or self._zk.requests.get(key)
-        failed = next((request for request in whole.asked if request.state == states.FAILED), None)
-        if failed is not None:
-            self._fail(whole, failed)
-        elif whole.waiting:
-            self._wait(whole)
-        elif len(whole.asked) < len(whole.parts):
+        for positions, part in whole.parts.items():
+            if part is not None:
+                whole.parts[positions] = requests.get(part.key) or self._zk.requests.get(part.key)
+        found = grouped(whole.asked, lambda part: part.state)
+        if states.FAILED in found:
+            self._fail(whole, found[states.FAILED][0])
+        elif not found.keys() <= {states.FULFILLED}:
+            self._wait(whole, found.get(states.FULFILLED, []))
+        elif None in whole.parts.values():
             self._ask(whole)
         else:
             self._fulfil(whole)
 
-    def _forget(self, whole: _Whole, *, linger: float = 0.0) -> None:
-        """:param linger: seconds until the requests for its parts are deleted."""
-        del self._wholes[whole.request.key]
-        self._doom(whole.asked, linger)
-        desk.note(whole.request)
-
-    def _doom(self, requests: Iterable[NodeRequest], linger: float = 0.0) -> None:
-        self._doomed += [(monotonic() + linger, request) for request in requests]
+    def _delete_later(self, parts: Iterable[NodeRequest], seconds: float = 0.0) -> None:
+        """Parts that are deleted before they are used give their nodes back."""
+        self._doomed += [(monotonic() + seconds, part) for part in parts]
         self._doomed.sort(key=lambda entry: entry[0])
 
-    def _drop(self, whole: _Whole, why: str) -> None:
-        self._log(whole.request).info("Dropping node request: %s", why)
-        self._forget(whole)
-        try:
-            if whole.request.lock is not None:
-                self._zk.unlockNodeRequest(whole.request)
-        except ZKConflict as conflict:
-            self.log.debug("Unlocking request %s: %s", whole.request.id, conflict)
+    def _give_back(self, whole: _Whole, parts: Sequence[NodeRequest], why: str) -> None:
+        """They are asked for again when no other part waits."""
+        ids = ", ".join(part.key for part in parts)
+        self._log(whole.request).info("Giving back the nodes of request(s) %s for now: %s", ids, why)
+        self._delete_later(parts)
+        for positions, part in whole.parts.items():
+            if part in parts:
+                whole.parts[positions] = None
 
-    def _end(self, whole: _Whole, *, linger: float = 0.0, nodes: Sequence[Node] = ()) -> bool:
-        """Store the request as it is now, with the nodes, and let go of it; False = that could not be stored."""
+    def _drop(self, whole: _Whole, why: str) -> None:
+        request = whole.request
+        self._log(request).info("Dropping node request: %s", why)
+        del self._wholes[request.key]
+        self._delete_later(whole.asked)
+        try:
+            if request.lock is not None:
+                self._zk.unlockNodeRequest(request)
+        except ZKConflict as conflict:
+            self.log.debug("Unlocking request %s: %s", request.id, conflict)
+
+    def _end(self, whole: _Whole, nodes: Sequence[Node] = ()) -> None:
+        """Store the request as it is now, with the nodes, and let go of it. Raises ZKConflict: of a node."""
         request = whole.request
         try:
             self._zk.requests.finish(request, nodes, nodes_too=True)
         except ZKConflict as conflict:
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.NODES}/"):
-                self._log(request).debug("Not fulfilled now: %s", conflict)
-                return False
+                raise
             self._drop(whole, f"it was changed by another process ({conflict})")
-            return True
-        self._forget(whole, linger=linger)
-        return True
+            return
+        del self._wholes[request.key]
+        self._delete_later(whole.asked, LINGER_SECONDS if request.state == states.FULFILLED else 0.0)
+        desk.note(request)
 
     def _fail(self, whole: _Whole, part: NodeRequest) -> None:
         """What every pool has declined a part of fails as a whole (A-15)."""
@@ -377,42 +357,37 @@ class MixedWorker(Worker):
         for pool_id in registered:
             triage.decline(request, pool_id, registered)
         request.state = states.FAILED
-        text = f"no pool could make its part of {', '.join(part.node_types)}, see request {part.id}"
+        text = f"every pool declined its part of {', '.join(part.node_types)}, request {part.id}"
         self._log(request).info("Failing node request: %s (%s)", text, described(request), extra=origin_of(request))
         self._launcher.events.add(f"request {request.id}", What.FAILED, text, ReasonCode.LAUNCH_FAILED.value)
-        self._end(whole, linger=LINGER_SECONDS)
+        self._end(whole)
 
     def _fulfil(self, whole: _Whole) -> None:
         request = whole.request
         found: dict[int, Node] = {}
-        for part in whole.parts:
-            asked = part.request
-            assert asked is not None
-            nodes = [self._cache.nodes.get(node_id) for node_id in asked.nodes]
-            if not all(node is not None and _is_of(node, asked) for node in nodes):
-                # The cache of nodes may be behind that of requests.
-                nodes = [self._zk.nodes.get(node_id) for node_id in asked.nodes]
-            if len(nodes) != len(part.positions) or not all(node and _is_of(node, asked) for node in nodes):
-                self._log(request).info("Request %s is submitted again: a node of it is gone", asked.id)
-                part.request = None
-                self._doom([asked])
-            found.update(zip(part.positions, (node.copy() for node in nodes if node is not None), strict=False))
-        if whole.waiting or len(whole.asked) < len(whole.parts):
-            return
+        for positions, part in zip(whole.parts, whole.asked, strict=True):
+            # The cache of nodes may be behind that of requests.
+            nodes = list(self._zk.nodes.read_some(part.nodes))
+            good = [node.id for node in nodes if node.state == states.READY and node.allocated_to == part.id]
+            if good != part.nodes:
+                self._give_back(whole, [part], "one of them is gone")
+                return
+            found.update(zip(positions, nodes, strict=True))
         chosen = [found[position] for position in range(len(request.node_types))]
         for node in chosen:
-            # The cache may have the record of one of our pools that had locked it.
-            node.lock = None
             allocate(node, request)
         request.nodes = [node.key for node in chosen]
         request.state = states.FULFILLED
-        if self._end(whole, linger=LINGER_SECONDS, nodes=chosen):
-            self._log(request).info("Fulfilled node request with nodes %s", ", ".join(request.nodes))
+        log = self._log(request)
+        try:
+            self._end(whole, chosen)
+            log.info("Fulfilled node request with nodes %s", ", ".join(request.nodes))
+        except ZKConflict as conflict:
+            log.debug("Not fulfilled now: %s", conflict)
 
-    def _wait(self, whole: _Whole) -> None:
+    def _wait(self, whole: _Whole, held: Sequence[NodeRequest]) -> None:
         """Let go of the parts that are there, if those that are not may wait for that (MN-5)."""
         now = monotonic()
-        held = [part for part in whole.parts if part.ready]
         if not held:
             whole.since = whole.look_at = math.inf
         elif whole.since == math.inf:
@@ -420,31 +395,23 @@ class MixedWorker(Worker):
         if now < whole.look_at:
             return
         whole.look_at = now + PATIENCE_SECONDS
-        cache, waiting = self._cache, {request.id for request in whole.waiting}
-        nodes = cache.nodes.values()
-        if any(node.allocated_to in waiting and node.state == states.BUILDING for node in nodes):
+        of_parts = grouped(self._cache.nodes.values(), lambda node: node.allocated_to or "")
+        if any(node.state == states.BUILDING for part in whole.asked for node in of_parts.get(part.key, ())):
             whole.since = now
-            return
-        ids = {part.request.id for part in held if part.request is not None}
-        why = self._in_the_way(whole, [node for node in nodes if node.allocated_to in ids], nodes)
-        if why is None and now >= whole.since + HOLD_SECONDS * 2**whole.yields:
-            why = f"it has waited for {now - whole.since:.0f} s with nodes of its other parts"
-            whole.yields = min(whole.yields + 1, 6)
-        if why is None:
-            return
-        self._log(whole.request).info("Giving back the nodes of %d part(s) for now: %s", len(held), why)
-        self._doom([part.request for part in held if part.request is not None])
-        for part in held:
-            part.request = None
+        elif first := self._waits_for(whole, [node for part in held for node in of_parts.get(part.key, ())]):
+            self._give_back(whole, held, f"request {first.id} comes first, and each may wait for the other")
+        elif now >= whole.since + HOLD_SECONDS * 2**whole.yields:
+            whole.yields = min(whole.yields + 1, MAX_YIELDS)
+            self._give_back(whole, held, f"the other parts are waited for since {now - whole.since:.0f} s")
 
-    def _in_the_way(self, whole: _Whole, held: Sequence[Node], nodes: Sequence[Node]) -> str | None:
-        """What waits for the room of the nodes that a whole has; None = nothing is known to."""
-        requests, own = self._cache.requests, {request.id for request in whole.asked}
+    def _waits_for(self, whole: _Whole, held: Sequence[Node]) -> NodeRequest | None:
+        """A request that waits for the room of the nodes that a whole has; None = none is known to."""
+        requests, own = self._cache.requests, {part.id for part in whole.asked}
         first = waits_in_front(whole.request, held, self._launcher.pools.registered(), requests.values())
         for provider in {node.provider for node in held if node.provider is not None}:
-            others = (node for node in nodes if node.allocated_to not in own)
+            others = (node for node in self._cache.nodes.values() if node.allocated_to not in own)
             first = first or stands_before(_LAST, provider, None, others, requests.get)
-        return None if first is None else f"request {first.id} comes first, and each may wait for the other"
+        return first
 
     def on_stop(self) -> None:
         """Let others serve what is not finished."""
@@ -455,7 +422,3 @@ class MixedWorker(Worker):
             self._end(whole)
         for _, request in self._doomed:
             self._zk.requests.delete(request)
-
-
-def _is_of(node: Node, request: NodeRequest) -> bool:
-    return node.state == states.READY and node.allocated_to == request.id

@@ -19,7 +19,7 @@ from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import What, amount, counted, grouped, named, short
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
-from nodepool.model.request import REQUEST_COMMAND, NodeRequest, origin_of, parent_of
+from nodepool.model.request import REQUEST_COMMAND, NodeRequest, origin_of
 from nodepool.model.status import AbsentProvider, LauncherStatus, Maintenance, PoolStatus, WaitingStatus
 from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
@@ -81,7 +81,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
     if request.state == states.FULFILLED:
         fetched = "" if request not in seen.unfetched else "; they are ready, and it has not fetched them"
         return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}{fetched}"
-    if first is None:
+    if first is None or (request.state == states.PENDING and first.verdict == explained.DECLINED):
         code, text = _of_nobody(request, seen)
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED and first.code == ReasonCode.LABEL_UNKNOWN.value:
@@ -125,16 +125,8 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    parts = [one for one in seen.requests.values() if parent_of(one) == request.key]
-    if request.state == states.PENDING and parts:
-        return (
-            ReasonCode.SERVED_GATHERING,
-            f"is served by several pools: {'; '.join(_part(one, seen) for one in parts)}",
-        )
-    if request.state == states.PENDING and seen.pools and all(pool.status for pool in seen.pools.values()):
-        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
-        return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
+        return explained.served_out_of_sight(request, seen)
     missing = sorted(set(request.node_types) - seen.labels)
     if not any(pool.component is not None for pool in seen.pools.values()):
         text = f"{'' if request.state == states.FAILED else 'waits: '}no launcher is registered"
@@ -143,14 +135,6 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     else:
         text = f"no registered pool has all of its labels ({', '.join(sorted(set(request.node_types)))}) together"
     return ReasonCode.POOL_MISSING, text
-
-
-def _part(request: NodeRequest, seen: Observed) -> str:
-    """How far a part of a request is."""
-    labels = ", ".join(request.node_types)
-    if request.state == states.FULFILLED:
-        return f"{labels} is ready (request {request.id})"
-    return f"it waits for {labels} from another pool: request {request.id} {explain_request(request, seen).text}"
 
 
 def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:

@@ -16,7 +16,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
-from nodepool.launcher.mixed import split
+from nodepool.launcher.mixed import judge, pending_of
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
@@ -24,19 +24,15 @@ from nodepool.model import reasons, states
 from nodepool.model.event import What, grouped
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.model.request import parent_of
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
-    Decline,
-    Leave,
     PoolInfo,
     ReadyNodes,
     RequestKind,
     RequestQueue,
     is_free,
-    screen,
     why_failed,
 )
 from nodepool.runtime.providers import facade_for
@@ -99,14 +95,12 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent = pool.registered_pools(), pool.absent_pools()
+        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused)
-        mixed = pool.launcher.config().mixed_labels
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
         if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._mixed = mixed
-        self._me, self._registered, self._absent = me, registered, absent
+        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
         self.turns.begin_pass(pool.launcher_id, registered)
@@ -115,10 +109,7 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = screen(kind, self._me, self._registered, self._absent)
-            if isinstance(found, Decline) and split(kind.labels, self._mixed, [*self._registered, *self._absent]):
-                found = Leave(reasons.SEVERAL_POOLS)
-            self._verdicts[kind] = found
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -705,10 +696,7 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = [one for one in self._pool.cache.requests.values() if one.tenant_name == name]
-        # Those whose parts are requests of their own.
-        split_ones = {parent_of(one) for one in requests}
-        pending = [one for one in requests if one.state == states.PENDING and one.id not in split_ones]
+        pending = pending_of(name, self._pool.cache.requests.values())
         nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
         for request in pending:
