@@ -163,7 +163,6 @@ class MixedWorker(Worker):
         self._doomed: list[tuple[float, NodeRequest]] = []
         #: Did the creation of a part give no answer? It may be there.
         self._unsure = False
-        self._epoch = -1
 
     # -- the cache thread --
 
@@ -185,7 +184,9 @@ class MixedWorker(Worker):
     def run_once(self) -> float | None:
         if not self._cache.ready:
             return LOOK_SECONDS
-        self._check_session()
+        # With a session its locks went, and the requests for parts.
+        epoch, wholes = self._client.session_epoch, self._wholes.items()
+        self._wholes = {key: one for key, one in wholes if (lock := one.request.lock) and lock.epoch == epoch}
         self._find_unsure()
         now = monotonic()
         while self._changed:
@@ -200,15 +201,6 @@ class MixedWorker(Worker):
             self._zk.requests.delete(self._doomed[0][1])
             self._doomed.pop(0)
         return 0.0 if more else LOOK_SECONDS if self._wholes or self._candidates or self._doomed else None
-
-    def _check_session(self) -> None:
-        """With a session its locks went, and the requests for parts."""
-        if self._epoch != self._client.session_epoch:
-            self._epoch = self._client.session_epoch
-            self._wholes.clear()
-            self._doomed.clear()
-            self._unsure = False
-            self._changed.append("")
 
     def _find_unsure(self) -> None:
         """Delete requests for parts that nobody knows: their creation gave no answer."""

@@ -31,3 +31,26 @@ def test_nodes_of_two_pools(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud
     wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.instances())
     wait_for("no request is left", lambda: not znodes.children("/nodepool/requests"))
     wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled"])
+def test_what_is_not_served_gives_everything_back(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, end: str
+) -> None:
+    """MN-3: a part that no pool can make fails the whole; a request that is withdrawn lets go of its parts."""
+    two = fake_provider("two", ("b",), cloud=cloud.name, launch_retries=1)
+    launch([fake_provider("one", ("a",), cloud=f"{cloud.name}-one"), two], labels=LABELS)
+    cloud.set(fail_launches=1 if end == "failed" else 0, hang=end == "cancelled")
+    request_id = znodes.submit(["a", "b"])
+    if end == "failed":
+        wait_for("it fails", lambda: znodes.request_state(request_id) == "failed")
+        assert sorted((znodes.request(request_id) or {})["declined_by"]) == sorted(
+            pool["id"] for pool in znodes.pools()
+        )
+    else:
+        wait_for("one is ready", lambda: "ready" in [node["state"] for node in znodes.nodes().values()])
+        cloud.set(hang=False)
+    znodes.delete_request(request_id)
+    wait_for("no request is left", lambda: not znodes.children("/nodepool/requests"))
+    wait_for("all are free", lambda: znodes.free_nodes() == znodes.nodes() != {})
+    wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
