@@ -7,6 +7,7 @@ First the settings of traces, then labels, images, limits of tenants, and the wh
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from nodepool.config.problems import Document, Severity
@@ -138,6 +139,9 @@ class Label(ConfigValue):
         "Tenants whose requests may have the label: names, or regular expressions between slashes, which match a whole "
         "name, such as ``/ci-.*/``. A request without a tenant may not have it. An empty list allows none.",
         default_text="all",
+    )
+    mixed_nodesets: bool = key(
+        FLAG, False, "true: where no pool has all labels of a request, its nodes with this one come from another pool."
     )
 
     def __init__(self, name: str) -> None:
@@ -279,3 +283,8 @@ class Config(ZooKeeperSettings, TopLevel):
         self.webapp_operators = []
         #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
         self.watched_files: set[str] = set()
+
+    @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``. For a configuration that is loaded."""
+        return frozenset(label.name for label in self.labels.values() if label.mixed_nodesets)

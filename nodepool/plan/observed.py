@@ -19,7 +19,7 @@ from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import (
     POOL_MARK,
     AbsentProvider,
@@ -158,6 +158,7 @@ class Observed:
             request
             for request in self.requests.values()
             if request.state == states.FULFILLED
+            and parent_of(request) is None
             and request.state_time is not None
             and self.now - request.state_time > UNFETCHED_SECONDS
             and any(self._is_kept_for(request, node_id) for node_id in request.nodes)

@@ -17,6 +17,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
+from nodepool.launcher.mixed import judge, pending_of
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool.fair import PoolOrder
 from nodepool.launcher.shared import Turns
@@ -35,7 +36,6 @@ from nodepool.plan.triage import (
     RequestKind,
     RequestQueue,
     is_free,
-    screen,
     why_failed,
 )
 from nodepool.runtime.providers import facade_for
@@ -85,6 +85,7 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
+        self._mixed: frozenset[str] = frozenset()
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
@@ -98,12 +99,12 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent = pool.registered_pools(), pool.absent_pools()
+        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or len(self._verdicts) > MAX_KINDS:
+        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._me, self._registered, self._absent = me, registered, absent
+        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
         self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
@@ -112,7 +113,7 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -720,8 +721,7 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = self._pool.cache.requests.values()
-        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        pending = pending_of(name, self._pool.cache.requests.values())
         nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
         for request in pending:
