@@ -20,6 +20,7 @@ from nodepool.driver.framework.keyscan import CONNECT_SECONDS, CheckFailed, Scan
 from tests.support.odd_hosts import OddHost, closes, is_silent
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
+from tests.support.virtual_clock import VirtualClock
 from tests.support.wait import wait_for
 
 
@@ -113,25 +114,31 @@ def begin(scans: Scans, server: SshServer, command: str, timeout: float, **more:
         ("echo up; echo no disk >&2; exit 3", {}, "^ready-check ended with exit code 3: up no disk$", "up\nno disk\n"),
         ("seq 1 9999; false", {}, "ended with exit code 1: .* 9998 9999$", "\n9998\n9999\n"),
         ("false", {}, "exit code 1: it wrote nothing$", ""),
-        ("echo busy; sleep 9", {"timeout": 2.0}, "^ready-check has not ended in time: busy$", "busy\n"),
-        # The server does not answer any more.
-        ("s=$PPID; (sleep 4; kill -CONT $s) & kill -STOP $s", {"timeout": 2.0}, "not ended in time", ""),
-        ("kill -9 $$", {"timeout": 4.0}, r"without an exit code \(gave up after 4 s\)$|not ended in time", ""),
         ("yes", {}, "^ready-check sent more than 4096 KiB: ", "y\ny\n"),
-        ("true", {"username": "daemon", "timeout": 8.0}, "could not be run: .*Authentication failed", ""),
+        ("echo busy; touch {runs}; sleep 60", {}, "^ready-check has not ended in time: busy$", "busy\n"),
+        # The server does not answer any more.
+        ("s=$PPID; (sleep 20; kill -CONT $s) & touch {runs}; kill -STOP $s", {}, "not ended in time", ""),
+        ("kill -9 $$", {"timeout": 5.0}, r"without an exit code \(gave up after 5 s\)$|not ended in time", ""),
+        ("true", {"username": "daemon"}, r"could not be run: .*Authentication failed. \(gave up after 60 s\)$", ""),
         ("true", {"ready_check_key": "/none"}, "^ready-check-key /none cannot be used: .*No such file", ""),
         ("true", {"connection_port": is_silent, "timeout": 1.0}, "could not be run: .*gave up after 1 s", ""),
     ],
 )
 def test_ready_checks_that_fail(
-    scans: Scans, sshd: SshServer, command: str, more: dict[str, Any], reason: str, output: str
+    scans: Scans, sshd: SshServer, tmp_path: Path, command: str, more: dict[str, Any], reason: str, output: str
 ) -> None:
     """K-7: the limit holds whatever the host does; the reason has the end of the output, which is bounded."""
-    with contextlib.ExitStack() as hosts:
+    clock, runs = VirtualClock(0.1), tmp_path / "runs"
+    with contextlib.ExitStack() as around:
+        around.enter_context(clock.running())
         if "connection_port" in more:
-            more = {**more, "connection_port": hosts.enter_context(OddHost(is_silent)).port}
+            more = {**more, "connection_port": around.enter_context(OddHost(is_silent)).port}
+        future = begin(scans, sshd, command.format(runs=runs), **{"timeout": 60.0, **more})
+        if "{runs}" in command:
+            wait_for("it runs", runs.exists)
+            clock.pass_seconds(60.0)
         with pytest.raises(CheckFailed, match=reason) as failure:
-            begin(scans, sshd, command, **{"timeout": 60.0, **more}).result(60)
+            future.result(60)
     assert failure.value.output.endswith(output)
     assert len(failure.value.output) <= 2048
     assert failure.value.statsd_key == "error.readycheck"
