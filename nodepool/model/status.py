@@ -140,8 +140,8 @@ class LaunchStatus:
 
     :param node: id.
     :param step: ``wait`` (nothing was called for yet), ``call`` (the creation is not answered), ``build`` (the cloud
-        has it), ``keys`` (it runs, and its host keys are asked for), ``search`` or ``clean`` (after a failed attempt),
-        ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
+        has it), ``keys`` (it runs, and its host keys are asked for), ``check`` (its ``ready-check`` runs), ``search``
+        or ``clean`` (after a failed attempt), ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
     :param text: what the driver calls the step, or says that it waits for.
     :param begun: when the launch began, ``since``: when the step began, and ``ends``: when ``option`` ends it, in
         seconds since the epoch; None = never.

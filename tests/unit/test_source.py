@@ -133,7 +133,7 @@ def test_private_names_of_libraries() -> None:
     lacking["kazoo"] = wire.missing()
     assert {library: found for library, found in lacking.items() if found} == {}
     used = {
-        name for path, tree in TREES.items() if path != WIRE for _, owner, name in private(tree) if owner not in OWN
+        name for path, tree in trees().items() if path != WIRE for _, owner, name in private(tree) if owner not in OWN
     }
     listed = set().union(*(used for things in PRIVATE.values() for _, used in things))
     # Public ones of Python, and one of ours.

@@ -324,6 +324,8 @@ class CloudProvider(StateMachineQuota, Provider):
         self.lag_seconds = 0.0 if cloud is None else cloud.lag_seconds
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, self.lag_seconds)
         self.scans = Scans(self._threads.scans)
+        #: The ``ready-check`` of labels, which may take many minutes: no scan waits for one.
+        self.checks = Scans(self._threads.checks)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
         self._azs = self._known(lambda: self.calls.look_up(gateway.get_azs) or [None], AZ_AGE_SECONDS)
@@ -886,6 +888,7 @@ class CloudThreads:
         #: They wait for hosts that boot: nothing else must wait for them.
         self._of_scans = SharedThreads(name, MAX_SCANS)
         self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
+        self.checks = self._of_scans.share("ready-check", MAX_SCANS, MAX_SCANS)
         # One that is the same all the time: libraries keep things for the thread that they are called in.
         self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
         #: Steps of launches and deletions.
