@@ -176,7 +176,7 @@ class Frame:
         return route
 
     def followed(self, request: Request) -> LivePage | None:
-        """The page that the parameter ``page`` names by path and query from the root of the site; None = there is none."""
+        """The page that the parameter ``page`` names, by path and query from the root of the site; None = none."""
         place = request.query_params.get("page", "")
         path, _, query = place.partition("?")
         where = {"path": f"/{unquote(path)}", "raw_path": f"/{path}".encode(), "query_string": query.encode()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 import pytest
 
@@ -195,4 +196,4 @@ def test_fair_shares(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> No
     for gone, come in zip(flood, (late[3], late[0], late[1], flood[6]), strict=False):
         znodes.use_and_return(gone)
         expected = expected - {gone} | {come}
-        wait_for(f"{come} is served", lambda: set(served()) == expected)
+        wait_for(f"{come} is served", partial(lambda wanted: set(served()) == wanted, expected))
