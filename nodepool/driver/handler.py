@@ -651,7 +651,7 @@ class NodeSet:
         """Ready nodes for some positions: index in ``missing`` -> node."""
         wanted = [self._hooks.request.node_types[position] for position in missing]
         zone = next((node.az for node in self.nodes if node.az), None)
-        return self._hooks.pw.ready_nodes.choose(wanted, zone)
+        return self._hooks.pw.ready_nodes.choose(wanted, zone, triage.RequestKind.of(self._hooks.request))
 
     def _reuse(self) -> None:
         ready_nodes = self._hooks.pw.ready_nodes

@@ -30,7 +30,7 @@ from nodepool.model.event import What, grouped
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
-from nodepool.plan.triage import declined_state
+from nodepool.plan.triage import RequestKind, declined_state
 from nodepool.runtime.worker import Part, Worker
 from nodepool.zk import paths, transactions
 from nodepool.zk.transactions import TransactionFailed, result
@@ -665,7 +665,7 @@ class CleanupWorker(Worker):
             if cached.state != states.REQUESTED or not cached.declined_by:
                 continue
             request = cached.copy()
-            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
+            request.state = declined_state(RequestKind.of(request), registered, absent)
             if request.state != states.FAILED:
                 continue
             try:

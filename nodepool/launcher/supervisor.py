@@ -24,6 +24,8 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
+from nodepool.launcher.mixed import MixedWorker
+from nodepool.launcher.pool.fair import TenantLedger
 from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
@@ -118,6 +120,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers (Q-15).
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
+        self.ledger = TenantLedger(self.cache)
         self._make_parts()
         listen(self.cache, self.deletion)
         self.router = Router(self)
@@ -135,11 +138,12 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
+        self.mixed = Part("MixedWorker", lambda: MixedWorker(self))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
-        table += [self.cleanup, self.min_ready, self.maintenance_worker]
+        table += [self.cleanup, self.min_ready, self.mixed, self.maintenance_worker]
         table += [make(self, self.config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
@@ -162,6 +166,8 @@ class NodePool(ConnectedDaemon, Launcher):
             absent=[provider for _, provider in sorted(self.providers.absent.items())],
             reload=self.reload_events.last,
             tenant_limits=self.tenant_limits(),
+            tenant_shares=self.config().tenant_shares,
+            fair_projects=self.config().fair_projects,
             events=events,
             omitted=omitted,
         )
@@ -199,6 +205,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.pool_threads.look_again()
         self.deletion.current.node_changed("")
         self.min_ready.current.changed()
+        self.mixed.current.changed("")
 
     def end(self) -> None:
         """Stop everything; blocks at most `STOP_SECONDS`."""
@@ -364,6 +371,7 @@ class Router:
 
     def request_changed(self, request_id: str) -> None:
         workers = self._threads.current()
+        self._launcher.mixed.current.changed(request_id)
         if not request_id:
             for worker in workers:
                 worker.request_changed("")

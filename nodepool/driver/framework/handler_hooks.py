@@ -30,7 +30,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import launch_outcome
-from nodepool.plan.triage import PoolInfo, ReadyNodes, why_failed
+from nodepool.plan.triage import PoolInfo, ReadyNodes, RequestKind, why_failed
 from nodepool.tracing import spans
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -293,7 +293,8 @@ class DeadlockAvoidance:
         if first is None or first.state != states.PENDING or hooks.provider is not provider:
             return False
         wanted = hooks.request.node_types
-        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted)) == len(wanted):
+        kind = RequestKind.of(hooks.request)
+        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted, kind=kind)) == len(wanted):
             return False
         return not gateway.has_room_now(hooks, label)
 

@@ -199,6 +199,14 @@ class StateMachineQuota(QuotaSupport):
         except NotKnown:
             return 0
 
+    def capacity(self, pool_name: str) -> dict[str, float]:
+        """Also by what the cloud refused."""
+        found = super().capacity(pool_name)
+        for label in self.learned_limits.labels(pool_name):
+            learned = self.nodeCount(pool_name) + self.learned_limits.room(pool_name, label)
+            found[label] = min(found.get("", math.inf), learned)
+        return found
+
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?
 
@@ -316,6 +324,8 @@ class CloudProvider(StateMachineQuota, Provider):
         self.lag_seconds = 0.0 if cloud is None else cloud.lag_seconds
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, self.lag_seconds)
         self.scans = Scans(self._threads.scans)
+        #: The ``ready-check`` of labels, which may take many minutes: no scan waits for one.
+        self.checks = Scans(self._threads.checks)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
         self.prepare_quota(self._threads.asks)
         self._azs = self._known(lambda: self.calls.look_up(gateway.get_azs) or [None], AZ_AGE_SECONDS)
@@ -804,6 +814,11 @@ class LearnedLimits:
         found = self.known(pool, label)
         return math.inf if found is None else max(0, found[0] - found[1])
 
+    def labels(self, pool: str) -> list[str]:
+        """Labels of a pool that were refused."""
+        with self._lock:
+            return [label for of_pool, label in self._limits if of_pool == pool]
+
     def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
         """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""
         with self._lock:
@@ -869,6 +884,7 @@ class CloudThreads:
         #: They wait for hosts that boot: nothing else must wait for them.
         self._of_scans = SharedThreads(name, MAX_SCANS)
         self.scans = self._of_scans.share("keyscan", MAX_SCANS, MAX_SCANS)
+        self.checks = self._of_scans.share("ready-check", MAX_SCANS, MAX_SCANS)
         # One that is the same all the time: libraries keep things for the thread that they are called in.
         self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
         #: Steps of launches and deletions.

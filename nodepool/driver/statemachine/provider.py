@@ -139,11 +139,13 @@ class StateMachineProvider(DeletingProvider):
         self.scheduler.join()
         self.transfers.stop_now()
         self.scans.join()
+        self.checks.join()
         self._threads.close()
 
     def _ended(self) -> None:
         """Nothing runs any more. In the scheduler's thread."""
         self.scans.stop()
+        self.checks.stop()
         self._threads.ask_no_more()
         self.transfers.stop_after(lambda: gateway.stop_adapter(self.name, self.adapter))
 

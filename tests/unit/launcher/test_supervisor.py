@@ -97,7 +97,7 @@ def test_pools_that_went() -> None:
     assert registry.put(("a",), ("b",), ("c",)) == []
     registry.gone_for_good("c")
     assert registry.put(("a",)) == ["b"]
-    assert [info.supports(["label-b"]) for info in registry.absent()] == [True]
+    assert [info.labels for info in registry.absent()] == [{"label-b"}]
     registry.clock.pass_seconds(ABSENT_SECONDS - 1)
     assert [info.id for info in registry.absent()] == ["b"]
     assert registry.put(("a",), ("b",)) == []
