@@ -322,7 +322,7 @@ def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
         stack.enter_context(live)
         for handler in logs:
             handler.setStream(sys.stderr)
-        yield lambda items: live.update(Text("\n".join(map(_bar, items)), no_wrap=True, overflow="crop"), refresh=True)
+        yield lambda items: live.update(Text("\n".join(map(_bar, items)), overflow="fold"), refresh=True)
 
 
 def as_line(item: Item, name: str = "") -> str:

@@ -45,7 +45,7 @@ from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.explained import Explained, Moment
+from nodepool.plan.explained import Explained, Moment, explain_image
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
@@ -73,6 +73,7 @@ from nodepool.web.frame import (
     RecordList,
     ShownFact,
     TableView,
+    counted_parts,
     fact,
     facts_of,
     first_rows,
@@ -227,6 +228,7 @@ nodes_page = partial(
         Filter.node,
         _node_table,
         Links.node,
+        lambda nodes, seen: [(node, node.key in seen.locked) for node in nodes],
     ),
 )
 
@@ -324,8 +326,7 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
     for name, value in life.facts.items():
         of = {"request": "request", "nodes": "node"}.get(name)
         link = links.of_column(name) if of is None else partial(_page_of, history, links, of)
-        names = value if isinstance(value, list) else [value]
-        parts = [CellText(str(one), None if link is None else link(one)) for one in names]
+        parts = counted_parts(value if isinstance(value, list) else [value], link)
         found.append(ShownFact(name.replace("_", " ").capitalize(), parts, folded=name not in _PLAIN))
     begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
     values = {
@@ -597,8 +598,12 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             return None
         return f"{builder_url.format(quoted(hosts[build]))}/{address('logs', build)}"
 
+    answer = explain_image(name, snapshot.observed)
     values = {
+        "kind": "Image",
+        "explained": answer,
         "facts": [
+            *facts_of(answer, now, links),
             fact("Paused", "yes" if image.paused else "no"),
             fact("Build request", build_request_state(image)),
         ],
