@@ -325,7 +325,8 @@ def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
             handler.setStream(sys.stderr)
         # A bar has one line. A sentence, such as what a request waits for, has as many as it needs.
         yield lambda items: live.update(
-            Group(*(Text(_bar(item), no_wrap=item.percent is not None, overflow="crop") for item in items)), refresh=True
+            Group(*(Text(_bar(item), no_wrap=item.percent is not None, overflow="crop") for item in items)),
+            refresh=True,
         )
 
 
