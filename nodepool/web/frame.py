@@ -136,6 +136,8 @@ _NO_PAGE: Final = {
     "": "There is no page of this address. The search above finds records by id, address, host, job and name.",
     "/login": "There are no logins here: webapp.auth.authenticators of the configuration is empty.",
 }
+#: Of two parts with the same lock one waits for the other.
+MAKING_LOCKS: Final = 64
 #: Makes a page; raises WebProblem. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -151,8 +153,8 @@ class Frame:
         self._snapshots = snapshots
         #: Live parts that are the same for everybody.
         self._kept = KeptAnswers(monotonic)
-        #: Held while a part is made, so that those who ask for the same meanwhile get that one.
-        self._making = threading.Lock()
+        #: By place, held while a part is made, so that those who ask for the same meanwhile get that one.
+        self._making = [threading.Lock() for _ in range(MAKING_LOCKS)]
         #: The pages, in the order in which they are looked for.
         self._pages: list[tuple[Route, MakePage]] = []
         #: Place -> `Page.content` that its viewers have.
@@ -219,7 +221,7 @@ class Frame:
         if request.headers.get("hx-request") != "true":
             return self._make(request, make, part=False)
         # All viewers of a page ask for its part at the same time: it is made for one of them.
-        with self._making:
+        with self._making[hash(place_of(request)) % MAKING_LOCKS]:
             return self._make(request, make, part=True)
 
     def _make(self, request: Request, make: MakePage, *, part: bool) -> Response:
