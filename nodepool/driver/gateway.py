@@ -577,7 +577,7 @@ instance_is_gone = NamedHook[[Any], bool | None](
     ),
 )
 why_lost = NamedHook[[Any], tuple[str, str] | None](
-    "whyLost", Otherwise("logged; nobody is told", lambda: None), AT_ONCE
+    "whyLost", Otherwise("logged; no other part of Nodepool is notified", lambda: None), AT_ONCE
 )
 delete_resource = NamedHook[[Any], None]("deleteResource", Raises("logged; the next sweep tries again"))
 get_quota_limits = NamedHook[[], QuotaInformation]("getQuotaLimits", Raises(_LAST_ANSWER, "no limits", no_limits))
