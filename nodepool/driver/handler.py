@@ -273,7 +273,7 @@ class NodeRequestHandler(HandlerHooks):
             gateway.stop_waiting(self.manager, building)
 
     def _drop(self) -> None:
-        self.cancel("the request is gone")
+        self.cancel("the request does not exist any more")
 
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
@@ -813,7 +813,7 @@ class NodeSet:
                     gateway.let_go_of_aborted(hooks, node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
-                    hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                    hooks.log.debug("Node %s belongs to another request now: %s", node.id, conflict)
                 # Not before: after another error nobody else knows that the node is locked.
                 self._nodes[position] = None
 

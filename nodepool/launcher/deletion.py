@@ -639,7 +639,9 @@ class CleanupWorker(Worker):
         held_since = transactions.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
         if stored is None or plan.is_of_holder(stored.mzxid, held_since, unchanged_seconds):
-            self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
+            self.log.debug(
+                "Node %s is not lost: the process that serves request %s has written it", node.id, request_id
+            )
             return
         if node.state == states.INIT:
             node.state = states.DELETING

@@ -639,6 +639,9 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        ready = [one["provider"] for one in places if one["state"] == states.READY]
+        text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
+        text += f"; the upload to {', '.join(failed)} failed" if failed else ""
         if state == states.FAILED:
             remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
     if view.paused:

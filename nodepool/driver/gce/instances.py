@@ -386,7 +386,7 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
                 continue
             operations = itertools.islice(client.operations(zone, "delete", "listing deletions"), OPERATIONS)
             for one in ended_well(ids, operations):
-                found[one] = CloudNotFound(f"{one} is gone, its deletion has ended", status=404)
+                found[one] = CloudNotFound(f"{one} does not exist any more, its deletion has ended", status=404)
         except LaunchError as error:
             # The other zones may answer.
             found |= dict.fromkeys(ids, error)
@@ -546,7 +546,7 @@ class GceCreation(PlacedCreation[t.GceRecord, GcePlace]):
             raise failure
 
     def gone(self) -> Exception:
-        return self._ended(f"instance {self.record_id} is gone")
+        return self._ended(f"instance {self.record_id} does not exist any more")
 
     def _ended(self, text: str) -> Exception:
         """The error of a launch whose instance was taken away."""

@@ -99,7 +99,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
         if instance_id is None:
             record = self.ask_for(record_id)
             if record is None:
-                text = f"Provider {self.provider}: instance {record_id} is gone"
+                text = f"Provider {self.provider}: instance {record_id} does not exist any more"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
         self.client.delete("instance", instance_id)

@@ -468,7 +468,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         try:
             delete()
         except NotFound:
-            log.debug("Instance %s is gone already", record_id)
+            log.debug("Instance %s does not exist any more", record_id)
         except LaunchError as error:
             # The search for leaks comes by later.
             log.warning("Instance %s could not be deleted: %s", record_id, error)

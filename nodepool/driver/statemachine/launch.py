@@ -321,7 +321,7 @@ class NodeLaunch(RunningLaunch):
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
         if cloud_away:
-            raise exceptions.CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
+            raise exceptions.CloudUnavailableException("the launch cannot be continued: the cloud does not answer")
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
@@ -399,7 +399,9 @@ class NodeLaunch(RunningLaunch):
             yield min(wait, max(0.0, left))
         self.provider.calls.worked()
         if instance is None:
-            raise exceptions.LaunchStatusException("the driver said that the instance is complete, but not what it is")
+            raise exceptions.LaunchStatusException(
+                "the driver reported that the instance is complete, but not what it is"
+            )
         take_instance(self.node, instance, self.pool)
         if self.node.interface_ip is None and getattr(instance, "has_address", True):
             raise exceptions.LaunchNetworkException(

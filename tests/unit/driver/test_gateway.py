@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import FunctionType, SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.gateway import Otherwise, ProviderHook, Raises
+from nodepool.driver.gateway import NamedHook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
@@ -106,6 +107,26 @@ def test_errors(
         )
         assert all("Provider cloud: " in text and "method(small)" in text for text in caplog.messages)
         assert answers.counts()[0].errors == len(caplog.records)
+
+
+def test_failing_calls() -> None:
+    """OV-2: a question that the cloud does not answer is noted until it answers one; each answer of it is one."""
+    asks: NamedHook[[], int] = NamedHook("asks", Raises(""))
+    steps = [
+        CloudUnavailableException("503"),
+        OSError("reset"),
+        NotFound("gone"),
+        KeyError("id"),
+        OSError("late"),
+        None,
+    ]
+    noted = []
+    for error in steps:
+        with contextlib.suppress(Exception):
+            asks("cloud", provider(asks=(lambda: 7) if error is None else fail(error)))
+        noted.append(gateway.failing_calls("cloud", 2))
+    assert noted == [{}, {"asks": "OSError: reset"}, {}, {}, {"asks": "OSError: late"}, {}]
+    assert gateway.failing_calls("another", 0) == {}
 
 
 # -- policies of some hooks, and what a provider need not say itself (reference/driver 2)
