@@ -58,8 +58,9 @@ class Pace(inventory.ListPace):
     ],
 )
 def test_pauses(pace: Pace, shortest: float | None, took: float, expected: float) -> None:
-    """Prompt at first, or when it can be expected; slower for what takes long; many share the price of a list, and waits that ended pay for some.
+    """Prompt at first, or when an end can be expected; slower for what takes long; many share the price of a list.
 
+    Waits that ended pay for some.
     A list that takes long has as long a pause behind it; ``shortest`` is that of a cloud whose answers are large.
     """
     if shortest is not None:
