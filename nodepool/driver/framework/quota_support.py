@@ -293,7 +293,7 @@ class QuotaSupport(abc.ABC):
         for limit in self.limitStatus(pool_name):
             nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)
             each = 1 if limit.resource == "instances" else limit.used / max(1, nodes)
-            if each > 0:
+            if each > 0 and limit.limit is not None:
                 rooms.append((limit.limit - limit.used - limit.others) / each)
         return {"": max(0.0, self.nodeCount(pool_name) + min(rooms))} if rooms else {}
 
