@@ -24,7 +24,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
-from nodepool.launcher.mixed import MixedWorker
+from nodepool.launcher.pool.mixed import MixedWorker
 from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
