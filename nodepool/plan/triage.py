@@ -555,7 +555,8 @@ def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: M
             text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
         told.append(text)
     if not told and not any(wanted <= pool.labels for pool in pools):
-        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+        together = "the nodes of a request come from one pool, unless labels have mixed-nodesets"
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: {together}")
     return "".join(f"; {text}" for text in told)
 
 
