@@ -163,12 +163,16 @@ class LaunchStatus:
 
 @dataclass(frozen=True)
 class LaunchesStatus:
-    """Launches of the pool; those that ended are of the last 15 minutes."""
+    """Launches of the pool; those that ended are of the last 15 minutes.
+
+    :param consoles: node -> the end of its console, of the last nodes that did not pass their connection check.
+    """
 
     running: int = 0
     ok_15m: int = 0
     failed_15m: int = 0
     last_error: FailedLaunch | None = None
+    consoles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -317,6 +317,7 @@ def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
         held_by=node.hold_by if node.state == states.HOLD else None,
         held_until=node.hold_until,
         hold_reason=str(node.comment) if node.comment and node.state == states.HOLD else None,
+        console=seen.consoles.get(node.key),
         history=_in_order([*moments, *_history(seen, lambda subject: subject == f"node {node.key}")]),
         remedies=_node_remedies(node, request, seen),
     )
@@ -573,7 +574,7 @@ def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
     if history and history[-1].what == What.DELETION_FAILED.value:
         trouble = f"; before that, deletion failed {history[-1].text}"  # Not why: at last, it succeeded.
     text = f"does not exist any more: it was deleted{trouble}"
-    return explained.ExplainedNode(node_id, "deleted", text, history=history)
+    return explained.ExplainedNode(node_id, "deleted", text, console=seen.consoles.get(node_id), history=history)
 
 
 # Hosts, images, launchers and tenants: what they are, and what is done with them.

@@ -271,6 +271,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
             fact("Reason", answer.hold_reason),
         ],
         "history": story(answer.history, seen.now, life),
+        "console": answer.console,
         "commands": log_commands(f"node: {node_id}"),
     }
     return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
@@ -334,6 +335,7 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
         "explained": Explained(life.id, life.result, f"{when}{why}"),
         "facts": [fact("Result", f"{life.result}{waited}".strip()), *found],
         "history": story(begin, now, life),
+        "console": snapshot.observed.consoles.get(life.id) if life.kind == "node" else None,
         "commands": log_commands(f"{_MARKS[life.kind]}: {life.id}"),
     }
     return Page(title, values, (RecordKind(f"{life.kind}s"),))

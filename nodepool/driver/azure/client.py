@@ -27,7 +27,15 @@ from nodepool.driver.framework.cloud_errors import (
     NotFoundByProxy,
     codes,
 )
-from nodepool.driver.framework.http.rest_calls import PROXY, CodedApi, RestAnswer, RestCalls, listed, same_server
+from nodepool.driver.framework.http.rest_calls import (
+    PROXY,
+    CodedApi,
+    NoAnswer,
+    RestAnswer,
+    RestCalls,
+    listed,
+    same_server,
+)
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.statemachine.inventory import CloudRecord
 
@@ -413,6 +421,7 @@ class Arm:
 
     def __init__(self, config: AzureProviderConfig, http: PlainHttp, login: AzureLogin) -> None:
         self._login = login
+        self._http = http
         self._group = config.resource_group
         self._location = plain_location(config.location)
         sizes = dict.fromkeys(_LIMITS, BucketSize(1, 0)) if config.rate == 0 else _LIMITS
@@ -454,6 +463,19 @@ class Arm:
             path = f"{self.path(VMS, name)}/instanceView"
             errors = self._read(path, COMPUTE_VERSION, "reading the state of a VM", _failures_in)
         return meaning(head, errors) if errors else None
+
+    def console(self, name: str) -> str | None:
+        """What a VM with boot diagnostics wrote to its serial console; None = nothing so far. Raises CloudNotFound."""
+        found = self.request("POST", VMS, name, "reading the console", "/retrieveBootDiagnosticsData").data
+        address = found.get("serialConsoleLogBlobUri") if isinstance(found, dict) else None
+        if not isinstance(address, str) or urllib.parse.urlsplit(address).scheme not in ("https", "http"):
+            return None
+        try:
+            answer = self._http.send("GET", address, {}, seconds=CALL_SECONDS)
+        except NoAnswer:
+            # Without what it says: the address is as good as a password.
+            return None
+        return answer.content.decode(errors="replace") if answer.status == 200 else None
 
     # -- resources of any kind --
 

@@ -457,6 +457,9 @@ def vm_body(
             "networkInterfaceConfigurations": [_interface(name, label.pool, subnet_id, tags)],
         },
     }
+    if label.console_log:
+        # Azure keeps it itself.
+        properties["diagnosticsProfile"] = {"bootDiagnostics": {"enabled": True}}
     if label.custom_data:
         properties["osProfile"]["customData"] = _encoded(label.custom_data)
     if label.user_data:

@@ -186,6 +186,9 @@ class PoolWorkerView(Protocol):
         :param result: as in metrics: ``ready`` or ``error.<class>``. ``text``: why it failed.
         """
 
+    def keep_console(self, node: Node, text: str) -> None:
+        """Show what a node that failed wrote to its console. Any thread; does not block."""
+
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""
 

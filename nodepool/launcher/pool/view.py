@@ -492,6 +492,9 @@ class Pool:
         else:
             self.launch_log.failed(node.id, label, result, text)
 
+    def keep_console(self, node: Node, text: str) -> None:
+        self.launch_log.keep_console(node.key, text)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
