@@ -121,6 +121,7 @@ class PoolOrder:
             self._queue.by_project = config.fair_projects
             self._needs.clear()
         self._front = None
+        self._yields = {key: until for key, until in self._yields.items() if self._desk.serves(key)}
         self._order.begin_pass(self._policy, registered, self._ledger.look() if self._policy.tenants else {})
         return again
 
@@ -155,6 +156,11 @@ class PoolOrder:
             return True
         self._yields.pop(request.key, None)
         return False
+
+    @property
+    def yielding(self) -> bool:
+        """Does a request leave room to another one just now?"""
+        return bool(self._yields)
 
     def begin(self, request: NodeRequest) -> None:
         """A request is about to be locked: all launchers are to know where, and what it needs."""

@@ -717,7 +717,7 @@ class Handlers:
             return None
         if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
             return LAUNCHES_SECONDS
-        return YIELD_SECONDS if self._pool.order.on else POLL_SECONDS
+        return YIELD_SECONDS if self._pool.order.yielding else POLL_SECONDS
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
