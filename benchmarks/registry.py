@@ -36,6 +36,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     traces.SCENARIO,
     web.SCENARIO,
     backlog.SCENARIO,
+    backlog.TENANTS,
     shares.SCENARIO,
     fleet.SCENARIO,
     *openstack.SCENARIOS,
