@@ -7,6 +7,7 @@ First the settings of traces, then labels, images, limits of tenants, and the wh
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from nodepool.config.problems import Document, Severity
@@ -16,10 +17,13 @@ from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
+    EVEN,
     FILLED_TEXT,
     FLAG,
+    FREE_ROOM,
     NOT_GIVEN,
     REQUIRED,
+    TENANTS,
     TEXT,
     TEXTS,
     WHOLE,
@@ -129,6 +133,16 @@ class Label(ConfigValue):
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
     )
+    allowed_tenants: list[str] | None = key(
+        TENANTS,
+        None,
+        "Tenants whose requests may have the label: names, or regular expressions between slashes, which match a whole "
+        "name, such as ``/ci-.*/``. A request without a tenant may not have it. An empty list allows none.",
+        default_text="all",
+    )
+    mixed_nodesets: bool = key(
+        FLAG, False, "true: where no pool has all labels of a request, its nodes with this one come from another pool."
+    )
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
@@ -221,6 +235,13 @@ class TopLevel(WebappSettings, TracingSettings):
     tenant_resource_limits: dict[str, dict[str, float]] = key(
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
     )
+    placement: str = key(
+        Text(choices=(FREE_ROOM, EVEN)),
+        FREE_ROOM,
+        "Which of several pools of the same priority tries a request first. ``free-room``: each has a share of the "
+        "requests that is in proportion to its room, so that all are full at the same time. ``even``: all have the "
+        "same share. The same in all launchers.",
+    )
     #: tenant -> its share.
     tenant_shares: dict[str, TenantShare] = key(
         Sections(ShareSection),
@@ -262,3 +283,8 @@ class Config(ZooKeeperSettings, TopLevel):
         self.webapp_operators = []
         #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
         self.watched_files: set[str] = set()
+
+    @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``. For a configuration that is loaded."""
+        return frozenset(label.name for label in self.labels.values() if label.mixed_nodesets)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import PEOPLE, WHOLE, Column, Table, table_of
+from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
@@ -212,9 +212,14 @@ SERVED: Final = "served"
 def label_overview(seen: Observed) -> Table:
     """A row for each label that a pool has or a request wants."""
     pools: dict[str, set[str]] = {}
+    tenants: dict[str, set[str]] = {}
     for pool in seen.pools.values():
         for label in pool.labels:
             pools.setdefault(label, set()).add(pool.name)
+            lists = [rule.tenants for rule in pool.info.access or () if rule.labels is None or label in rule.labels]
+            if lists:
+                named = " and ".join(", ".join(entries) or "none" for entries in lists)
+                tenants.setdefault(label, set()).add(f"{pool.name}: {named}")
     nodes, ready = _nodes(seen)
     waiting, oldest = _waiting(seen)
     broken: dict[str, list[str]] = {}
@@ -230,6 +235,7 @@ def label_overview(seen: Observed) -> Table:
         Column("Label", "label", of=str, least=WHOLE),
         people("State", "state", of=state, style=lambda value: table.GOOD if value == SERVED else table.BAD),
         people("Pools", "pools", of=lambda label: sorted(pools.get(label, ())), priority=3),
+        Column("Tenants", "tenants", of=lambda label: sorted(tenants.get(label, ())), places=Place.WIDE),
         people("Nodes", "nodes", of=nodes.__getitem__, priority=4),
         people("Ready", "ready", of=ready.__getitem__),
         people("Waiting", "waiting", of=waiting.__getitem__),

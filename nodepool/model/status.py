@@ -10,7 +10,7 @@ import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from nodepool.model.event import Event
@@ -140,8 +140,8 @@ class LaunchStatus:
 
     :param node: id.
     :param step: ``wait`` (nothing was called for yet), ``call`` (the creation is not answered), ``build`` (the cloud
-        has it), ``keys`` (it runs, and its host keys are asked for), ``search`` or ``clean`` (after a failed attempt),
-        ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
+        has it), ``keys`` (it runs, and its host keys are asked for), ``check`` (its ``ready-check`` runs), ``search``
+        or ``clean`` (after a failed attempt), ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
     :param text: what the driver calls the step, or says that it waits for.
     :param begun: when the launch began, ``since``: when the step began, and ``ends``: when ``option`` ends it, in
         seconds since the epoch; None = never.
@@ -454,6 +454,35 @@ class BuilderComponent(Component):
     kind = "builder"
 
 
+class AccessRule(NamedTuple):
+    """Who may have nodes of a pool. A request is served if every rule of the pool that concerns it allows it.
+
+    :param tenants: as in ``allowed-tenants``.
+    :param labels: it concerns requests with one of these; None = all.
+    """
+
+    tenants: tuple[str, ...]
+    labels: frozenset[str] | None = None
+
+    @classmethod
+    def read(cls, entries: Any) -> tuple[Self, ...] | None:
+        """The rules in an entry of the registry; None = it has none (11.0.0). Raises InvalidRecord."""
+        if entries is None:
+            return None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise InvalidRecord("allowed_tenants is no list of objects")
+        found = []
+        for entry in entries:
+            labels = entry.get("labels")
+            named = None if labels is None else frozenset(str_list("labels", labels))
+            found.append(cls(tuple(str_list("tenants", entry.get("tenants"))), named))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {"tenants": list(self.tenants)} | ({} if self.labels is None else {"labels": sorted(self.labels)})
+
+
 class PoolComponent(Component):
     """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
 
@@ -467,12 +496,19 @@ class PoolComponent(Component):
         self.supported_labels: list[str] = []
         self.priority = DEFAULT_PRIORITY
         self.paused = False
+        #: None = its launcher, of 11.0.0, serves all tenants.
+        self.allowed_tenants: tuple[AccessRule, ...] | None = None
+        #: Label -> how many nodes the pool can have; '' = of any other label.
+        self.capacity: Mapping[str, float] = {}
         #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
         self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
+        access = self.allowed_tenants
         return {
             **super().to_dict(),
+            "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
+            "capacity": dict(self.capacity),
             **({"limits": self.limits} if self.limits else {}),
             "id": self.id,
             "name": self.name,
@@ -493,6 +529,11 @@ class PoolComponent(Component):
         component.supported_labels = str_list("supported_labels", data.get("supported_labels"))
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
+        component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
+        capacity = data.get("capacity") or {}
+        if not isinstance(capacity, dict):
+            raise InvalidRecord("capacity is no object")
+        component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
         limits = data.get("limits")
         found = limits.items() if isinstance(limits, dict) else ()
         numbers = ((name, value) for name, value in found if type(value) in (int, float) and is_finite(value))

@@ -298,6 +298,7 @@ _WAITS_FOR: Final[Mapping[str, str]] = {
     "call": "the answer of the cloud to the call that creates it",
     "build": "the cloud to run what it created",
     "keys": "an answer at its port: it runs, and its host keys are asked for",
+    "check": "the end of its ready-check, a command that is run over SSH",
     "search": "lists of the cloud, for what a failed attempt may have left",
     "clean": "the deletion of what the attempt before left",
     "end": "ZooKeeper, which stores it",

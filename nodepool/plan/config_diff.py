@@ -22,10 +22,11 @@ MAX_SHOWN: Final = 60
 #: Keys whose texts are shown. Any other text may hold a secret, e.g. ``userdata``; of it only the key is told.
 SHOWN_TEXTS: Final = frozenset(
     (
-        "abstract", "availability-zones", "azs", "boot-from-volume", "build-log-dir", "chroot", "cloud",
-        "cloud-image", "connection-type", "context", "diskimage", "driver", "elements", "elements-dir",
+        "abstract", "allowed-tenants", "availability-zones", "azs", "boot-from-volume", "build-log-dir", "chroot",
+        "cloud", "cloud-image", "connection-type", "context", "diskimage", "driver", "elements", "elements-dir",
         "flavor-name", "formats", "host", "image-name", "image-id", "images-dir", "instance-type", "keep-formats",
-        "key-name", "labels", "listen_address", "name", "networks", "parent", "project", "project-id", "python-path",
+        "key-name", "labels", "listen_address", "name", "networks", "parent", "placement", "project", "project-id",
+        "python-path",
         "region", "region-name", "release", "security-groups", "shell-type", "username", "zone",
     )
 )

@@ -81,7 +81,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
     if request.state == states.FULFILLED:
         fetched = "" if request not in seen.unfetched else "; they are ready, and it has not fetched them"
         return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}{fetched}"
-    if first is None:
+    if first is None or (request.state == states.PENDING and first.verdict == explained.DECLINED):
         code, text = _of_nobody(request, seen)
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED and first.code == ReasonCode.LABEL_UNKNOWN.value:
@@ -125,10 +125,8 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    if request.state == states.PENDING and seen.pools and all(pool.status for pool in seen.pools.values()):
-        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
-        return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
+        return explained.served_out_of_sight(request, seen)
     missing = sorted(set(request.node_types) - seen.labels)
     if not any(pool.component is not None for pool in seen.pools.values()):
         text = f"{'' if request.state == states.FAILED else 'waits: '}no launcher is registered"

@@ -17,7 +17,7 @@ from nodepool.model.event import counted, named, short
 from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, ReasonCode
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
@@ -478,6 +478,21 @@ def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
             count = count_ahead(pool) if told.verdict == WAITS else 0
             found.setdefault(pool.name, []).append(replace(told, ahead=count, since=in_its_life(request, told.since)))
     return sorted(map(_joined, found.values()), key=rank)
+
+
+def served_out_of_sight(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
+    """What is done for a request that is locked, although no pool reports it."""
+    told = []
+    for part in (one for one in seen.requests.values() if parent_of(one) == request.key):
+        labels, first = ", ".join(part.node_types), next(iter(verdicts(part, seen)), None)
+        why = "" if first is None else f": {first.pool}: {first.text}"
+        ready = part.state == states.FULFILLED
+        told.append(f"{labels} is ready" if ready else f"waits for {labels} from another pool, request {part.id}{why}")
+    if told:
+        return ReasonCode.SERVED_GATHERING, f"is served by several pools: {'; '.join(told)}"
+    if seen.pools and all(pool.status for pool in seen.pools.values()):
+        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
+    return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
 
 
 def in_its_life(request: NodeRequest, at: float | None) -> float | None:

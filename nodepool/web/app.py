@@ -185,7 +185,7 @@ def make_app(
         # Before the API, which has the same addresses to look at.
         *([] if access is None else changes.routes(access.actions, frame)),
         *served,
-        stream.route(),
+        stream.route(frame.followed),
         charts_route(history),
         *api.routes(snapshots, version, zuul_url, history, with_changes=access is not None),
         files.route(),

@@ -14,12 +14,12 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import jinja2
 from markupsafe import Markup, escape
@@ -27,7 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from nodepool.clock import monotonic
 from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
@@ -62,6 +62,7 @@ from nodepool.web.answers import (
 )
 from nodepool.web.logins import path_of, user_of
 from nodepool.web.snapshot import CellText, Link, Links, address
+from nodepool.web.stream import LivePage
 
 if TYPE_CHECKING:
     from nodepool.plan.explained import Explained
@@ -149,6 +150,8 @@ class Frame:
         self._kept = KeptAnswers(monotonic)
         #: Held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = threading.Lock()
+        #: The pages, in the order in which they are looked for.
+        self._pages: list[tuple[Route, MakePage]] = []
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_TEMPLATES),
             autoescape=True,
@@ -168,7 +171,27 @@ class Frame:
         async def answer(request: Request) -> Response:
             return await run_in_threadpool(self._made, request, make)
 
-        return Route(path, answer)
+        route = Route(path, answer)
+        self._pages.append((route, make))
+        return route
+
+    def followed(self, request: Request) -> LivePage | None:
+        """The page that the parameter ``page`` names, by path and query from the root of the site; None = none."""
+        place = request.query_params.get("page", "")
+        path, _, query = place.partition("?")
+        where = {"path": f"/{unquote(path)}", "raw_path": f"/{path}".encode(), "query_string": query.encode()}
+        for route, make in self._pages if "page" in request.query_params else ():
+            match, found = route.matches({**request.scope, **where})
+            if match is Match.FULL:
+                return LivePage(place, partial(self._part, Request({**request.scope, **where, **found}), make))
+        return None
+
+    def _part(self, request: Request, make: MakePage) -> tuple[Sequence[str], str]:
+        snapshot = self._snapshots.latest()
+        page = self._page(request, make, snapshot)
+        if page.personal:
+            return (), ""
+        return page.kinds, self._render(page, request, snapshot, part=True).decode()
 
     async def error(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed: a page for a browser that asks for one, else as `http_error`."""
@@ -196,16 +219,20 @@ class Frame:
         key = (place_of(request), snapshot.number)
         if part and (kept := self._kept.get(key)) is not None:
             return Response(kept.body, 200, HEADERS)
-        try:
-            page = make(request, snapshot)
-        except WebProblem as problem:
-            page = Page(_title(problem), {"error": problem.detail}, problem.kinds, status=problem.status_code)
+        page = self._page(request, make, snapshot)
         if page.to and not part:
             return RedirectResponse(own_address(request, page.to), HTTPStatus.SEE_OTHER)
         content = self._render(page, request, snapshot, part=part)
         if part and page.status == 200 and not page.personal:
             self._kept.put(key, content)
         return Response(content, page.status, HEADERS)
+
+    @staticmethod
+    def _page(request: Request, make: MakePage, snapshot: WebSnapshot) -> Page:
+        try:
+            return make(request, snapshot)
+        except WebProblem as problem:
+            return Page(_title(problem), {"error": problem.detail}, problem.kinds, status=problem.status_code)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody."""
@@ -250,6 +277,7 @@ class Frame:
             "site": _SITE.sub("", request.headers.get("host", "")),
             "searched": request.query_params.get("q", "")[:MAX_VALUE] if here == "search" else "",
             "again": f"?{request.url.query}",
+            "place": place_of(request),
             "kinds": " ".join(page.kinds),
             "snapshot_number": snapshot.number,
             "complete": snapshot.complete,
@@ -442,6 +470,8 @@ def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Mar
     return Markup(between.join([_part(part, root) for part in parts]))
 
 
+#: The next rendering of a page has most of the same parts.
+@lru_cache(4096)
 def _part(part: CellText, root: str) -> str:
     html: str = escape(shown_text(part.text))
     if part.title:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 import pytest
 
@@ -177,7 +178,10 @@ def test_fair_shares(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> No
     """FS-1, FS-2, FS-6: a tenant that comes late gets what comes free until both have their part."""
     launch(
         [fake_provider("one", cloud=cloud.name, pool_max_servers=6)],
-        tenant_shares=[{"tenant-name": "flood", "weight": 2}, {"tenant-name": "kept", "guaranteed": {"max-servers": 1}}],
+        tenant_shares=[
+            {"tenant-name": "flood", "weight": 2},
+            {"tenant-name": "kept", "guaranteed": {"max-servers": 1}},
+        ],
     )
     flood = [znodes.submit(["small"], tenant_name="flood") for _ in range(12)]
     for request in flood[:6]:
@@ -192,4 +196,4 @@ def test_fair_shares(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> No
     for gone, come in zip(flood, (late[3], late[0], late[1], flood[6]), strict=False):
         znodes.use_and_return(gone)
         expected = expected - {gone} | {come}
-        wait_for(f"{come} is served", lambda: set(served()) == expected)
+        wait_for(f"{come} is served", partial(lambda wanted: set(served()) == wanted, expected))

@@ -120,6 +120,11 @@ def meaning(head: str, code: str, message: str, status: int) -> cloud_errors.Clo
     return _ERRORS.meaning(head, [error], status)
 
 
+def records_of(reservations: Iterable[Mapping[str, Any]]) -> list[AwsRecord]:
+    """The instances of a list of EC2, whose entries are reservations."""
+    return [AwsRecord(data) for reservation in reservations for data in reservation.get("Instances") or ()]
+
+
 def instance_ids_in(text: str) -> set[str]:
     """Ids of instances that an error names."""
     return set(_INSTANCE_IDS.findall(text))

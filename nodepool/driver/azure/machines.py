@@ -40,13 +40,14 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
-from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, Batches, is_of, mark_of, of_mark
+from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, is_of, mark_of, of_mark
+from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
-    from nodepool.driver.statemachine.instance import Log
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.azure.machines")

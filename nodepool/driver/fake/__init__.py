@@ -80,7 +80,10 @@ class FakeLabel(ImageLabel):
     """What a node of a label is made of: of an image that was uploaded, or else of one that the cloud has."""
 
     keys_also_of: ClassVar[tuple[type, ...]] = (Connection,)
-    without_keys: ClassVar[tuple[str, ...]] = ("cloud-image", "console-log", "host-key-checking")
+    without_keys: ClassVar[tuple[str, ...]] = (
+        *("cloud-image", "console-log", "host-key-checking"),
+        *("ready-check", "ready-check-timeout", "ready-check-key"),
+    )
     checks: ClassVar[tuple[Any, ...]] = ()
 
     cores: int = key(Whole(0), 1, "Cores of the machine.")

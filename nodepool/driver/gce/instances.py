@@ -43,7 +43,8 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, foreign, is_of
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, foreign, is_of
+from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff, CircuitBreaker
 
@@ -369,7 +370,7 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks. Blocks.
 
     The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
-    one for each. For `nodepool.driver.statemachine.instance.Batches`: NotFound for each that is gone; nothing = not
+    one for each. For `nodepool.driver.statemachine.inventory.Batches`: NotFound for each that is gone; nothing = not
     known yet.
 
     :param take: gives the ids of instances in lists.

@@ -25,7 +25,7 @@ from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.instance import Log
+    from nodepool.driver.statemachine.adapter import Log
 
 #: For what the cluster makes by itself a moment after the namespace.
 NOT_YET: Final = Backoff(0.05, 1.0)

@@ -40,8 +40,8 @@ from nodepool.plan.retries import SeenTwice
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.cloud import RunningLaunch
-    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest

@@ -25,10 +25,11 @@ from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, Floating
 from nodepool.driver.openstack.cloud import OpenStackCloud, usage
 from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
-from nodepool.driver.statemachine.instance import CreationKey, Instance
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, CreationKey, Instance
+from nodepool.driver.statemachine.creation import CreationMachine
+from nodepool.driver.statemachine.deletion import DeletionMachine
+from nodepool.driver.statemachine.instance import Order
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.exceptions import (
     CapacityException,
     LaunchError,

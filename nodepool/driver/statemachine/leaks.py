@@ -26,7 +26,7 @@ from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.instance import Instance, Log, Resource
+    from nodepool.driver.statemachine.adapter import Instance, Log, Resource
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 

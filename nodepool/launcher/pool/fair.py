@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
@@ -180,10 +181,8 @@ class PoolOrder:
         found = self._needs.get(labels)
         if found is None:
             found = {"instances": float(len(labels))}
-            # Until the next configuration: an order that is not exact delays no request.
-            with Guard(self._log, "What nodes of %s need is not known", labels, but=ZKConnectionError, traceback=False):
-                found = {
-                    name: value for name, value in self._needed(labels).quota["compute"].items() if value > 0
-                } or found
-            self._needs[labels] = found
+            # An order that is not exact delays no request. When the driver knows it, that counts.
+            with Guard(self._log, "What nodes of %s need is not known", labels, but=ZKConnectionError, level=DEBUG):
+                amounts = self._needed(labels).quota["compute"]
+                found = self._needs[labels] = {name: value for name, value in amounts.items() if value > 0} or found
         return found

@@ -190,7 +190,9 @@ class Intake:
             self._view.accepted(bucket.kind)
             self._fulfilled += 1
             return True
-        self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
+        # Beside those that wait for room only the one that goes before them is taken.
+        at_most = 1 if self._pool.desk.paused else MAX_LAUNCHED - self._launched
+        self._launched += self._batch.launch(bucket, handler, until, at_most)
         return not self._pool.desk.paused
 
     def _take_passed_over(self) -> None:

@@ -15,7 +15,7 @@ import socket
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -262,6 +262,8 @@ SIBLINGS_SECONDS: Final = 5.0
 SIBLINGS_LOOK_SECONDS: Final = 0.1
 #: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
 LOOKS_FOR_ITSELF: Final = 50
+#: So often it is asked how many nodes the pool can have, in seconds.
+CAPACITY_SECONDS: Final = 2.0
 #: From one look at the limits to the next one, where tenants have shares.
 LIMITS_SECONDS: Final = 5.0
 
@@ -276,7 +278,7 @@ class PoolEntry:
         self._sorted_labels: list[str] = []
         #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
         self._looks: float | None = 0.0
-        self._next_look = 0.0
+        self._next_look = self._next_capacity = 0.0
         #: When the driver is asked for limits again.
         self._limits_due = -math.inf
         #: Passes since the own entry was seen.
@@ -309,6 +311,8 @@ class PoolEntry:
             "state": RUNNING,
             "supported_labels": self._sorted_labels,
             "priority": self.priority,
+            "allowed_tenants": self._context.access,
+            "capacity": self._capacity(),
             # Others take over what this pool gives back or does not take (A-4).
             "paused": paused or gateway.paused_reason(self._context.provider) is not None,
             "limits": self._limits(),
@@ -317,6 +321,16 @@ class PoolEntry:
             self._registration.ensure()
         else:
             self._registration.update(**entry)
+
+    def _capacity(self) -> Mapping[str, float]:
+        """What others share requests by. It is written again when it is quite different: all look at each change."""
+        known = self._pool.capacity
+        if monotonic() < self._next_capacity:
+            return known
+        self._next_capacity = monotonic() + CAPACITY_SECONDS
+        found = gateway.capacity(self._context.provider, self._context.pool_name)
+        same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
+        return known if same else found
 
     def _limits(self) -> dict[str, float]:
         """Of the pool and its cloud, for the shares of tenants: of each resource the smallest one."""

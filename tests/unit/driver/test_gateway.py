@@ -15,8 +15,7 @@ from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.gateway import Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.instance import StateMachine
+from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
@@ -28,11 +27,8 @@ OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
 }
 #: Called by the loading of the configuration, which is not a call of a provider.
 OF_THE_CONFIGURATION = {"reset", "getProviderConfig"}
-#: What a machine or an adapter asks of the framework, or tells it; and what words a handler of ours has for an answer.
-OF_THE_FRAMEWORK = {
-    *("wake", "wanted", "use"),
-    *("why_images_missing", "why_too_large", "why_no_room"),
-}
+#: What a machine or an adapter asks of the framework, or tells it; and what a handler keeps.
+OF_THE_FRAMEWORK = {"wake", "wanted", "use", "nodeset"}
 
 
 def contract_methods(classes: tuple[type[Any], ...]) -> Iterator[str]:

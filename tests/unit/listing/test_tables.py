@@ -26,7 +26,7 @@ from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LauncherComponent, LauncherStatus
+from nodepool.model.status import AccessRule, LauncherComponent, LauncherStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
@@ -103,6 +103,8 @@ def tables() -> dict[str, Table]:
     shown = full()
     seen = shown.observed
     launchers = [replace(seen.launchers[0], leader=True), seen.launchers[1]]
+    closed = next(pool for pool in seen.registered if getattr(pool, "provider_name", "") == "cloud-2")
+    closed.allowed_tenants = (AccessRule(("t1", "/t.*/")), AccessRule((), frozenset({"gpu"})))
     old = LauncherComponent("old", "11.0.0")
     old.state = "paused"
     summaries = summarize(seen.statuses)
