@@ -26,10 +26,9 @@ LAUNCHERS: Final = 3
 #: Servers of each pool. Each launcher serves both.
 ROOMS: Final = {"small": 40, "gpu": 8}
 #: A job takes as long as this, more or less by a half.
-JOB_SECONDS: Final = 60.0
+JOB_SECONDS: Final = 120.0
 BOOT_SECONDS: Final = 2.0
-TICK_SECONDS: Final = 0.5
-WINDOW_SECONDS: Final = 600.0
+TICK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ TENANTS: Final[Mapping[str, Tenant]] = {
     "flood": Tenant([["small"], ["gpu"]], 30),
     "sets": Tenant([["small"] * 5], 3),
     "gpu": Tenant([["gpu"]], 5),
-    "rare": Tenant([["small"]], 4, TenantShare(1.0, {"instances": 4}), every=240.0),
+    "rare": Tenant([["small"]], 4, TenantShare(1.0, {"instances": 4}), every=400.0),
     "usual": Tenant([["small"]], 10, TenantShare(2.0)),
 }
 
@@ -184,8 +183,27 @@ class SharesWorld(World):
 
 
 def simulate(seed: int, seconds: float, *, shares: bool = True) -> SharesWorld:
-    """Run the site. Blocks for some seconds of CPU for each minute of virtual time."""
+    """Run the site. Blocks for some seconds of CPU for each minute of virtual time. Raises AssertionError."""
     with SharesWorld(seed, shares=shares) as world:
         world.run_seconds(30.0)
         world.run_site(seconds)
+        assert not world.violations, world.violations
         return world
+
+
+def room_of(tenant: str) -> int:
+    """Servers that its requests could use."""
+    return sum(ROOMS[label] for label in {label for labels in TENANTS[tenant].nodesets for label in labels})
+
+
+def parts(samples: Sequence[tuple[float, Mapping[str, int]]]) -> dict[str, float]:
+    """Tenant -> the part of its room that it has used, 0 to 1."""
+    return {name: sum(used[name] for _, used in samples) / len(samples) / room_of(name) for name in TENANTS}
+
+
+def fair(found: Mapping[str, float]) -> dict[str, float]:
+    """Tenant -> the part that is fair for those that always want more: what all use is divided by the weights."""
+    always = [name for name, tenant in TENANTS.items() if not tenant.every]
+    used = sum(found[name] * room_of(name) for name in always)
+    each = used / sum(room_of(name) * TENANTS[name].share.weight for name in always)
+    return {name: each * TENANTS[name].share.weight for name in always}

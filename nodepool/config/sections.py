@@ -86,7 +86,7 @@ def _tenants(document: Document, config: Config) -> None:
     again = report_repeated(document, "tenant-shares", "tenant-name", "tenant")
     for index, section in entries(document.data, "tenant-shares", "tenant-name"):
         weight, guaranteed = section.get("weight", 1.0), section.get("guaranteed")
-        if index not in again and isinstance(weight, int | float):
+        if index not in again and isinstance(weight, int | float) and weight > 0:
             path = ["tenant-shares", index, "guaranteed"]
             amounts = _amounts(document, path, guaranteed if isinstance(guaranteed, dict) else {})
             config.tenant_shares[section["tenant-name"]] = TenantShare(float(weight), amounts)

@@ -270,6 +270,8 @@ class FairOrder:
         need: Callable[[tuple[str, ...]], Amounts],
     ) -> None:
         self._queue, self._place, self._use, self._present, self._need = queue, place, use, present, need
+        #: Are there shares?
+        self.on = False
         self._policy = Policy({})
         self._pools: Sequence[PoolInfo] | None = None
         self._places: Mapping[str, Place] = {}
@@ -284,13 +286,10 @@ class FairOrder:
         self._rooms: dict[frozenset[str], tuple[Amounts, bool]] = {}
         #: Tenant -> what an earlier look found.
         self._known: dict[tuple[str, tuple[str, ...]], _Look] = {}
+        #: Tenant -> version and share, as long as that alone orders its requests: most are asked for in each pass.
+        self._plain: dict[str | None, tuple[int, float]] = {}
         #: Tenant, and tenant and project -> what was granted in this pass.
         self._granted: dict[tuple[str | None, ...], Amounts] = {}
-
-    @property
-    def on(self) -> bool:
-        """Are there shares?"""
-        return bool(self._policy.tenants)
 
     def begin_pass(self, policy: Policy, pools: Sequence[PoolInfo], versions: Mapping[str | None, int]) -> None:
         """Look at what is now.
@@ -301,6 +300,7 @@ class FairOrder:
         self._granted.clear()
         same = policy is self._policy and self._kinds_version == self._queue.kinds_version
         self._policy, self._versions, self._kinds_version = policy, versions, self._queue.kinds_version
+        self.on = bool(policy.tenants)
         if pools is not self._pools:
             self._pools, self._places, same = pools, places_of(pools), False
             self._able.clear()
@@ -308,8 +308,11 @@ class FairOrder:
             return
         if same and len(self._rooms) <= MANY_ROOMS:
             self._look_at_rooms()
+            for tenant in [name for name, (known, _) in self._plain.items() if versions.get(name or "", 0) != known]:
+                del self._plain[tenant]
             return
         self._known.clear()
+        self._plain.clear()
         self._rooms.clear()
         self._waiting = grouped(self._queue.buckets(), lambda bucket: bucket.kind.tenant_name or "")
         self._wanted = {
@@ -326,6 +329,7 @@ class FairOrder:
             now = room_of(names, self._places, self._present)
             if now != self._rooms[names]:
                 self._rooms[names] = now
+                self._plain.clear()
 
     def able(self, labels: tuple[str, ...]) -> frozenset[str]:
         """The places that have all of some labels."""
@@ -342,6 +346,9 @@ class FairOrder:
         """
         if not self.on:
             return order
+        plain = None if ahead else self._plain.get(kind.tenant_name)
+        if plain is not None:
+            return order[0], True, plain[1], 0.0, order[1], order[2]
         return (*self.rank(kind, order, ahead), self._project_share(kind, ahead), *order[1:])
 
     def standing(self, tenant: str) -> Standing:
@@ -353,6 +360,7 @@ class FairOrder:
 
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on."""
+        self._plain.pop(kind.tenant_name, None)
         if self.on:
             for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
                 self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
@@ -364,6 +372,8 @@ class FairOrder:
         more = self._granted.get((kind.tenant_name,), NOTHING)
         if ahead:
             more = plus(more, self._need(kind.labels), ahead)
+        elif not (more or look.mine.guaranteed or self._policy.by_project or len(self._waiting.get(tenant, ())) != 1):
+            self._plain[kind.tenant_name] = look.version, look.share
         used = plus(look.used, more) if more else look.used
         return order[0], self._outside(kind, look, used), self._share(look, used) if more else look.share
 

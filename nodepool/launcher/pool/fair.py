@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
@@ -121,6 +122,7 @@ class PoolOrder:
             self._queue.by_project = config.fair_projects
             self._needs.clear()
         self._front = None
+        self._yields = {key: until for key, until in self._yields.items() if self._desk.serves(key)}
         self._order.begin_pass(self._policy, registered, self._ledger.look() if self._policy.tenants else {})
         return again
 
@@ -156,6 +158,11 @@ class PoolOrder:
         self._yields.pop(request.key, None)
         return False
 
+    @property
+    def yielding(self) -> bool:
+        """Does a request leave room to another one just now?"""
+        return bool(self._yields)
+
     def begin(self, request: NodeRequest) -> None:
         """A request is about to be locked: all launchers are to know where, and what it needs."""
         if self.on:
@@ -174,10 +181,8 @@ class PoolOrder:
         found = self._needs.get(labels)
         if found is None:
             found = {"instances": float(len(labels))}
-            # Until the next configuration: an order that is not exact delays no request.
-            with Guard(self._log, "What nodes of %s need is not known", labels, but=ZKConnectionError, traceback=False):
-                found = {
-                    name: value for name, value in self._needed(labels).quota["compute"].items() if value > 0
-                } or found
-            self._needs[labels] = found
+            # An order that is not exact delays no request. When the driver knows it, that counts.
+            with Guard(self._log, "What nodes of %s need is not known", labels, but=ZKConnectionError, level=DEBUG):
+                amounts = self._needed(labels).quota["compute"]
+                found = self._needs[labels] = {name: value for name, value in amounts.items() if value > 0} or found
         return found

@@ -190,7 +190,9 @@ class Intake:
             self._view.accepted(bucket.kind)
             self._fulfilled += 1
             return True
-        self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
+        # Beside those that wait for room only the one that goes before them is taken.
+        at_most = 1 if self._pool.desk.paused else MAX_LAUNCHED - self._launched
+        self._launched += self._batch.launch(bucket, handler, until, at_most)
         return not self._pool.desk.paused
 
     def _take_passed_over(self) -> None:
@@ -717,7 +719,7 @@ class Handlers:
             return None
         if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
             return LAUNCHES_SECONDS
-        return YIELD_SECONDS if self._pool.order.on else POLL_SECONDS
+        return YIELD_SECONDS if self._pool.order.yielding else POLL_SECONDS
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
