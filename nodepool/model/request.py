@@ -148,6 +148,11 @@ def origin_of(request: NodeRequest) -> dict[str, str]:
     return found
 
 
+def project_of(request: NodeRequest) -> str | None:
+    """For which project a request is; None = its record does not say it."""
+    return origin_of(request).get("project")
+
+
 def described(request: NodeRequest) -> str:
     """Labels and origin of a request, e.g. ``2 x gpu, small; job unit, pipeline check, tenant t1``."""
     counts = {label: request.node_types.count(label) for label in dict.fromkeys(request.node_types)}

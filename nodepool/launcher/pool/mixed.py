@@ -56,7 +56,7 @@ def split(
     :param pools: all that are registered, and those that may come back.
     """
     wanted = set(node_types)
-    if wanted.isdisjoint(mixed) or any(pool.supports(wanted) for pool in pools):
+    if wanted.isdisjoint(mixed) or any(pool.labels >= wanted for pool in pools):
         return None
     able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= mixed]
     if not able or not wanted <= {label for pool in pools for label in pool.labels}:
@@ -123,7 +123,7 @@ def waits_in_front(
             continue
         waiting = [part for part in parts if part.state != states.FULFILLED]
         same_tenant = bool(mine.tenant_name) and mine.tenant_name == other.tenant_name
-        wants = same_tenant or any(pool.supports(part.node_types) for part in waiting for pool in near)
+        wants = same_tenant or any(pool.labels.issuperset(part.node_types) for part in waiting for pool in near)
         if waiting and wants and len(waiting) < len(parts):
             found.append(other)
     return min(found, key=lambda request: request.order_key, default=None)
