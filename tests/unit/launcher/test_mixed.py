@@ -45,4 +45,4 @@ def test_what_counts_for_a_tenant() -> None:
         "state": "pending",
     }
     requests = [request(1, state="pending"), request(2, **parts), request(3, state="pending"), request(4)]
-    assert [one.key[-1] for one in pending_of("t1", requests)] == ["2", "3"]
+    assert [one.key[-1] for one in pending_of("t1", [*requests, request(4)])] == ["2", "3"]
