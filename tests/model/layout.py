@@ -97,8 +97,8 @@ class Layout:
         rest = [label for label in labels if label not in launched]
         limits = [limit for limit in (self.limit, self.tenant_limit) if limit is not None]
         alone = dataclasses.replace(self, mixed=False)
-        whole = [*parts, rest] if rest else parts
-        return len(whole) > 1 and len(launched) <= min(limits) and all(map(alone.can_serve, whole))
+        whole = [*parts, *([rest] if rest else [])]
+        return len(whole) > 1 and len(launched) <= min(limits) and all(alone.can_serve(part) for part in whole)
 
     def _hosts_can_serve(self, labels: list[str], hosts: list[HostLayout]) -> bool:
         if not labels:
