@@ -90,7 +90,7 @@ class PoolRegistry:
         self._registered = [
             PoolInfo(
                 *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
-                *(pool.allowed_tenants, pool.capacity),
+                *(pool.allowed_tenants, pool.capacity, pool.limits),
             )
             for pool in self._pools.values()
         ]

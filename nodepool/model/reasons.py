@@ -208,6 +208,10 @@ class ReasonCode(enum.Enum):
     #: This pool does not have the label. A pool that left the registry a short time ago had it, and may come back.
     #: Do: Nothing. If that pool does not come back within some minutes, the request is declined.
     TURN_OF_ABSENT_POOL = "turn.of-absent-pool"
+    #: No pool has all labels of the request. A launcher takes its nodes from several pools, which ``mixed-nodesets`` of
+    #: its labels allows.
+    #: Do: Nothing; a launcher begins with it within some seconds.
+    TURN_OF_SEVERAL_POOLS = "turn.of-several-pools"
     #: This pool declined the request before.
     DECLINED_BEFORE = "declined.before"
 
@@ -403,6 +407,9 @@ REQUEST_LOCKED: Final = Reason(ReasonCode.REQUEST_LOCKED, "another process holds
 REQUEST_CHANGED: Final = Reason(ReasonCode.REQUEST_CHANGED, "another process changed the request or one of its nodes")
 FIRST_CHOICE: Final = Reason(ReasonCode.TURN_OF_ANOTHER_POOL, "another pool is the first choice for this request")
 SIBLING_SERVES: Final = Reason(ReasonCode.TURN_OF_ANOTHER_POOL, "another pool of this launcher is serving the request")
+SEVERAL_POOLS: Final = Reason(
+    ReasonCode.TURN_OF_SEVERAL_POOLS, "no pool has all labels of it, and a launcher takes its nodes from several pools"
+)
 OTHER_LAUNCHERS: Final = Reason(
     ReasonCode.WAIT_OTHER_LAUNCHERS, "this launcher has just started; pools that can serve the request may come back"
 )

@@ -17,6 +17,7 @@ from nodepool.model.event import Event
 from nodepool.model.record import (
     InvalidRecord,
     TypedRecord,
+    is_finite,
     optional_number,
     optional_str,
     read,
@@ -139,8 +140,8 @@ class LaunchStatus:
 
     :param node: id.
     :param step: ``wait`` (nothing was called for yet), ``call`` (the creation is not answered), ``build`` (the cloud
-        has it), ``keys`` (it runs, and its host keys are asked for), ``search`` or ``clean`` (after a failed attempt),
-        ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
+        has it), ``keys`` (it runs, and its host keys are asked for), ``check`` (its ``ready-check`` runs), ``search``
+        or ``clean`` (after a failed attempt), ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
     :param text: what the driver calls the step, or says that it waits for.
     :param begun: when the launch began, ``since``: when the step began, and ``ends``: when ``option`` ends it, in
         seconds since the epoch; None = never.
@@ -162,12 +163,16 @@ class LaunchStatus:
 
 @dataclass(frozen=True)
 class LaunchesStatus:
-    """Launches of the pool; those that ended are of the last 15 minutes."""
+    """Launches of the pool; those that ended are of the last 15 minutes.
+
+    :param consoles: node -> the end of its console, of the last nodes that did not pass their connection check.
+    """
 
     running: int = 0
     ok_15m: int = 0
     failed_15m: int = 0
     last_error: FailedLaunch | None = None
+    consoles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -208,6 +213,7 @@ class PoolStatus(TypedRecord):
     :param labels: only those that cannot be served now.
     :param launching: the launches that have been in progress for longest.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param failing_calls: questions to the cloud that failed several times in a row -> the last error.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
     :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     :param omitted: entries that were left out of the lists below, because the record is bounded.
@@ -234,6 +240,7 @@ class PoolStatus(TypedRecord):
     launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
     slow_calls: Mapping[str, float] = field(default_factory=dict)
+    failing_calls: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     other_installations: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0
@@ -276,6 +283,18 @@ class AbsentProvider:
 
 
 @dataclass(frozen=True)
+class TenantShare:
+    """What a tenant gets where others want room, too.
+
+    :param weight: of its share, beside those of others.
+    :param guaranteed: resource -> what it gets before all others of the same pipeline priority.
+    """
+
+    weight: float = 1.0
+    guaranteed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
     """Everything that a launcher reports, beside its pools.
 
@@ -287,6 +306,7 @@ class LauncherStatus(TypedRecord):
     :param pools: ``<provider>/<pool>`` of each that it serves.
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
+    :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -304,6 +324,8 @@ class LauncherStatus(TypedRecord):
     pools: Sequence[str] = ()
     absent: Sequence[AbsentProvider] = ()
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tenant_shares: Mapping[str, TenantShare] = field(default_factory=dict)
+    fair_projects: bool = False
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()
@@ -484,6 +506,8 @@ class PoolComponent(Component):
         self.allowed_tenants: tuple[AccessRule, ...] | None = None
         #: Label -> how many nodes the pool can have; '' = of any other label.
         self.capacity: Mapping[str, float] = {}
+        #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
+        self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
         access = self.allowed_tenants
@@ -491,6 +515,7 @@ class PoolComponent(Component):
             **super().to_dict(),
             "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
             "capacity": dict(self.capacity),
+            **({"limits": self.limits} if self.limits else {}),
             "id": self.id,
             "name": self.name,
             "paused": self.paused,
@@ -515,6 +540,10 @@ class PoolComponent(Component):
         if not isinstance(capacity, dict):
             raise InvalidRecord("capacity is no object")
         component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
+        limits = data.get("limits")
+        found = limits.items() if isinstance(limits, dict) else ()
+        numbers = ((name, value) for name, value in found if type(value) in (int, float) and is_finite(value))
+        component.limits = {name: float(value) for name, value in numbers}
         return component
 
 

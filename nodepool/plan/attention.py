@@ -184,6 +184,11 @@ def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
         if calls:
             text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
+        failing = {hook: error for pool in members for hook, error in pool.failing_calls.items()}
+        # What is unavailable says so with the same error.
+        if failing and not any(pool.state == UNAVAILABLE for pool in members):
+            text = f"calls to the cloud of provider {provider} fail: {failing_calls(failing)}"
+            yield StatusProblem("provider", text, command=f"explain {provider}")
     for pool in pools:
         launches = slow(pool.launching)
         if launches:
@@ -279,6 +284,8 @@ UNKNOWN_SECONDS: Final = 300.0
 MOST_SECONDS: Final[Mapping[str, float]] = {"call": 60.0}
 #: A question to the cloud that takes so long is slow, in seconds.
 SLOW_CALL_SECONDS: Final = LEAST_SECONDS
+#: A question to the cloud that failed so often in a row needs attention. Any of them may fail once.
+FAILING_CALLS: Final = 2
 #: What a question to the cloud asks for.
 _ASKED: Final[Mapping[str, str]] = {
     "listInstances": "a list of instances",
@@ -298,6 +305,7 @@ _WAITS_FOR: Final[Mapping[str, str]] = {
     "call": "the answer of the cloud to the call that creates it",
     "build": "the cloud to run what it created",
     "keys": "an answer at its port: it runs, and its host keys are asked for",
+    "check": "the end of its ready-check, a command that is run over SSH",
     "search": "lists of the cloud, for what a failed attempt may have left",
     "clean": "the deletion of what the attempt before left",
     "end": "ZooKeeper, which stores it",
@@ -352,6 +360,12 @@ def slow_calls(calls: Mapping[str, float]) -> str:
     """Questions to a cloud that take long, the longest first: ``a list of instances takes 42 s``."""
     ordered = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
     return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
+
+
+def failing_calls(calls: Mapping[str, str]) -> str:
+    """Questions to a cloud that fail: ``a deletion failed several times in a row (503)``."""
+    failed = "failed several times in a row"
+    return ", ".join(f"{_ASKED.get(hook, hook)} {failed} ({error})" for hook, error in sorted(calls.items()))
 
 
 def _times(launch: LaunchStatus, now: float) -> str:

@@ -68,14 +68,17 @@ def config_changes(old: Any, new: Any) -> list[Change]:
     """Compare two whole configurations.
 
     :param old: a `nodepool.config.objects.Config`, as ``new``.
-    :return: first what concerns providers, then labels, diskimages, limits of tenants, and other settings; empty if no
-        key has another value.
+    :return: first what concerns providers, then labels, diskimages, limits and shares of tenants, and other settings;
+        empty if no key has another value.
     """
     return [
         *_compared("provider", old.providers, new.providers, _sections, _provider_summary),
         *_compared("label", old.labels, new.labels, _declared, _label_summary),
         *_compared("diskimage", old.diskimages, new.diskimages, _declared),
         *_compared("tenant", old.tenant_resource_limits, new.tenant_resource_limits, dict, _tenant_summary),
+        *_compared(
+            "share of tenant", old.tenant_shares, new.tenant_shares, vars, lambda share: f"weight {share.weight:g}"
+        ),
         *_settings(old, new),
     ]
 

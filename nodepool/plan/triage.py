@@ -27,7 +27,7 @@ from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
-from nodepool.model.request import NodeRequest, OrderKey
+from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
 from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
-#: How the requestors of launchers begin: those requests have no tenant, and are for all of them.
+#: How the requestors of launchers begin: those requests have no tenant, and are for all of them. A part of a request is
+#: for the tenant of the whole.
 LAUNCHERS: Final = "NodePool:"
 
 
@@ -55,9 +56,11 @@ class RequestKind(NamedTuple):
     reuse: bool
     min_ready: bool
     of_launcher: bool = False
+    #: Only where projects have shares.
+    project: str | None = None
 
     @classmethod
-    def of(cls, request: NodeRequest) -> RequestKind:
+    def of(cls, request: NodeRequest, *, by_project: bool = False) -> RequestKind:
         return cls(
             tuple(sorted(request.node_types)),
             request.provider,
@@ -65,7 +68,8 @@ class RequestKind(NamedTuple):
             request.tenant_name,
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
-            str(request.requestor).startswith(LAUNCHERS),
+            str(request.requestor).startswith(LAUNCHERS) and request.requestor != PART_REQUESTOR,
+            project_of(request) if by_project else None,
         )
 
     def may_have(self, tenants: Sequence[str] | None) -> bool:
@@ -75,7 +79,8 @@ class RequestKind(NamedTuple):
     @property
     def mark(self) -> str:
         """A few characters that tell this kind from others with the same labels, provider and tenant."""
-        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready), str(self.of_launcher))
+        project = () if self.project is None else (self.project,)
+        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready), str(self.of_launcher), *project)
         return f"{zlib.crc32(' '.join(parts).encode()):08x}"
 
 
@@ -125,6 +130,10 @@ class RequestQueue:
     def __init__(self) -> None:
         self._buckets: dict[RequestKind, Bucket] = {}
         self._where: dict[str, tuple[Bucket, OrderKey]] = {}
+        #: Do requests of different projects differ in kind? What is in the queue then is to be put once more.
+        self.by_project = False
+        #: How often a kind came or went.
+        self.kinds_version = 0
 
     def __len__(self) -> int:
         return len(self._where)
@@ -133,7 +142,7 @@ class RequestQueue:
         """Add a request, or move it to where it belongs now."""
         request_id = request.key
         key = request.order_key
-        kind = RequestKind.of(request)
+        kind = RequestKind.of(request, by_project=self.by_project)
         found = self._where.get(request_id)
         if found is not None:
             if found[0].kind == kind and found[1] == key:
@@ -142,6 +151,7 @@ class RequestQueue:
         bucket = self._buckets.get(kind)
         if bucket is None:
             bucket = self._buckets[kind] = Bucket(kind)
+            self.kinds_version += 1
         bucket.add(key, request_id)
         self._where[request_id] = (bucket, key)
 
@@ -154,6 +164,7 @@ class RequestQueue:
         bucket.remove(key, request_id)
         if not bucket:
             del self._buckets[bucket.kind]
+            self.kinds_version += 1
 
     def bucket_of(self, request_id: str) -> Bucket | None:
         """Where a request waits; None = it is not here."""
@@ -372,6 +383,8 @@ class PoolInfo:
     access: tuple[AccessRule, ...] | None = None
     #: Label -> how many nodes the pool can have in all; '' = of any other label. Empty = it publishes none.
     capacity: Mapping[str, float] = field(default_factory=dict, hash=False)
+    #: Resource -> limit, of pools that publish them (rule FS-4).
+    limits: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def place(self) -> str:
@@ -543,7 +556,8 @@ def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: M
             text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
         told.append(text)
     if not told and not any(wanted <= pool.labels for pool in pools):
-        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+        together = "the nodes of a request come from one pool, unless labels have mixed-nodesets"
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: {together}")
     return "".join(f"; {text}" for text in told)
 
 
@@ -780,9 +794,9 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.WAITING, Stage.DEFERRED): "another process holds its lock, or another pool is to serve it first",
         (Stage.WAITING, Stage.CHECKING): "there is a ready node for each label",
         (Stage.WAITING, Stage.LOCKING): "there is room to launch its nodes",
-        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or gone",
+        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or removed",
         (Stage.DEFERRED, Stage.WAITING): "the time to look again has come",
-        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or gone",
+        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
         (Stage.CHECKING, Stage.DONE): "gone",
@@ -797,18 +811,18 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",
         (Stage.GATHERING, Stage.DEFERRED): "given back",
-        (Stage.GATHERING, Stage.DONE): "declined or gone",
+        (Stage.GATHERING, Stage.DONE): "declined or removed",
         (Stage.PAUSED, Stage.GATHERING): "the driver ended the pause",
         (Stage.PAUSED, Stage.LAUNCHING): "room came for the nodes that were missing",
         (Stage.PAUSED, Stage.ENDING): "it ends, and launches still run",
         (Stage.PAUSED, Stage.DEFERRED): "given back",
-        (Stage.PAUSED, Stage.DONE): "declined or gone",
+        (Stage.PAUSED, Stage.DONE): "declined or removed",
         (Stage.LAUNCHING, Stage.PAUSED): "a launch was aborted",
         (Stage.LAUNCHING, Stage.ENDING): "it ends, and launches still run",
         (Stage.LAUNCHING, Stage.DEFERRED): "given back",
-        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or gone",
+        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or removed",
         (Stage.ENDING, Stage.DEFERRED): "its launches have ended, and it is given back",
-        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or gone",
+        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or removed",
     }
 )
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.clouds.site import Site
@@ -51,6 +54,9 @@ def test_host_keys(site: Site, sshd: SshServer) -> None:
     dead = {**site.section["cloud-images"][0], "name": "dead", "connection-port": 9}
     site.section["cloud-images"].append(dead)
     site.pool["labels"].append({**site.label, "name": "dead", "cloud-image": "dead"})
+    has_console = site.cloud.name != "ibmvpc"
+    if has_console:
+        site.pool["labels"][-1]["console-log"] = True
     site.launch()
     request, unreachable = site.submit(), site.submit(label="dead")
     (node,) = site.fulfilled(request).values()
@@ -58,9 +64,48 @@ def test_host_keys(site: Site, sshd: SshServer) -> None:
     assert node["connection_port"] == sshd.port
     assert node["interface_ip"]
     site.failed(unreachable, hurry=0.5)
+    if has_console:
+        # L-16: also of a node that does not exist any more.
+        told = r"nodepool explain (\d+) shows the end of its console"
+        site.wait("it has a console", lambda: re.search(told, site.command("explain", unreachable)), hurry=0.5)
+        found = re.search(told, site.command("explain", unreachable))
+        assert found is not None
+        assert re.search(r"End of its console:\n  .+\n  \S+ login:", site.command("explain", found[1]))
     site.give_back(request)
     site.wait_empty()
     assert site.cloud.made == 3
+
+
+def test_ready_check(site: Site, sshd: SshServer, tmp_path: Path) -> None:
+    """K-7, L-18: a node is ready when its check has ended; a launcher that stops meanwhile does not end it.
+
+    A node whose check fails is launched again, and the reason is the end of the output.
+    """
+    if not site.cloud.scanned:
+        pytest.skip("nodes of this cloud are not reached over SSH")
+    site.section |= {"launch-retries": 2}
+    for image in site.section["cloud-images"]:
+        image["username"] = sshd.user
+    waits = f"touch {tmp_path}/runs; until test -e {tmp_path}/end; do sleep 0.1; done"
+    site.label.update({"host-key-checking": True, "ready-check": waits, "ready-check-key": str(sshd.client_key)})
+    site.pool["labels"].append({**site.label, "name": "bad", "ready-check": "echo no disk; exit 3"})
+    site.launch()
+    request = site.submit()
+    site.wait("its check runs", (tmp_path / "runs").exists)
+    site.wait("the step is shown", lambda: "ready-check" in site.command("explain", request), hurry=0.5)
+    site.stop()
+    assert not any(node["host_keys"] for node in site.znodes.nodes().values())
+    site.launch()
+    (tmp_path / "end").touch()
+    (node,) = site.fulfilled(request).values()
+    assert sorted(node["host_keys"]) == sorted(sshd.host_keys)
+    bad = site.submit(label="bad")
+    site.failed(bad, hurry=0.5)
+    reason = "ready-check ended with exit code 3: no disk"
+    site.wait("the reason is known", lambda: reason in site.command("explain", bad), hurry=0.5)
+    site.give_back(request)
+    site.wait_empty()
+    assert site.cloud.made == 1 + 2
 
 
 def test_max_servers(site: Site) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import socket
@@ -19,10 +20,15 @@ REMEDY = "apt-get install openssh-server"
 
 
 class SshServer:
-    """``sshd -D -e`` with own host keys on a free port of 0.0.0.0. Nobody can log in; it serves host key scans."""
+    """``sshd -D -e`` with own host keys on a free port of 0.0.0.0. It serves host key scans.
+
+    :ivar client_key: file with the private key of the only one who can log in, as the `user` who runs the tests.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.client_key = directory / "key_client"
+        self.user = getpass.getuser()
         self.port = 0
         self._process: ChildProcess | None = None
 
@@ -40,15 +46,21 @@ class SshServer:
         """
         program = _find_sshd()
         self.directory.mkdir(parents=True, exist_ok=True)
-        for kind in KEY_TYPES:
-            if not (self.directory / f"key_{kind}").exists():
-                command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", f"key_{kind}"]
+        for name, kind in {**{kind: kind for kind in KEY_TYPES}, "client": "ed25519"}.items():
+            if not (self.directory / f"key_{name}").exists():
+                command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", f"key_{name}"]
                 subprocess.run(command, cwd=self.directory, check=True, capture_output=True, timeout=60)
         self.port = self.port or free_ports(1, "0.0.0.0")[0]
         config = self.directory / "sshd_config"
         config.write_text(self._settings(), encoding="utf-8")
         self._process = ChildProcess([program, "-D", "-e", "-f", str(config)], self.directory / "log")
         self._process.start_until("sshd", self._answers)
+
+    @property
+    def pid(self) -> int:
+        """Of the running server. It reads its files again when it gets SIGHUP."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """Ends it and waits for that."""
@@ -65,6 +77,7 @@ class SshServer:
 
     def _settings(self) -> str:
         lines = [f"Port {self.port}", "ListenAddress 0.0.0.0", "PidFile none", "UsePAM no", "StrictModes no"]
+        lines += [f"AuthorizedKeysFile {self.client_key}.pub"]
         # Many scans at once are what the tests are about; the default would drop some of them at random.
         lines += ["MaxStartups 1000", "LoginGraceTime 30", "PasswordAuthentication no"]
         lines += [f"HostKey {self.directory}/key_{kind}" for kind in KEY_TYPES]

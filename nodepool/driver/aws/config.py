@@ -379,7 +379,8 @@ class AwsProviderConfig(CloudPoolsConfig[AwsPool]):
     _pools: dict[str, AwsPool] = key(Sections(AwsPool), None, "The pools of the provider.", name="pools")
 
     def localProblems(self) -> Iterator[tuple[str, str]]:
-        """Images whose uploads must fail; Nodepool 11 accepts them."""
+        """Images whose uploads must fail; Nodepool 11 accepts them. And files of labels."""
+        yield from super().localProblems()
         for image in self.diskimages.values():
             problem = image.format_problem(self.image_type)
             if problem and not image.pause:

@@ -3,8 +3,8 @@
 
 `scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done with
 paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that a host that sends
-garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan come the scans of new
-nodes, each in a thread.
+garbage, or one byte a second, costs neither memory nor more than the timeout. A scan may run a command between two
+collections of keys: the ``ready-check`` of a label. After the scan come the scans of new nodes, each in a thread.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchKeyscanException
@@ -29,6 +29,8 @@ from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     import paramiko
+
+    from nodepool.model.node import Node
 
 #: Connection types that speak SSH; for others a TCP connect is enough (K-2).
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
@@ -44,6 +46,14 @@ EXCHANGE_AGAIN: Final = Backoff(0.2, 2.0)
 #: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
+#: The same of a command that is run; and how much of the end of it is kept.
+MAX_SENT_BYTES: Final = 4 * 1024 * 1024
+MAX_OUTPUT_BYTES: Final = 2048
+#: In seconds; else a firewall may drop the connection of a command that writes nothing.
+KEEPALIVE_SECONDS: Final = 15
+#: What ``ready-check: cloud-init`` runs. Exit code 2 means errors that cloud-init has got over.
+CLOUD_INIT: Final = "cloud-init status --wait --long || test $? -eq 2"
+
 #: Longest reason in an error; a host may give one of its own.
 MAX_REASON: Final = 200
 
@@ -58,6 +68,27 @@ _COOKIE_BYTES: Final = 16
 
 class ScanFailed(LaunchKeyscanException):
     """The host did not pass the check; the text says why, in one line."""
+
+
+class CheckFailed(ScanFailed):
+    """The ``ready-check`` of a host failed (K-7).
+
+    :param output: the end of what it wrote, at most `MAX_OUTPUT_BYTES`.
+    """
+
+    statsd_key = "error.readycheck"
+
+    def __init__(self, text: str, output: str = "") -> None:
+        super().__init__(text)
+        self.output = output
+
+
+class Command(NamedTuple):
+    """What is run on a host, and how to log in."""
+
+    text: str
+    username: str
+    key: paramiko.PKey
 
 
 @dataclass(frozen=True)
@@ -109,17 +140,21 @@ def scan(
     retry_connect: bool = True,
     cancelled: threading.Event | None = None,
     turns: threading.Semaphore | None = None,
+    command: Command | None = None,
 ) -> ScanResult:
     """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up, and the wait for ``turns``).
 
-    :param timeout: seconds for everything: connects, retries, one key exchange a key type.
+    :param timeout: seconds for everything: connects, retries, one key exchange a key type, the command.
     :param connection_type: as in a node; decides whether SSH is spoken.
     :param gather_keys: False: a TCP connect is enough, whatever the connection type (liveness).
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
     :param cancelled: set by another thread: no further attempt is made, and none waits for a connection.
     :param turns: held during a key exchange; None = no other scan waits.
+    :param command: run on the host, whose key must be one of those that were collected. Then they are collected again.
+        It is run again if the connection breaks.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
+    :raises CheckFailed: the command failed, or has not ended in time.
     """
     stop = cancelled or threading.Event()
     failures = 0
@@ -129,15 +164,20 @@ def scan(
         try:
             addresses = addresses or resolve(host, port)
             keys = attempt.run(addresses, gather_keys and connection_type in SSH_CONNECTION_TYPES)
+            if command is not None:
+                attempt.execute(command, addresses, keys)
+                keys = attempt.run(addresses, gather_keys=True)
             first = first_of(addresses)
             return ScanResult(keys, first.get(socket.AF_INET), first.get(socket.AF_INET6))
+        except CheckFailed:
+            raise
         except ScanFailed as error:
             failure, again = error, EXCHANGE_AGAIN if isinstance(error, _NegotiationFailed) else CONNECT_AGAIN
             if again is CONNECT_AGAIN and not retry_connect:
                 raise
         left = attempt.deadline - monotonic()
         if left <= again.first_seconds:
-            raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
+            raise ScanFailed(f"{attempt.refusal or failure} (gave up after {timeout:g} s)") from None
         failures += 1
         # The last pause must leave time for an attempt.
         if stop.wait(min(again.pause(failures), left / 2)):
@@ -152,6 +192,7 @@ class _Attempt:
     """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing.
 
     :ivar deadline: later by the time that it has waited for its turn.
+    :ivar refusal: why the host did not run a command when it was asked last; empty = it was not asked.
     """
 
     def __init__(
@@ -159,6 +200,7 @@ class _Attempt:
     ) -> None:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.deadline = deadline
+        self.refusal = ""
         self._stop = stop
         self._turns = turns
         #: For a key exchange: the one who stops the scan does not wait for a host that says nothing.
@@ -174,6 +216,57 @@ class _Attempt:
         while missing:
             missing = self._exchange(addresses, missing)
         return tuple(sorted(self._keys.values()))
+
+    def execute(self, command: Command, addresses: Targets, keys: Sequence[str]) -> None:
+        """Run a command to its end. What is known of the keys is forgotten: the host may have others afterwards.
+
+        :raises CheckFailed: it failed, or there is no time left.
+        :raises ScanFailed: it could not be run, or the connection broke.
+        """
+        self._keys.clear()
+        runs, output, code = False, b"", -1
+        sock = _CountingSocket(self._connect(addresses), MAX_SENT_BYTES, self._is_over)
+        try:
+            with self._transport(sock, None) as transport:
+                self._take_turn()
+                try:
+                    self._log_in(transport, command, keys)
+                finally:
+                    self._turns.release()
+                channel = transport.open_session(timeout=EXCHANGE_SECONDS)
+                channel.set_combine_stderr(True)
+                channel.exec_command(command.text)
+                runs = True
+                while data := channel.recv(MAX_OUTPUT_BYTES):
+                    output = (output + data)[-MAX_OUTPUT_BYTES:]
+                code = channel.recv_exit_status()
+                if code < 0:
+                    raise ScanFailed("the command ended without an exit code")
+        except _NegotiationFailed as error:
+            if not sock.trouble:
+                # The host may start anew, or not know the user yet.
+                self.refusal = str(error)
+            if not (runs and sock.trouble):
+                raise
+        if code:
+            text = output.decode(errors="replace")
+            end = _one_line(text[-MAX_REASON:]) or "it wrote nothing"
+            raise CheckFailed(f"ready-check {sock.trouble or f'ended with exit code {code}'}: {end}", text)
+
+    def _log_in(self, transport: paramiko.Transport, command: Command, keys: Sequence[str]) -> None:
+        """Raises what paramiko raises, and ScanFailed."""
+        if _text_of(self._agree(transport)) not in keys:
+            raise ScanFailed("it has another host key than before")
+        transport.auth_timeout = EXCHANGE_SECONDS
+        transport.set_keepalive(KEEPALIVE_SECONDS)
+        if transport.auth_publickey(command.username, command.key):
+            raise ScanFailed("ready-check-key is not enough to log in")
+
+    def _is_over(self) -> str:
+        """Why the connection that runs a command is to be ended; empty = it is not."""
+        if self._stop.is_set():
+            return "was cancelled"
+        return "has not ended in time" if monotonic() >= self.deadline else ""
 
     def _connect(self, addresses: Targets) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
@@ -234,28 +327,41 @@ class _Attempt:
         self.deadline += monotonic() - begun
 
     def _negotiate(self, sock: _CountingSocket, algorithms: Sequence[str] | None) -> Sequence[str]:
-        transport: paramiko.Transport | None = None
-        try:
-            transport = _make_transport(sock, algorithms)
+        with self._transport(sock, algorithms) as transport:
             known = transport.get_security_options().key_types
-            left = max(min(self.deadline - monotonic(), self._patience), 0.1)
-            self._patience *= 2
-            transport.banner_timeout = left
-            transport.start_client(timeout=left)
-            if not transport.initial_kex_done:
-                raise _NegotiationFailed(f"{self._where}: no time left for the SSH negotiation")
-            key = transport.get_remote_server_key()
-        except Exception as error:  # noqa: BLE001 - paramiko's parsers raise whatever the bytes of a host lead to
-            reason = sock.trouble or _one_line(str(error)) or type(error).__name__
-            raise _NegotiationFailed(f"{self._where}: SSH negotiation failed: {reason}") from None
-        finally:
-            _close(sock, transport)
-        self._keys[key.get_name()] = f"{key.get_name()} {key.get_base64()}"
+            key = self._agree(transport)
+        self._keys[key.get_name()] = _text_of(key)
         if algorithms is not None:
             # Accepting another key than asked for would go round for ever.
             return algorithms[1:]
         offered: Sequence[str] = getattr(transport.packetizer, "key_algorithms", ())
         return self._one_for_each_missing_type(known, offered)
+
+    @contextlib.contextmanager
+    def _transport(self, sock: _CountingSocket, algorithms: Sequence[str] | None) -> Iterator[paramiko.Transport]:
+        """A connection that is closed in the end. Whatever is raised inside becomes _NegotiationFailed."""
+        transport: paramiko.Transport | None = None
+        try:
+            transport = _make_transport(sock, algorithms)
+            yield transport
+        except Exception as error:  # noqa: BLE001 - paramiko's parsers raise whatever the bytes of a host lead to
+            reason = sock.trouble or _one_line(str(error)) or type(error).__name__
+            raise _NegotiationFailed(f"{self._where}: SSH negotiation failed: {reason}") from None
+        finally:
+            _close(sock, transport)
+
+    def _agree(self, transport: paramiko.Transport) -> paramiko.PKey:
+        """One key exchange. Raises what paramiko raises, and ScanFailed.
+
+        :return: the key of the host.
+        """
+        left = max(min(self.deadline - monotonic(), self._patience), 0.1)
+        self._patience *= 2
+        transport.banner_timeout = left
+        transport.start_client(timeout=left)
+        if not transport.initial_kex_done:
+            raise ScanFailed("no time left for the SSH negotiation")
+        return transport.get_remote_server_key()
 
     def _one_for_each_missing_type(self, known: Iterable[str], offered: Sequence[str]) -> list[str]:
         missing: dict[str, str] = {}
@@ -267,23 +373,36 @@ class _Attempt:
 
 
 class _CountingSocket(socket.socket):
-    """A connected socket that ends after `MAX_ANSWER_BYTES`.
+    """A connected socket that ends after some bytes, or when it is not wanted any more.
 
-    Read by paramiko's thread only. ``trouble`` says why the stream was ended, or is empty.
+    Read by paramiko's thread only, which looks ten times a second. ``trouble`` says why the stream was ended, or is
+    empty.
+
+    :param over: why it is not wanted any more; empty = it is.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(
+        self, connected: socket.socket, most: int = MAX_ANSWER_BYTES, over: Callable[[], str] = lambda: ""
+    ) -> None:
         super().__init__(connected.family, connected.type, connected.proto, connected.detach())
-        self._left = MAX_ANSWER_BYTES
+        self._most = self._left = most
+        self._over = over
         self.trouble = ""
 
     def recv(self, size: int, flags: int = 0) -> bytes:
+        self.trouble = self.trouble or self._over()
         if self._left <= 0:
-            self.trouble = f"sent more than {MAX_ANSWER_BYTES // 1024} KiB"
+            self.trouble = f"sent more than {self._most // 1024} KiB"
+        if self.trouble:
             return b""
         data = super().recv(min(size, self._left), flags)
         self._left -= len(data)
         return data
+
+
+def _text_of(key: paramiko.PKey) -> str:
+    """A host key as in a node."""
+    return f"{key.get_name()} {key.get_base64()}"
 
 
 def _one_line(text: str) -> str:
@@ -375,8 +494,41 @@ class Scans:
         :param timeout: ``boot-timeout``, seconds.
         :param connection_type: of the node; only for those that speak SSH are keys collected (K-2).
         """
+        given = {"timeout": timeout, "connection_type": connection_type or "ssh"}
+        return self._submit(host, lambda: self._scan(host, port, **given))
+
+    def check(self, node: Node, label: Any) -> Future[tuple[str, ...]]:
+        """Begin the ``ready-check`` of a node whose SSH server answers; does not block.
+
+        The result is the host keys that it has afterwards; it raises CheckFailed.
+        """
+        host, port, timeout = str(node.interface_ip), node.connection_port, label.ready_check_timeout
+        text = CLOUD_INIT if label.ready_check == "cloud-init" else label.ready_check
+
+        def check() -> tuple[str, ...]:
+            from paramiko import SSHException
+            from paramiko.pkey import PKey, UnknownKeyType
+
+            try:
+                key = PKey.from_path(label.ready_check_key)
+            except (OSError, TypeError, ValueError, SSHException, UnknownKeyType) as error:
+                reason = _one_line(str(error)) or type(error).__name__
+                raise CheckFailed(f"ready-check-key {label.ready_check_key} cannot be used: {reason}") from None
+            try:
+                return self._scan(host, port, timeout=timeout, command=Command(text, str(node.username), key))
+            except CheckFailed:
+                raise
+            except ScanFailed as error:
+                raise CheckFailed(f"ready-check could not be run: {error}") from None
+
+        return self._submit(host, check)
+
+    def _scan(self, host: str, port: int, **given: Any) -> tuple[str, ...]:
+        return scan(host, port, cancelled=self._stopped, turns=self._turns, **given).host_keys
+
+    def _submit(self, host: str, work: Callable[[], tuple[str, ...]]) -> Future[tuple[str, ...]]:
         try:
-            return self._executor.submit(self._scan, host, port, timeout, connection_type or "ssh")
+            return self._executor.submit(self._run, host, work)
         except RuntimeError as error:
             # It was shut down, or the system has no more threads.
             ended: Future[tuple[str, ...]] = Future()
@@ -392,13 +544,12 @@ class Scans:
         """Wait for what runs, after `stop`."""
         self._executor.shutdown(wait=True)
 
-    def _scan(self, host: str, port: int, timeout: float, connection_type: str) -> tuple[str, ...]:
+    def _run(self, host: str, work: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
         # An error that was not foreseen is one of this host: it does not count against the cloud.
         with Guard(log, "Error while scanning %s", host, but=ScanFailed) as guard:
             try:
                 if not self._stopped.is_set():
-                    given: dict[str, Any] = {"cancelled": self._stopped, "turns": self._turns}
-                    return scan(host, port, timeout=timeout, connection_type=connection_type, **given).host_keys
+                    return work()
             except ScanFailed:
                 if not self._stopped.is_set():
                     raise

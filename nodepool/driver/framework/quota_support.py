@@ -400,8 +400,8 @@ class ChangedNodes:
         return found
 
 
-def follow(nodes: RecordCache[Node], reader: object) -> ChangedNodes:
-    """Notes what changes from now on, for as long as ``reader`` is there; at first, any node may have."""
+def follow(nodes: RecordCache[Any], reader: object) -> ChangedNodes:
+    """Notes what changes from now on, for as long as ``reader`` is there; at first, any node, or record, may have."""
     changes = ChangedNodes()
     listener = changes.note
     nodes.add_listener(listener)

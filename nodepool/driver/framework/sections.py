@@ -7,10 +7,12 @@ First images that labels name, then the bases of sections, then a section that c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver import config
+from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -115,10 +117,29 @@ class ImageLabel(config.LabelSettings):
         FILLED_TEXT, None, "Image of the provider's ``cloud-images``.", read=False, default_text="one is required"
     )
     console_log: bool = key(
-        FLAG, False, "Write the console to the log when the machine does not answer within ``boot-timeout``."
+        FLAG,
+        False,
+        "Write the console to the log when the machine does not answer within ``boot-timeout`` or fails its "
+        "``ready-check``. ``nodepool explain NODE`` shows the last 4 KiB, and so does the page of the node to "
+        "operators who have logged in.",
     )
     host_key_checking: bool = key(
         FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
+    )
+    ready_check: str | None = key(
+        FILLED_TEXT.or_null(),
+        None,
+        "Command that is run on a node over SSH when its host keys are known. The node is ready if it exits with 0. "
+        "``cloud-init``: wait until cloud-init has ended without an error (:doc:`/how-to/ready-check`).",
+    )
+    ready_check_timeout: float = key(
+        SECONDS, 600.0, "Limit of the check, from its begin until the host keys were scanned again.", unit="seconds"
+    )
+    ready_check_key: str | None = key(
+        FILLED_TEXT.or_null(),
+        None,
+        "File with a private key without a passphrase, for the log-in as the image's ``username``.",
+        default_text="required with ``ready-check``",
     )
 
     def __init__(self, pool: config.ConfigPool, provider: Any, data: dict[str, Any]) -> None:
@@ -128,6 +149,21 @@ class ImageLabel(config.LabelSettings):
             self.diskimage = self._image(provider.diskimages, data["diskimage"], "diskimage")
         if "cloud-image" in data:
             self.cloud_image = self._image(provider.cloud_images, data["cloud-image"], "cloud-image")
+        if self.ready_check is not None:
+            self._refuse_check_without_login(self.diskimage or self.cloud_image)
+
+    def _refuse_check_without_login(self, image: Any) -> None:
+        lacks = {
+            "ready-check-key": self.ready_check_key,
+            "host-key-checking: true": self.host_key_checking,
+            "an image with a username": image.username,
+            f"an image with connection-type ssh, not {image.connection_type},": (
+                image.connection_type in SSH_CONNECTION_TYPES
+            ),
+        }
+        for what, given in lacks.items():
+            if not given:
+                raise ConfigError(f"label {self.name}: ready-check needs {what} to log in over SSH")
 
     def _image(self, images: dict[str, Any], name: str, kind: str) -> Any:
         if name not in images:
@@ -284,6 +320,14 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
     boot_timeout: float = key(
         SECONDS, 120.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds"
     )
+
+    def localProblems(self) -> Iterator[tuple[str, str]]:
+        """Private keys for ready-checks that this machine does not have."""
+        for pool in self.pools.values():
+            for label in pool.labels.values():
+                file = getattr(label, "ready_check_key", None)
+                if file and not os.access(os.path.expanduser(file), os.R_OK):
+                    yield "pools", f"label {label.name}: ready-check-key {file} cannot be read; its launches fail"
 
 
 class CloudProviderConfig(LaunchingProviderConfig[PoolT]):

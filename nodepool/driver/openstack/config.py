@@ -260,11 +260,13 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
             log.error("Provider %s keeps its earlier settings: %s", self.name, self.cloud_settings.outdated)
         super().load(newconfig)
 
-    def localProblems(self) -> list[tuple[str, str]]:
-        """What is wrong with clouds.yaml."""
+    def localProblems(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with clouds.yaml, and with files of labels."""
+        yield from super().localProblems()
         settings = self.cloud_settings
         text = "" if settings is None else settings.problem or settings.outdated
-        return [("cloud", text)] if text else []
+        if text:
+            yield "cloud", text
 
     def renewed_region(self, region: CloudRegion) -> CloudRegion | None:
         """What clouds.yaml has in place of a region since the last load; None = nothing else."""

@@ -3,7 +3,7 @@
 
 First the handler, then the launch of a node (rules L), from the top down. What follows what::
 
-    begin -> create -> [scan] -> end
+    begin -> create -> [scan -> [check]] -> end
       ^         |         |       ^
       |         v         v       |   (a failure)
       |       look for instances whose creation has no answer
@@ -19,6 +19,7 @@ import copy
 import logging
 import random
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -26,10 +27,12 @@ from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import PoolWorkerView
-from nodepool.driver.framework.rate import TimeLimit, ended
+from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine.cloud import CloudProvider, Driven, RunningLaunch
-from nodepool.driver.statemachine.instance import Instance, StateMachine, describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.adapter import Instance, StateMachine
+from nodepool.driver.statemachine.cloud import RunningLaunch
+from nodepool.driver.statemachine.deletion import DeletingProvider, removal
+from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
@@ -49,7 +52,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: CloudProvider
+    manager: DeletingProvider
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 
@@ -209,9 +212,11 @@ class NodeLaunch(RunningLaunch):
     :param resumed: another launcher has begun it, and may have made an instance.
     """
 
+    provider: DeletingProvider
+
     def __init__(
         self,
-        provider: CloudProvider,
+        provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
@@ -316,7 +321,7 @@ class NodeLaunch(RunningLaunch):
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
         if cloud_away:
-            raise exceptions.CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
+            raise exceptions.CloudUnavailableException("the launch cannot be continued: the cloud does not answer")
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
@@ -371,10 +376,7 @@ class NodeLaunch(RunningLaunch):
         reports.report_boot(self.settings.name, created - begun)
         self._trace_part(spans.BOOT, created - begun)
         if getattr(self.label, "host_key_checking", True):
-            yield from self._scan()
-            seconds = self._clock() - created
-            reports.report_scan(self.settings.name, seconds)
-            self._trace_part(spans.SCAN, seconds)
+            yield from self._contact(created)
 
     def _create(self, machine: StateMachine) -> Steps:
         """Advance the machine until the instance is complete, and take over what it says (L-3)."""
@@ -397,7 +399,9 @@ class NodeLaunch(RunningLaunch):
             yield min(wait, max(0.0, left))
         self.provider.calls.worked()
         if instance is None:
-            raise exceptions.LaunchStatusException("the driver said that the instance is complete, but not what it is")
+            raise exceptions.LaunchStatusException(
+                "the driver reported that the instance is complete, but not what it is"
+            )
         take_instance(self.node, instance, self.pool)
         if self.node.interface_ip is None and getattr(instance, "has_address", True):
             raise exceptions.LaunchNetworkException(
@@ -435,26 +439,41 @@ class NodeLaunch(RunningLaunch):
         # What is stored later replaces it.
         self._id_in_advance = None
 
-    def _scan(self) -> Steps:
-        """Wait until the instance can be logged in to, and collect its host keys (rules K), unless it brought them."""
-        node = self.node
-        self._note("keys")
+    def _contact(self, created: float) -> Steps:
+        """Wait until the instance can be logged in to, and its boot is over; store its host keys (rules K).
+
+        :param created: when it ran.
+        """
+        node, provider = self.node, self.provider
         assert node.interface_ip is not None
-        scan = self.provider.scans.scan(
-            node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type
+        self._note("keys")
+        keys = yield from self._answer(
+            provider.scans.scan(node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type)
         )
-        try:
-            keys = yield from ended(scan, self.wake)
-        except exceptions.LaunchKeyscanException:
-            # L-16. Neither may fail the launch in another way: no error is raised. Blocks for both.
-            of_instance = (self.provider.name, self.provider.adapter, self.label, node.external_id)
-            console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
-            if console:
-                self.log.info("Console of instance %s:\n%s", node.external_id, console)
-            gateway.notify_nodescan_failure(*of_instance)
-            raise
+        seconds = self._clock() - created
+        reports.report_scan(self.settings.name, seconds)
+        self._trace_part(spans.SCAN, seconds)
+        if getattr(self.label, "ready_check", None):
+            self._note("check")
+            keys = yield from self._answer(provider.checks.check(node, self.label))
+        # Unless the instance brought them.
         if not node.host_keys:
             node.host_keys = list(keys)
+
+    def _answer(self, scan: Future[tuple[str, ...]]) -> Generator[float, None, tuple[str, ...]]:
+        try:
+            return (yield from ended(scan, self.wake))
+        except exceptions.LaunchKeyscanException as error:
+            # L-16. Neither may fail the launch in another way: no error is raised. Blocks for both.
+            of_instance = (self.provider.name, self.provider.adapter, self.label, self.node.external_id)
+            console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
+            if console:
+                self.log.info("Console of instance %s:\n%s", self.node.external_id, console)
+                self._handler.pw.keep_console(self.node, console)
+            if output := getattr(error, "output", ""):
+                self.log.info("End of the output of the ready-check of instance %s:\n%s", self.node.external_id, output)
+            gateway.notify_nodescan_failure(*of_instance)
+            raise
 
     def _wants(self, machine: StateMachine) -> bool:
         """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
@@ -488,14 +507,18 @@ class NodeLaunch(RunningLaunch):
         if (step, text) == (before.step, before.text):
             return
         now = wall_time()
-        scans = step == "keys"
+        limits = {
+            "keys": ("boot-timeout", self.boot_timeout),
+            "check": ("ready-check-timeout", getattr(self.label, "ready_check_timeout", 0.0)),
+        }
+        option, left = limits.get(step, ("launch-timeout", self.limit.left))
         self.status = replace(
             before,
             step=step,
             text=text,
             since=before.since if step == before.step else now,
-            ends=now + (self.boot_timeout if scans else self.limit.left),
-            option="boot-timeout" if scans else "launch-timeout",
+            ends=now + left,
+            option=option,
         )
 
     def _trace_part(self, name: str, seconds: float) -> None:
@@ -577,7 +600,7 @@ class NodeLaunch(RunningLaunch):
         while node.external_id is not None or self.others:
             target = self.others[-1] if node.external_id is None else node.external_id
             self.log.info("Deleting instance %s before the next attempt", target)
-            deletion = provider.removal(target, self.log, self.wake, self._may_be_done_later)
+            deletion = removal(provider, target, self.log, self.wake, self._may_be_done_later)
             for wait in deletion:
                 left = self.limit.left
                 if left <= 0:

@@ -9,6 +9,7 @@ latest launches ended, and what is noted of requests that ended.
 from __future__ import annotations
 
 import heapq
+import re
 import statistics
 import threading
 from collections import deque
@@ -22,6 +23,7 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.model.request import parent_of
 from nodepool.model.status import FailedLaunch, LaunchesStatus
 from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
@@ -191,6 +193,10 @@ class Desk:
     def paused(self) -> bool:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
+
+    def waiting_for_room(self) -> list[NodeRequestHandler]:
+        """Handlers of the requests that wait for room."""
+        return [handler for handler in map(self.handler, sorted(self._paused)) if handler is not None]
 
     @property
     def why_paused(self) -> Reason:
@@ -395,6 +401,11 @@ class Explanations:
 AGE_SECONDS: Final = 900.0
 #: Nodes whose errors are remembered.
 MAX_ERRORS: Final = 1000
+#: Nodes whose consoles are, and bytes of the end of each: they are in the status of the pool.
+MAX_CONSOLES: Final = 3
+MAX_CONSOLE_BYTES: Final = 4096
+#: What a console sends to a terminal beside text (ECMA-48).
+_ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|.)")
 #: Ready launches of a label of which the usual time follows, and how many it takes at least.
 USUAL_OF: Final = 20
 USUAL_LEAST: Final = 3
@@ -410,6 +421,7 @@ class LaunchLog:
         self._last_error: FailedLaunch | None = None
         #: Node -> why its last attempt failed, of the last nodes.
         self._errors: dict[str, str] = {}
+        self._consoles: dict[str, str] = {}
         #: Label -> seconds that its last launches took.
         self._seconds: dict[str, deque[float]] = {}
 
@@ -444,6 +456,16 @@ class LaunchLog:
                 del self._errors[next(iter(self._errors))]
             self._errors[node_id or ""] = clipped(text)
 
+    def keep_console(self, node_id: str, text: str) -> None:
+        """Keep the end of the console of a node that failed, without colours and moves of the cursor."""
+        plain = "\n".join(_ESCAPES.sub("", text[-4 * MAX_CONSOLE_BYTES :]).splitlines())
+        shown = "".join(char if char.isprintable() or char == "\n" else " " for char in plain).strip()
+        with self._lock:
+            self._consoles.pop(node_id, None)
+            self._consoles[node_id] = shown.encode()[-MAX_CONSOLE_BYTES:].decode(errors="ignore")
+            while len(self._consoles) > MAX_CONSOLES:
+                del self._consoles[next(iter(self._consoles))]
+
     def error_of(self, node_id: str) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known, or long ago."""
         with self._lock:
@@ -461,7 +483,7 @@ class LaunchLog:
             if self._last_error is not None and self._last_error.at < oldest:
                 self._last_error = None
             ready = sum(ready for _, ready in self._ended)
-            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error)
+            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error, dict(self._consoles))
 
 
 #: Each request is declined by all pools that do not have its labels: that is no event. These reasons are.
@@ -482,7 +504,9 @@ _ENDS: Final = frozenset({states.FULFILLED, states.FAILED})
 
 
 def note(request: NodeRequest) -> None:
-    """Note how long a request waited, if it has ended. Nobody waits for those of ``min-ready``. Does not block.
+    """Note how long a request waited, if it has ended. No job waits for one of ``min-ready``, or for a part alone.
+
+    Does not block.
 
     :param request: as it was stored just now, or as it was before it was withdrawn.
     """
@@ -491,5 +515,6 @@ def note(request: NodeRequest) -> None:
     elif request.state == states.PENDING:
         # It was withdrawn while it was served.
         ended(request, "cancelled")
-    if request.state in _ENDS and request.created_time is not None and request.requestor != MIN_READY_REQUESTOR:
+    for_itself = request.requestor != MIN_READY_REQUESTOR and parent_of(request) is None
+    if request.state in _ENDS and request.created_time is not None and for_itself:
         reports.report_wait(request.node_types, str(request.state), wall_time() - request.created_time)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -17,6 +18,8 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
+from nodepool.launcher.pool.fair import PoolOrder
+from nodepool.launcher.pool.mixed import judge, pending_of
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
@@ -33,7 +36,6 @@ from nodepool.plan.triage import (
     RequestKind,
     RequestQueue,
     is_free,
-    screen,
     why_failed,
 )
 from nodepool.runtime.providers import facade_for
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.fair import TenantLedger
     from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -82,6 +85,7 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
+        self._mixed: frozenset[str] = frozenset()
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
@@ -95,12 +99,12 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent = pool.registered_pools(), pool.absent_pools()
+        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or len(self._verdicts) > MAX_KINDS:
+        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._me, self._registered, self._absent = me, registered, absent
+        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
         self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
@@ -109,7 +113,7 @@ class PoolView:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -141,6 +145,11 @@ class PoolView:
             room = gateway.room_ahead(handler)
         limit = self.pool.max_concurrency
         return min(room, limit - self.pool.launches_running() if limit > 0 else math.inf)
+
+    def accepted(self, kind: RequestKind) -> None:
+        """A request of a kind was accepted in this pass."""
+        self.tenants.add(kind)
+        self.pool.order.granted(kind)
 
     def may_probe(self, label: str) -> bool:
         """May a ready node of a label be tried for now, although the cloud refused one? True = it is tried."""
@@ -184,7 +193,7 @@ class RequestView:
         #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
         self.max_concurrency = limit = pool.max_concurrency
         #: Does a request of this pool wait for room?
-        self.paused = view.desk.paused
+        self.paused = view.desk.paused and not pool.order.overtakes(kind, request.order_key)
         # While the pool is paused that does not matter, and to count them takes long.
         self.launches_running = pool.launches_running() if limit > 0 and not self.paused else 0
         #: Why the provider launches nothing now; None = it does. While the pool is paused that does not matter.
@@ -288,6 +297,8 @@ class Pool:
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{self.provider_name}/{self.pool_name}"
+        need = partial(needed, self)
+        self.order = PoolOrder(self.queue, self.desk, launcher.ledger, need, self.place, log)
         #: There from the first pass on.
         self.provider: Provider
         self.config: ProviderConfig
@@ -324,6 +335,8 @@ class Pool:
             self.access = self.pool_config.access(whole.labels)
             self._whole_config = whole
         self.provider = provider
+        if self.order.begin_pass(self.launcher.config(), self.registered_pools()):
+            self.request_changed("")
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
@@ -479,6 +492,9 @@ class Pool:
         else:
             self.launch_log.failed(node.id, label, result, text)
 
+    def keep_console(self, node: Node, text: str) -> None:
+        self.launch_log.keep_console(node.key, text)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
@@ -501,6 +517,7 @@ class Launcher:
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]
+    ledger: TenantLedger
     known_tenant_use: Callable[[str], QuotaInformation]
     passed: Callable[[str], None]
     lock_dir_lingers: Callable[[str], None]
@@ -707,8 +724,7 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = self._pool.cache.requests.values()
-        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        pending = pending_of(name, self._pool.cache.requests.values())
         nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
         for request in pending:
@@ -738,15 +754,17 @@ class TenantCheck:
             self._used[name].add(self._need(kind.labels))
 
     def _need(self, labels: Iterable[str]) -> QuotaInformation:
-        """What nodes of some labels need; labels that are not in this pool are not counted."""
-        need = QuotaInformation()
-        provider = self._pool.provider
-        if isinstance(provider, QuotaSupport):
-            pool, supported = self._pool.pool_config, self._pool.labels
-            for label in labels:
-                if label in supported:
-                    need.add(gateway.quota_needed_by_label(provider, label, pool))
-        return need
+        return needed(self._pool, labels)
+
+
+def needed(pool: Pool, labels: Iterable[str]) -> QuotaInformation:
+    """What nodes of some labels need; labels that are not in this pool are not counted. May raise anything."""
+    need, provider = QuotaInformation(), pool.provider
+    if isinstance(provider, QuotaSupport):
+        for label in labels:
+            if label in pool.labels:
+                need.add(gateway.quota_needed_by_label(provider, label, pool.pool_config))
+    return need
 
 
 def has_place(

@@ -57,3 +57,13 @@ def test_checked(tmp_path: Path, driver: str, data: dict[str, Any], problem: str
     """Each problem with file, line, and what is allowed."""
     problems = problems_of_section(tmp_path, SECTIONS[driver].changed(data))
     assert any(problem in found for found in problems) if problem else not problems, problems
+
+
+@every_driver
+def test_private_key_that_is_not_here(driver: str) -> None:
+    """A configuration may be checked on another machine: ``config-validate`` warns."""
+    section = SECTIONS[driver].section(label={"ready-check": "true", "ready-check-key": "/none"})
+    for image in section["cloud-images"]:
+        image["username"] = "zuul"
+    (problem,) = SECTIONS[driver].load(section).localProblems()
+    assert problem == ("pools", "label small: ready-check-key /none cannot be read; its launches fail")

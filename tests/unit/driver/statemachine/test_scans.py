@@ -9,14 +9,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.keyscan import CONNECT_SECONDS, ScanFailed, Scans, scan
-from tests.support.odd_hosts import OddHost, closes
+from nodepool.driver.framework.keyscan import CONNECT_SECONDS, CheckFailed, ScanFailed, Scans, scan
+from tests.support.odd_hosts import OddHost, closes, is_silent
 from tests.support.ports import free_ports
+from tests.support.sshd import SshServer
+from tests.support.virtual_clock import VirtualClock
+from tests.support.wait import wait_for
 
 
 @pytest.fixture
@@ -92,3 +97,75 @@ def test_descriptors_that_are_short(scans: Scans, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(socket, "socket", make)
         assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
     assert not lacks
+
+
+def begin(scans: Scans, server: SshServer, command: str, timeout: float, **more: Any) -> Any:
+    """A ready-check of a node at a server."""
+    node: Any = SimpleNamespace(interface_ip="127.0.0.1", connection_port=server.port, username=server.user)
+    label = SimpleNamespace(ready_check=command, ready_check_timeout=timeout, ready_check_key=str(server.client_key))
+    vars(node).update((name, value) for name, value in more.items() if hasattr(node, name))
+    vars(label).update((name, value) for name, value in more.items() if hasattr(label, name))
+    return scans.check(node, label)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "reason", "output"),
+    [
+        ("echo up; echo no disk >&2; exit 3", {}, "^ready-check ended with exit code 3: up no disk$", "up\nno disk\n"),
+        ("seq 1 9999; false", {}, "ended with exit code 1: .* 9998 9999$", "\n9998\n9999\n"),
+        ("false", {}, "exit code 1: it wrote nothing$", ""),
+        ("yes", {}, "^ready-check sent more than 4096 KiB: ", "y\ny\n"),
+        ("echo busy; touch {runs}; sleep 60", {}, "^ready-check has not ended in time: busy$", "busy\n"),
+        # The server does not answer any more.
+        ("s=$PPID; (sleep 20; kill -CONT $s) & touch {runs}; kill -STOP $s", {}, "not ended in time", ""),
+        ("kill -9 $$", {"timeout": 5.0}, r"without an exit code \(gave up after 5 s\)$|not ended in time", ""),
+        ("true", {"username": "daemon"}, r"could not be run: .*Authentication failed. \(gave up after 60 s\)$", ""),
+        ("true", {"ready_check_key": "/none"}, "^ready-check-key /none cannot be used: .*No such file", ""),
+        ("true", {"connection_port": is_silent, "timeout": 1.0}, "could not be run: .*gave up after 1 s", ""),
+    ],
+)
+def test_ready_checks_that_fail(
+    scans: Scans, sshd: SshServer, tmp_path: Path, command: str, more: dict[str, Any], reason: str, output: str
+) -> None:
+    """K-7: the limit holds whatever the host does; the reason has the end of the output, which is bounded."""
+    clock, runs = VirtualClock(0.1), tmp_path / "runs"
+    with contextlib.ExitStack() as around:
+        around.enter_context(clock.running())
+        if "connection_port" in more:
+            more = {**more, "connection_port": around.enter_context(OddHost(is_silent)).port}
+        future = begin(scans, sshd, command.format(runs=runs), **{"timeout": 60.0, **more})
+        if "{runs}" in command:
+            wait_for("it runs", runs.exists)
+            clock.pass_seconds(60.0)
+        with pytest.raises(CheckFailed, match=reason) as failure:
+            future.result(60)
+    assert failure.value.output.endswith(output)
+    assert len(failure.value.output) <= 2048
+    assert failure.value.statsd_key == "error.readycheck"
+
+
+def test_ready_check_of_a_host_with_new_keys(scans: Scans, tmp_path: Path) -> None:
+    """K-7: the keys are those that the host has after the check."""
+    server = SshServer(tmp_path / "sshd")
+    server.start()
+    old = scans.scan("127.0.0.1", server.port, 60.0, "ssh").result(60)
+    key = tmp_path / "sshd/key_ed25519"
+    command = (
+        f"rm {key} && ssh-keygen -qt ed25519 -N '' -f {key} && kill -HUP {server.pid} && "
+        f'until ssh-keyscan -t ed25519 -p {server.port} 127.0.0.1 | grep -q "$(cut -d" " -f2 {key}.pub)"; do :; done'
+    )
+    try:
+        new = begin(scans, server, command, 60.0).result(60)
+    finally:
+        server.stop()
+    assert sorted(new) == sorted(server.host_keys)
+    assert len(set(new) & set(old)) == 2
+
+
+def test_stop_during_a_ready_check(scans: Scans, sshd: SshServer, tmp_path: Path) -> None:
+    """K-7: one that waits for the end of a command does not keep a launcher from its end."""
+    future = begin(scans, sshd, f"touch {tmp_path}/runs; sleep 60", 120.0)
+    wait_for("it runs", (tmp_path / "runs").exists)
+    scans.stop()
+    with pytest.raises(ScanFailed, match="the provider stops"):
+        future.result(30)
