@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry for tools that still call setup.py; everything is declared in setup.cfg and pyproject.toml."""
+"""The name of the distribution is that in nodepool/version.py; all else is declared in setup.cfg and pyproject.toml."""
+
+import re
+from pathlib import Path
 
 from setuptools import setup
 
-setup()
+version = Path(__file__).parent / "nodepool" / "version.py"
+setup(name=re.findall('^DISTRIBUTION = "(.+)"$', version.read_text(encoding="utf-8"), re.MULTILINE)[0])

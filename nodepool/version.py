@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.late_names import late_names
 
-#: The name of the distribution. Who publishes under another one changes it here and in ``setup.cfg``.
+#: The name of the distribution; ``setup.py`` reads it here. Who publishes under another one changes this line.
 DISTRIBUTION = "nodepool"
 
 

@@ -6,6 +6,8 @@ Nothing here imports Zuul: only tests/interop needs it.
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import re
 import threading
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import HealthCheck, settings
 
 from nodepool.driver.fake.cloud import FakeCloud
@@ -28,6 +31,9 @@ from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
+
+# While thousands of tests and modules come, there is nothing to collect; later they need not be looked through again.
+gc.disable()
 
 #: Files of a test, the newest ones; lines that tell of trouble, and lines of the end, of each.
 FILES = 4
@@ -72,6 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test in quarantine may fail."""
     if len(QUARANTINE) > MOST_IN_QUARANTINE:
         raise pytest.UsageError(f"{len(QUARANTINE)} tests are in quarantine: mend one first")
+    gc.freeze()
+    gc.enable()
     for item in items:
         if reason := QUARANTINE.get(item.nodeid.partition("[")[0]):
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
@@ -93,6 +101,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         # JUnit files have what begins with these words, without the name behind them.
         report.sections += [(f"Captured log {name}", f"{name}:\n{text}") for name, text in log_ends(directory)]
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _service_models() -> Iterator[None]:
+    """Models of AWS's services are found and read once in a process: that takes half of the time of a short test."""
+    read, names = JSONFileLoader.load_file, Loader.list_available_services
+    known = functools.cache(lambda path: read(JSONFileLoader(), path))
+    found = functools.cache(lambda kind: names(Loader(include_default_search_paths=True), kind))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _loader, path: known(path))
+        patch.setattr(Loader, "list_available_services", lambda _loader, type_name: found(type_name))
+        yield
 
 
 @pytest.fixture(scope="session")

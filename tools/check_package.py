@@ -13,6 +13,8 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
+from nodepool.version import DISTRIBUTION
+
 COMMANDS = ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web", "nodepool-tls")
 #: diskimage-builder's, which builders look for beside their Python.
 BUILD_COMMAND = "disk-image-create"
@@ -51,7 +53,7 @@ def check_command(name: str, option: str, expected: str) -> str | None:
 def main() -> int:
     """Run every check. Returns the exit code."""
     problems: list[str] = []
-    release = metadata.version("nodepool")
+    release = metadata.version(DISTRIBUTION)
     checks = [(name, "--version", f"Nodepool version: {release}") for name in COMMANDS]
     checks += [(name, "--help", "usage: ") for name in COMMANDS]
     checks.append((BUILD_COMMAND, "--version", metadata.version("diskimage-builder")))
@@ -69,7 +71,7 @@ def main() -> int:
         if name not in installed:
             print(f"{name} is not installed, but the package must bring it")
             problems.append(name)
-    location = Path(str(metadata.distribution("nodepool").locate_file("nodepool"))).resolve()
+    location = Path(str(metadata.distribution(DISTRIBUTION).locate_file("nodepool"))).resolve()
     if not location.is_relative_to(Path(sys.prefix).resolve()):
         print(f"nodepool comes from {location}, not from the virtualenv")
         problems.append("location")

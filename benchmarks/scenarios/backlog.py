@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.suite.goals import Growth
-from benchmarks.suite.model import LIMIT, Row, Scenario
+from benchmarks.suite.model import LIMIT, OURS, Row, Scenario
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.backlog import Backlog
 from benchmarks.support.candidates import Candidate
@@ -34,6 +35,25 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
                 rows.append(_measure(place, queue, length, size))
         finally:
             queue.stop()
+    return rows
+
+
+def run_tenants(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    """The longest queue, of many tenants, by age and with shares."""
+    if candidate.name != OURS:
+        return []
+    rows = []
+    for case, extra in (("age", {}), ("shares", {"tenant-shares": [{"tenant-name": "tenant1", "weight": 2}]})):
+        with stage.place(candidate) as place, ready_hosts(place, size["hosts"], size["warm_up"], extra):
+            queue = Backlog(place.client, LABEL, 0, size["hold_seconds"], size["tenants"])
+            queue.start()
+            try:
+                length = size["lengths"][-1]
+                queue.grow(length)
+                row = _measure(place, queue, length, size)
+                rows.append(dataclasses.replace(row, scenario=TENANTS.name, case=case))
+            finally:
+                queue.stop()
     return rows
 
 
@@ -85,4 +105,14 @@ SCENARIO = Scenario(
     limit=limit,
     limit_note="hosts that are never free",
     series=True,
+)
+
+TENANTS = Scenario(
+    name=f"{NAME}-tenants",
+    title="The same queue of 200 tenants, served by age and with shares",
+    metrics=(RATE, *COSTS),
+    goals=(Growth("cpu_ms", "age", "shares", 1.05),),
+    run=run_tenants,
+    sizes={**SCENARIO.sizes, "tenants": 200},
+    quick=SCENARIO.quick,
 )

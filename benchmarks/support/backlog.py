@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -20,13 +21,15 @@ class Backlog:
     """Keeps ``waiting`` requests waiting between `start` and `stop`; each that is fulfilled is replaced.
 
     :param hold_seconds: from the completion event until the node is given back.
+    :param tenants: that ask in turn.
     """
 
-    def __init__(self, client: ZuulClient, label: str, waiting: int, hold_seconds: float) -> None:
+    def __init__(self, client: ZuulClient, label: str, waiting: int, hold_seconds: float, tenants: int = 1) -> None:
         self._client = client
         self._label = label
         self._waiting = waiting
         self._hold_seconds = hold_seconds
+        self._tenants = itertools.cycle([f"tenant{number or ''}" for number in range(tenants)])
         self._changed = threading.Condition()
         self._requests: dict[str, Any] = {}
         self._completed: queue.SimpleQueue[tuple[Any, float] | None] = queue.SimpleQueue()
@@ -66,7 +69,7 @@ class Backlog:
             self._client.cancel(request)
 
     def _submit(self) -> None:
-        request = self._client.submit([self._label])
+        request = self._client.submit([self._label], tenant=next(self._tenants))
         with self._changed:
             self._requests[request.id] = request
             self._changed.notify_all()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -56,13 +56,16 @@ def all_ready(place: Place, count: int) -> bool:
 
 
 @contextmanager
-def ready_hosts(place: Place, hosts: int, warm_up: int, **settings: Any) -> Iterator[ReadyHosts]:
+def ready_hosts(
+    place: Place, hosts: int, warm_up: int, extra: Mapping[str, Any] | None = None, **settings: Any
+) -> Iterator[ReadyHosts]:
     """Starts a launcher with so many hosts, and warms it up with so many requests.
 
+    :param extra: other keys of the configuration.
     :param settings: of each host, as `StaticHost`; without them host keys are not checked.
     """
     provider = StaticProvider(static_hosts(hosts, [LABEL], **settings))
-    place.launch(provider)
+    place.launch(provider, extra=extra)
     ready = ReadyHosts(place, provider)
     ready.warm_up(warm_up)
     yield ready

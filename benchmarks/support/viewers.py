@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""People who look at the web pages: each has a stream of events, and asks for its page again when that says so.
+"""People who look at the web pages: each has a stream of events, which sends the part of its page that changes.
 
 ``python -m benchmarks.support.viewers URL COUNT`` prints a line when all of them look, and ends with SIGTERM.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import re
 import signal
 import sys
@@ -25,14 +24,14 @@ from tests.support.wait import wait_for
 
 #: What they look at, each one of them.
 LISTS: Final = ("requests", "nodes", "")
-#: As in ``static/live.js``: not all of them ask at the same moment.
-JITTER_SECONDS: Final = 0.05
+#: As in ``static/live.js``: a page asks for its part if the stream has not sent it for so long.
+OLD_SECONDS: Final = 30.0
 #: As in ``static/charts.js``.
 CHARTS_SECONDS: Final = 20.0
 LOOKING: Final = "looking"
-_EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
-#: Which records a page says that it shows.
-_KINDS: Final = re.compile(rb'id="live"[^>]* data-kinds="([^"]*)"')
+PART: Final = {"HX-Request": "true"}
+#: What a page says of its stream, and of the snapshot that it shows.
+_STREAM: Final = re.compile(rb'data-stream="\./([^"]*)" data-snapshot="(\d+)"')
 _ADDRESS: Final = re.compile(r"Web server at (http://127\.0\.0\.1:\d+)/")
 
 
@@ -62,30 +61,31 @@ def address_of(daemon: ChildProcess) -> str:
 async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> None:
     """One of them. Ends when it is cancelled."""
     page = await client.get(f"/{path}")
-    shown = _KINDS.search(page.content)
-    assert shown is not None, f"/{path} has no part that changes"
-    kinds = set(shown[1].split())
-    changed = asyncio.Event()
-    tasks = [asyncio.create_task(_ask_again(client, path, changed))]
+    found = _STREAM.search(page.content)
+    assert found is not None, f"/{path} has no part that changes"
+    shown = asyncio.Event()
+    tasks = [asyncio.create_task(_ask_again(client, path, shown))]
     if not path:
         tasks.append(asyncio.create_task(_draw_again(client)))
     try:
-        async with client.stream("GET", "/api/v1/events/stream", timeout=None) as stream:
+        async with client.stream("GET", f"/{found[1].decode()}", timeout=None) as stream:
             looking.set()
             async for piece in stream.aiter_bytes():
-                if kinds.intersection(_EVENT.findall(piece)):
-                    changed.set()
+                if b"event: hello" in piece and b'"snapshot":%s' % found[2] not in piece.replace(b" ", b""):
+                    await client.get(f"/{path}", headers=PART)
+                if b"event: part" in piece:
+                    shown.set()
     finally:
         for task in tasks:
             task.cancel()
 
 
-async def _ask_again(client: httpx.AsyncClient, path: str, changed: asyncio.Event) -> None:
+async def _ask_again(client: httpx.AsyncClient, path: str, shown: asyncio.Event) -> None:
     while True:
-        await changed.wait()
-        await asyncio.sleep(random.uniform(0, JITTER_SECONDS))
-        changed.clear()
-        await client.get(f"/{path}", headers={"HX-Request": "true"})
+        await asyncio.sleep(OLD_SECONDS)
+        if not shown.is_set():
+            await client.get(f"/{path}", headers=PART)
+        shown.clear()
 
 
 async def _draw_again(client: httpx.AsyncClient) -> None:

@@ -132,11 +132,18 @@ def do_launchers(options: argparse.Namespace) -> int:
 
 def do_tenants(options: argparse.Namespace) -> int:
     """``nodepool tenants``"""
-    from nodepool.listing.pools import tenant_limits, tenant_table
+    from nodepool.listing.pools import tenant_table
+    from nodepool.plan.observed import Observed
 
     def look(zk: ZooKeeper) -> Table:
-        limits = tenant_limits(read_launchers(zk.client))
-        table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
+        seen = Observed(
+            wall_time(),
+            requests={request.key: request for request in zk.nodeRequestIterator(cached=False)},
+            nodes={node.key: node for node in zk.nodeIterator(cached=False)},
+            registered=components.read_pools(zk.client),
+            launchers=read_launchers(zk.client),
+        )
+        table = tenant_table(seen)
         names = sorted({row[0] for row in table.rows})
         if options.tenant is not None and options.tenant not in names:
             there_are = f"; there are: {', '.join(names)}" if names else ""

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
+from nodepool.driver.statemachine.deletion import NodeDeletion
 from nodepool.driver.statemachine.launch import NodeLaunch
-from nodepool.driver.statemachine.provider import NodeDeletion
 from nodepool.guard import settle
 
 if TYPE_CHECKING:

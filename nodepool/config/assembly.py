@@ -11,7 +11,7 @@ import dataclasses
 import linecache
 import logging
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import voluptuous as v
@@ -28,7 +28,8 @@ from nodepool.driver.interface import Driver
 from nodepool.driver.registry import KNOWN, ContractError, Drivers, DriverUnavailable, LibraryMissing, check_instance
 from nodepool.exceptions import ConfigError
 from nodepool.guard import ERRORS
-from nodepool.model.config_keys import ConfigValue, Sections, key, nearest
+from nodepool.model.config_keys import ConfigValue, Sections, allows, key, nearest
+from nodepool.model.status import AccessRule
 
 log = logging.getLogger("nodepool.config")
 
@@ -123,6 +124,7 @@ class ProviderReader:
             if isinstance(section, dict) and index not in again:
                 self._section(["providers", index], section)
         self._check_min_ready(sections)
+        self._check_tenants()
 
     def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
         """Check and load one section."""
@@ -270,6 +272,16 @@ class ProviderReader:
                 text = "no pool of this file has the label; add it to a pool, or remove min-ready"
                 self._note(["labels", index, "min-ready"], text, Severity.WARNING)
 
+    def _check_tenants(self) -> None:
+        """Another launcher may serve a tenant that no pool of this file serves."""
+        pools = [pool for provider in self._config.providers.values() for pool in provider.pools.values()]
+        access = [(pool.labels, pool.access(self._config.labels)) for pool in pools]
+        for name in ("tenant-resource-limits", "tenant-shares"):
+            for index, section in entries(self._document.data, name, "tenant-name"):
+                if access and not any(_serves(section["tenant-name"], *each) for each in access):
+                    text = "allowed-tenants of no pool and label of this file allow the tenant; correct one of them"
+                    self._note([name, index, "tenant-name"], text, Severity.WARNING)
+
     def _check_images(self, path: list[Hashable], section: dict[str, Any]) -> None:
         if self._is_broken("diskimages"):
             return
@@ -323,6 +335,15 @@ def _label_names(pool: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         for position, label in enumerate(_list(labels)):
             if isinstance(label, str):
                 yield ["nodes", index, "labels", position], label
+
+
+def _serves(tenant: str, labels: Collection[str], rules: Sequence[AccessRule]) -> bool:
+    """Does a pool with these labels and rules serve a tenant in any way?"""
+
+    def may_have(label: str) -> bool:
+        return all(allows(rule.tenants, tenant) for rule in rules if rule.labels is None or label in rule.labels)
+
+    return any(map(may_have, labels))
 
 
 def _list(value: Any) -> list[Any]:

@@ -7,6 +7,7 @@ First the settings of traces, then labels, images, limits of tenants, and the wh
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from nodepool.config.problems import Document, Severity
@@ -16,14 +17,18 @@ from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
+    EVEN,
     FILLED_TEXT,
     FLAG,
+    FREE_ROOM,
     NOT_GIVEN,
     REQUIRED,
+    TENANTS,
     TEXT,
     TEXTS,
     WHOLE,
     MappingOf,
+    Number,
     Sections,
     Text,
     TextOrNumber,
@@ -31,6 +36,7 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
+from nodepool.model.status import TenantShare
 from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
 
@@ -127,6 +133,16 @@ class Label(ConfigValue):
     max_ready_age: int = key(
         Whole(instead=NOT_GIVEN), 0, "Age at which an unused ready node is replaced; 0 = never.", unit="seconds"
     )
+    allowed_tenants: list[str] | None = key(
+        TENANTS,
+        None,
+        "Tenants whose requests may have the label: names, or regular expressions between slashes, which match a whole "
+        "name, such as ``/ci-.*/``. A request without a tenant may not have it. An empty list allows none.",
+        default_text="all",
+    )
+    mixed_nodesets: bool = key(
+        FLAG, False, "true: where no pool has all labels of a request, its nodes with this one come from another pool."
+    )
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
@@ -187,6 +203,22 @@ class TenantLimits(ConfigValue):
     volume_gb: int = key(LIMIT, None, "Space of volumes.", name="max-volume-gb", unit="GB", default_text="unlimited")
 
 
+class ShareSection(ConfigValue):
+    """The keys of an entry of ``tenant-shares``."""
+
+    tenant_name: str = key(FILLED_TEXT, REQUIRED, "Tenant of Zuul. Unique.")
+    weight: float = key(
+        Number(0, more=True), 1.0, "Its part beside those of others: with 2 it gets twice as much as one with 1."
+    )
+    guaranteed: dict[str, float] = key(
+        MappingOf(Whole(0)),
+        {},
+        "What its requests get before those of others of the same pipeline priority, with the names of "
+        "``tenant-resource-limits``, such as ``max-servers`` and ``max-ram`` (MiB). What it does not use is lent.",
+        default_text="nothing",
+    )
+
+
 class TopLevel(WebappSettings, TracingSettings):
     """The keys of a file, besides those of `ZooKeeperSettings`."""
 
@@ -202,6 +234,26 @@ class TopLevel(WebappSettings, TracingSettings):
     #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
     tenant_resource_limits: dict[str, dict[str, float]] = key(
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
+    )
+    placement: str = key(
+        Text(choices=(FREE_ROOM, EVEN)),
+        FREE_ROOM,
+        "Which of several pools of the same priority tries a request first. ``free-room``: each has a share of the "
+        "requests that is in proportion to its room, so that all are full at the same time. ``even``: all have the "
+        "same share. The same in all launchers.",
+    )
+    #: tenant -> its share.
+    tenant_shares: dict[str, TenantShare] = key(
+        Sections(ShareSection),
+        None,
+        "Which part of the room a tenant of Zuul gets while others want it, too. Tenants that are not named have the "
+        "weight 1.",
+        default_text="no shares: requests are served by their age",
+    )
+    fair_projects: bool = key(
+        FLAG,
+        False,
+        "true: the projects of a tenant get equal parts of its share. It needs ``tenant-shares``.",
     )
     diskimages: dict[str, DiskImage] = key(Sections(DiskImage), None, "Images, for the image builder.")
     elements_dir: str | None = key(FILLED_TEXT, None, "``ELEMENTS_PATH`` of builds. For the image builder.")
@@ -226,7 +278,13 @@ class Config(ZooKeeperSettings, TopLevel):
         self.diskimages = {}
         self.providers = {}
         self.tenant_resource_limits = {}
+        self.tenant_shares = {}
         self.webapp_authenticators = []
         self.webapp_operators = []
         #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
         self.watched_files: set[str] = set()
+
+    @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``. For a configuration that is loaded."""
+        return frozenset(label.name for label in self.labels.values() if label.mixed_nodesets)

@@ -258,7 +258,8 @@ class Reading:
 def read_as(kind: keys.ValueType, value: Any) -> Reading | None:
     """What a value means that is not of its type; None = it is, or means nothing. For what is no list or mapping."""
     if value is None:
-        return None if kind.null else Reading(NOT_GIVEN, _REFUSED)
+        # A list without entries must not open what it was to close.
+        return None if kind.null or kind == keys.TENANTS else Reading(NOT_GIVEN, _REFUSED)
     match kind:
         case keys.Whole() if kind.instead is not None and not _means_number(kind, value):
             return Reading(kind.instead, _REFUSED)

@@ -17,6 +17,7 @@ from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
 from nodepool.driver.config import fields_of, mappings, section_schema
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, TEXT, ConfigValue, MappingOf, key, keys_of
+from nodepool.model.status import TenantShare
 from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 
 #: Key of ``tenant-resource-limits`` -> name of the quota. Any other key is its own quota name.
@@ -80,16 +81,32 @@ def _tenants(document: Document, config: Config) -> None:
         name = section["tenant-name"]
         if index in again:
             continue
-        limits: dict[str, float] = {}
-        for resource, value in section.items():
-            if resource == "tenant-name":
-                continue
-            if resource not in QUOTA_NAMES and (hint := did_you_mean(resource, QUOTA_NAMES)):
-                message = f"taken for the name of a resource of a driver{hint}"
-                document.note(["tenant-resource-limits", index, resource], message, Severity.WARNING)
-            if isinstance(value, int):
-                limits[QUOTA_NAMES.get(resource, resource)] = value
-        config.tenant_resource_limits[name] = limits
+        path = ["tenant-resource-limits", index]
+        config.tenant_resource_limits[name] = _amounts(document, path, section)
+    again = report_repeated(document, "tenant-shares", "tenant-name", "tenant")
+    for index, section in entries(document.data, "tenant-shares", "tenant-name"):
+        weight, guaranteed = section.get("weight", 1.0), section.get("guaranteed")
+        if index not in again and isinstance(weight, int | float) and weight > 0:
+            path = ["tenant-shares", index, "guaranteed"]
+            amounts = _amounts(document, path, guaranteed if isinstance(guaranteed, dict) else {})
+            config.tenant_shares[section["tenant-name"]] = TenantShare(float(weight), amounts)
+    if config.fair_projects and not config.tenant_shares:
+        document.note(["fair-projects"], "it has no effect without tenant-shares", Severity.WARNING)
+
+
+def _amounts(document: Document, path: Sequence[Hashable], section: Mapping[str, Any]) -> dict[str, float]:
+    """Name of a quota -> the number that a section has for it."""
+    amounts: dict[str, float] = {}
+    for resource, value in section.items():
+        if resource == "tenant-name":
+            continue
+        hint = did_you_mean(resource, QUOTA_NAMES)
+        if resource not in QUOTA_NAMES and (hint or str(resource).startswith("max-")):
+            message = f"taken for the name of a resource of a driver{hint}"
+            document.note([*path, resource], message, Severity.WARNING)
+        if isinstance(value, int):
+            amounts[QUOTA_NAMES.get(resource, resource)] = value
+    return amounts
 
 
 # What the other readers of sections use.

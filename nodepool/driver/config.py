@@ -11,7 +11,8 @@ import abc
 import functools
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from nodepool.model.config_keys import (
     MAX_INT,
     PORT,
     REQUIRED,
+    TENANTS,
     TEXT,
     WHOLE,
     From,
@@ -31,9 +33,11 @@ from nodepool.model.config_keys import (
     keys_of,
 )
 from nodepool.model.config_keys import ConfigValue as ConfigValue
+from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
+    from nodepool.config.objects import Config, Label
+    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
 
@@ -159,6 +163,9 @@ class ConfigPool(ConfigValue, abc.ABC):
         "The lower number is served first: a pool leaves a request to pools with a lower number as long as one of them "
         "can serve it and is not paused.",
     )
+    allowed_tenants: list[str] | None = key(
+        TENANTS, None, "Tenants whose requests the pool serves, as in ``labels``.", default_text="all"
+    )
 
     def __init__(self) -> None:
         self.name = ""
@@ -184,6 +191,28 @@ class ConfigPool(ConfigValue, abc.ABC):
         ``priority`` becomes that of the provider if the pool has none and ``self.provider`` is set before.
         """
         self.read_keys(pool_config)
+
+    def tenantsOfLabel(self, label: str) -> Collection[str] | None:
+        """Tenants for which the pool could ever have a node of a label, beside ``allowed-tenants``; None = all."""
+        return None
+
+    def tenantsOfNode(self, node: Node) -> Sequence[str] | None:
+        """Tenants that may have a ready node of the pool, beside ``allowed-tenants``; None = all. Does not block."""
+        return None
+
+    def access(self, labels: Mapping[str, Label]) -> tuple[AccessRule, ...]:
+        """Which tenants the pool serves.
+
+        :param labels: the top-level ``labels``.
+        """
+        found: dict[tuple[str, ...], set[str]] = {}
+        for label in self.labels:
+            top = labels.get(label)
+            for tenants in (None if top is None else top.allowed_tenants, self.tenantsOfLabel(label)):
+                if tenants is not None:
+                    found.setdefault(tuple(tenants), set()).add(label)
+        whole = [] if self.allowed_tenants is None else [AccessRule(tuple(self.allowed_tenants))]
+        return (*whole, *(AccessRule(tenants, frozenset(names)) for tenants, names in sorted(found.items())))
 
 
 class Connection(ConfigValue):
@@ -319,6 +348,8 @@ def _without_null(type: keys.ValueType) -> Any:
     match type:
         case keys.Text(choices=(_, *_)):
             return v.In(list(type.choices))
+        case keys.Text(pattern=True):
+            return v.All(nonempty(), _compiles)
         case keys.Text():
             return str if type.empty else nonempty()
         case keys.Whole():
@@ -371,6 +402,17 @@ def nonempty() -> Any:
     import voluptuous as v
 
     return v.All(str, v.Length(min=1))
+
+
+def _compiles(value: str) -> str:
+    """A check: what stands between slashes is a regular expression."""
+    import voluptuous as v
+
+    try:
+        re.compile(keys.regular_expression(value) or "")
+    except re.error as error:
+        raise v.Invalid(f"it is no regular expression: {error}") from None
+    return value
 
 
 def _plain_int(value: Any) -> int:

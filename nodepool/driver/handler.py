@@ -4,7 +4,7 @@
 The pool worker locks a request, stores it as `pending` and calls `NodeRequestHandler.run`; when that leaves the handler
 paused it calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
 All calls come from the pool worker's thread. Only launches run elsewhere. First the handler, then its nodes
-(`NodeSet`), then what happens when it waits for room.
+(`NodeSet`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.fact import NotKnown
-from nodepool.driver.framework.handler_hooks import HandlerHooks, PoolWorkerView, log_declined
+from nodepool.driver.framework.handler_hooks import DeadlockAvoidance, HandlerHooks, PoolWorkerView, log_declined
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import Guard
@@ -28,7 +27,6 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
-from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.launch import launch_outcome
 from nodepool.plan.retries import Backoff
@@ -59,13 +57,12 @@ class NodeRequestHandler(HandlerHooks):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        self._deadlock = DeadlockAvoidance(self, self.node_set)
+        self._deadlock = DeadlockAvoidance(self)
 
     # -- how far it is --
 
     @property
     def nodeset(self) -> list[Node]:
-        """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
         return self.node_set.nodes
 
     @nodeset.setter
@@ -116,6 +113,57 @@ class NodeRequestHandler(HandlerHooks):
         """
         if self.progress.stage is not stage:
             self.progress.move(stage, wall_time(), reason)
+
+    # -- could it ever be served? --
+
+    def getDeclinedReasons(self) -> list[str]:
+        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
+        found = self.basic_decline_reasons()
+        if not found and not gateway.images_available(self):
+            found = [reasons.ReasonText(self.why_images_missing())]
+        if not found and not gateway.has_provider_quota(self, self.request.node_types):
+            # The question may have shown that a label can never work.
+            found = self.basic_decline_reasons() or [reasons.ReasonText(self.why_too_large())]
+        return found
+
+    def why_images_missing(self) -> reasons.Reason:
+        """Which images are missing, after `imagesAvailable` said so."""
+        return reasons.IMAGE_MISSING
+
+    def why_too_large(self) -> reasons.Reason:
+        """What the request exceeds, after `hasProviderQuota` said that it does. Blocks no longer than that one."""
+        found = (
+            self.manager.excess(self.pool, self.request.node_types) if isinstance(self.manager, QuotaSupport) else None
+        )
+        return found or reasons.EXCEEDS_QUOTA
+
+    def why_no_room(self, ntype: str) -> reasons.Reason:
+        """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
+
+        :raises NotKnown: the cloud has not said yet what a node needs.
+        """
+        if not self.manager.LAUNCHES:
+            labels = self.request.node_types
+            free = {label: self.pw.ready_nodes.count(label) for label in labels}
+            return gateway.wait_reason(self.manager, self.pool.name, labels, free) or reasons.NO_READY_NODE
+        found = self.manager.shortage(self.pool, ntype) if isinstance(self.manager, QuotaSupport) else None
+        return found or reasons.NO_ROOM
+
+    def basic_decline_reasons(self) -> list[str]:
+        """The reasons of A-13 that hold even if ready nodes are there."""
+        if self.pool.max_servers <= 0:
+            return [reasons.ReasonText(reasons.POOL_DISABLED)]
+        supported = self.provider.getSupportedLabels(self.pool.name)
+        broken = set(gateway.error_labels(self.manager))
+        unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
+        if unknown:
+            text = f"node type(s) [{', '.join(unknown)}] not available"
+            if not broken.intersection(unknown):
+                return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_UNKNOWN, text))]
+            known = gateway.label_errors(self.manager)
+            causes = [f"{label}: {known[label].text}" for label in unknown if label in known]
+            return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
+        return []
 
     # -- the course --
 
@@ -175,9 +223,10 @@ class NodeRequestHandler(HandlerHooks):
             self.give_back_when_launched(self.node_set.why_no_room())
         else:
             self._wait_for_room(self.node_set.why_no_room())
-            self.pw.evict(shared=self.node_set.full_pool() is None)
+            pool = self.node_set.full_pool()
+            self.pw.evict(shared=pool is None)
             # What was taken just now was let go of for somebody, perhaps.
-            if (first := self._deadlock.look(at_once=not had_nodes)) is not None:
+            if (first := self._deadlock.look(self.node_set.next_label(), pool, at_once=not had_nodes)) is not None:
                 text = f"request {first.id} comes first, and each waits for the other"
                 self.log.info("Giving the request back: %s", text)
                 self._end(lambda: self._yield(Reason(ReasonCode.WAIT_DEADLOCK, text)))
@@ -224,7 +273,7 @@ class NodeRequestHandler(HandlerHooks):
             gateway.stop_waiting(self.manager, building)
 
     def _drop(self) -> None:
-        self.cancel("the request is gone")
+        self.cancel("the request does not exist any more")
 
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
@@ -466,7 +515,7 @@ class NodeSet:
     :param hooks: what the driver says of the request.
     """
 
-    def __init__(self, hooks: HandlerHooks) -> None:
+    def __init__(self, hooks: NodeRequestHandler) -> None:
         self._hooks = hooks
         self._nodes: list[Node | None] = [None] * len(hooks.request.node_types)
         #: Nodes that another launcher has made for the request, or begun to launch.
@@ -602,7 +651,7 @@ class NodeSet:
         """Ready nodes for some positions: index in ``missing`` -> node."""
         wanted = [self._hooks.request.node_types[position] for position in missing]
         zone = next((node.az for node in self.nodes if node.az), None)
-        return self._hooks.pw.ready_nodes.choose(wanted, zone)
+        return self._hooks.pw.ready_nodes.choose(wanted, zone, triage.RequestKind.of(self._hooks.request))
 
     def _reuse(self) -> None:
         ready_nodes = self._hooks.pw.ready_nodes
@@ -722,7 +771,7 @@ class NodeSet:
         hooks.log.info("Launching node %s for %s", node.id, label)
         self._launch(node, gateway.launch)
 
-    def _launch(self, node: Node, begin: Callable[[HandlerHooks, Node], Any]) -> None:
+    def _launch(self, node: Node, begin: Callable[[NodeRequestHandler, Node], Any]) -> None:
         hooks = self._hooks
         try:
             begin(hooks, node)
@@ -764,7 +813,7 @@ class NodeSet:
                     gateway.let_go_of_aborted(hooks, node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
-                    hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                    hooks.log.debug("Node %s belongs to another request now: %s", node.id, conflict)
                 # Not before: after another error nobody else knows that the node is locked.
                 self._nodes[position] = None
 
@@ -775,86 +824,3 @@ def allocate(node: Node, request: NodeRequest) -> None:
     node.request_event_id = request.event_id
     node.tenant_name = request.tenant_name
     node.requestor = request.requestor
-
-
-# `DeadlockAvoidance`: a request that waits for room while it holds nodes yields to an earlier one (Q-10, Q-12).
-
-
-class DeadlockAvoidance:
-    """Of one request. The decisions are in `nodepool.plan.launch`.
-
-    :param hooks: what the driver says of the request.
-    :param node_set: what the request has.
-    """
-
-    def __init__(self, hooks: HandlerHooks, node_set: NodeSet) -> None:
-        self._hooks = hooks
-        self._node_set = node_set
-        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
-        self._patient_until = 0.0
-        #: After it yielded: the request that comes first, the label that there was no room for, and the configuration.
-        self._yielded_to: tuple[str, str, ProviderConfig] | None = None
-
-    def begin(self) -> None:
-        """The request begins to wait for room."""
-        self._patient_until = monotonic() + plan_nodes.PATIENCE_SECONDS
-
-    def look(self, *, at_once: bool) -> NodeRequest | None:
-        """A request that comes first and waits, too, for what this one holds; None = there is none, or not looked yet.
-
-        :param at_once: do not wait until patience is at an end.
-        """
-        # All nodes are looked at, and passes are many: not in each.
-        if not at_once and monotonic() < self._patient_until:
-            return None
-        self.begin()
-        hooks = self._hooks
-        cache, label = hooks.zk.cache, self._node_set.next_label()
-        if cache is None or label is None or not self._node_set.nodes:
-            return None
-        place = (hooks.provider.name, self._node_set.full_pool())
-        first = plan_nodes.stands_before(hooks.request, *place, cache.nodes.values(), cache.requests.get)
-        self._yielded_to = None if first is None else (first.key, label, hooks.provider)
-        return first
-
-    def in_the_way(self) -> list[Node]:
-        """Nodes of this request that must go, which has yielded: the one that comes first needs their room."""
-        cache = self._hooks.zk.cache
-        first = None if self._yielded_to is None or cache is None else cache.requests.get(self._yielded_to[0])
-        if first is None or cache is None or first.state != states.PENDING:
-            return []
-        its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
-        if not its_nodes or not self._lacks_shared_room(first, its_nodes):
-            return []
-        return plan_nodes.in_the_way(first, its_nodes, self._node_set.nodes)
-
-    def _lacks_shared_room(self, first: NodeRequest, its_nodes: list[Node]) -> bool:
-        """Is it not for the limits of another pool that it waits?"""
-        hooks, pool = self._hooks, its_nodes[0].pool or ""
-        if pool == hooks.pool.name or not isinstance(hooks.manager, QuotaSupport):
-            return True
-        settings = hooks.provider.pools.get(pool)
-        label = next(iter(plan_nodes.missing_labels(first, its_nodes)), None)
-        try:
-            return settings is not None and label is not None and hooks.manager.poolHasRoom(settings, label)
-        except (LookupError, NotKnown):
-            # Another launcher knows the pool otherwise.
-            return False
-
-    def is_pointless(self) -> bool:
-        """After it yielded, would the request only take the same nodes to give them back once more?
-
-        It would until the one that comes first is served or given back, there is room, or free nodes are enough.
-        Reads the cache only.
-        """
-        if self._yielded_to is None:
-            return False
-        hooks = self._hooks
-        first_id, label, provider = self._yielded_to
-        first = None if hooks.zk.cache is None else hooks.zk.cache.requests.get(first_id)
-        if first is None or first.state != states.PENDING or hooks.provider is not provider:
-            return False
-        wanted = hooks.request.node_types
-        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted)) == len(wanted):
-            return False
-        return not gateway.has_room_now(hooks, label)

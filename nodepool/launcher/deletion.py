@@ -30,8 +30,8 @@ from nodepool.model.event import What, grouped
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
-from nodepool.plan.triage import declined_state
-from nodepool.runtime.worker import Worker
+from nodepool.plan.triage import RequestKind, declined_state
+from nodepool.runtime.worker import Part, Worker
 from nodepool.zk import paths, transactions
 from nodepool.zk.transactions import TransactionFailed, result
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.zk.connection import Reply
+    from nodepool.zk.nodes import NodepoolCache
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0
@@ -75,6 +76,24 @@ class _Sent(NamedTuple):
     node: Node
     reply: Reply
     finish: Callable[[], None]
+
+
+def is_for_deletion(cache: NodepoolCache, node_id: str) -> bool:
+    """Must the deletion worker look at a node?"""
+    node = cache.nodes.get(node_id)
+    if node is None or cache.nodes.is_locked(node_id):
+        return cache.nodes.is_empty(node_id)
+    return not isinstance(plan.judge_unlocked(node, cache.requests.get), plan.Keep)
+
+
+def listen(cache: NodepoolCache, worker: Part[DeletedNodeWorker]) -> None:
+    """Have the worker look at nodes when they are for it. It hears of them in the thread of the cache."""
+
+    def changed(node_id: str) -> None:
+        if not node_id or is_for_deletion(cache, node_id):
+            worker.current.node_changed(node_id)
+
+    cache.nodes.add_listener(changed)
 
 
 class DeletedNodeWorker(Worker):
@@ -620,7 +639,9 @@ class CleanupWorker(Worker):
         held_since = transactions.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
         if stored is None or plan.is_of_holder(stored.mzxid, held_since, unchanged_seconds):
-            self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
+            self.log.debug(
+                "Node %s is not lost: the process that serves request %s has written it", node.id, request_id
+            )
             return
         if node.state == states.INIT:
             node.state = states.DELETING
@@ -646,7 +667,7 @@ class CleanupWorker(Worker):
             if cached.state != states.REQUESTED or not cached.declined_by:
                 continue
             request = cached.copy()
-            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
+            request.state = declined_state(RequestKind.of(request), registered, absent)
             if request.state != states.FAILED:
                 continue
             try:

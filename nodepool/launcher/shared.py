@@ -21,7 +21,7 @@ from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
 from nodepool.model.status import Maintenance, Mode, ReloadStatus
 from nodepool.plan import maintenance
-from nodepool.plan.triage import PoolInfo, able_pools, first_choice
+from nodepool.plan.triage import PoolInfo, able_pools, first_choice, weights_of
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
@@ -89,7 +89,8 @@ class PoolRegistry:
         before, until = self._registered, self._clock() + ABSENT_SECONDS
         self._registered = [
             PoolInfo(
-                pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
+                *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
+                *(pool.allowed_tenants, pool.capacity, pool.limits),
             )
             for pool in self._pools.values()
         ]
@@ -170,7 +171,7 @@ class MaintenanceState:
         return self.of_pool(provider_name, pool_name) is not None or label in self.of_labels()
 
 
-# How many free ready nodes does each pool have, those of other launchers included?
+# How many nodes, and free ready nodes, does each pool have, those of other launchers included?
 
 #: Provider and name of a pool.
 PoolKey = tuple[str | None, str | None]
@@ -185,9 +186,10 @@ class FreeCounts:
 
     def __init__(self, nodes: RecordCache[Node]) -> None:
         self._nodes = nodes
-        #: node id -> its pool and labels, for nodes that are free.
-        self._free: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}
+        #: node id -> its pool; and its labels, if it is free.
+        self._known: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}
         self._by_pool: dict[PoolKey, Counter[str]] = {}
+        self._count: Counter[PoolKey] = Counter()
         nodes.add_listener(self._changed)
 
     def could_serve(self, pool: PoolInfo, wanted: Sequence[str]) -> bool:
@@ -197,9 +199,18 @@ class FreeCounts:
             return False
         return all(counts[label] >= (wanted.count(label) if len(wanted) > 1 else 1) for label in wanted)
 
+    def room(self, pool: PoolInfo, wanted: Sequence[str]) -> float | None:
+        """How many nodes a pool could hand out or make; None = it does not publish what it can have."""
+        capacity = pool.capacity_for(wanted)
+        if capacity is None:
+            return None
+        key = (pool.provider_name, pool.name)
+        free = self._by_pool.get(key)
+        return max(0.0, capacity - self._count[key]) + (0 if free is None else free[""])
+
     def _changed(self, node_id: str) -> None:
         if not node_id:
-            for known in {*self._free, *self._nodes.ids()}:
+            for known in {*self._known, *self._nodes.ids()}:
                 self._look(known)
             return
         self._look(node_id)
@@ -207,23 +218,21 @@ class FreeCounts:
     def _look(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         entry: tuple[PoolKey, tuple[str, ...]] | None = None
-        if (
-            node is not None
-            and node.state == states.READY
-            and not node.allocated_to
-            and not self._nodes.is_locked(node_id)
-        ):
+        if node is not None:
+            free = node.state == states.READY and not node.allocated_to and not self._nodes.is_locked(node_id)
             # The empty label counts nodes.
-            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)))
-        old = self._free.get(node_id)
+            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)) if free else ())
+        old = self._known.get(node_id)
         if old == entry:
             return
         if old is not None:
-            del self._free[node_id]
+            del self._known[node_id]
             self._by_pool[old[0]].subtract(old[1])
+            self._count[old[0]] -= 1
         if entry is not None:
-            self._free[node_id] = entry
+            self._known[node_id] = entry
             self._by_pool.setdefault(entry[0], Counter()).update(entry[1])
+            self._count[entry[0]] += 1
 
 
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
@@ -246,8 +255,10 @@ FORGET_SECONDS: Final = 60.0
 MANY: Final = 1000
 #: So often a pool serves others before a request that it could serve as well.
 MAX_PASSED: Final = 10
-#: Requests that a pool leaves in one pass before it takes one at any rate.
+#: Requests that a pool leaves in one pass before it takes one at any rate: where all have the same share of them, and
+#: where a small pool has one of many.
 WINDOW: Final = 64
+WINDOW_BY_ROOM: Final = 1000
 
 
 class _PassedOver(NamedTuple):
@@ -276,15 +287,18 @@ class Turns:
         self._left: dict[str, _PassedOver] = {}
         self._many = MANY
         self._passed_over = 0
+        self._by_room = True
         #: Requests whose owner has no node for them, while this pool has: passed over in this pass, or to be taken.
         self._ours_next: list[str] = []
         self._ours: set[str] = set()
 
-    def begin_pass(self, me: str, registered: Sequence[PoolInfo]) -> None:
-        """:param registered: the same object as long as the registry does not change."""
+    def begin_pass(self, me: str, registered: Sequence[PoolInfo], *, by_room: bool = True) -> None:
+        """:param registered: the same object as long as the registry does not change.
+        :param by_room: do pools with more room try more of the requests first?
+        """
         if self._registered is not registered or len(self._able) > 10_000:
             self._able.clear()
-        self._me, self._registered = me, registered
+        self._me, self._registered, self._by_room = me, registered, by_room
         self._passed_over = 0
         self._ours_next.clear()
         if len(self._left) > self._many:
@@ -302,13 +316,17 @@ class Turns:
         if able is None:
             able = self._able[kind] = able_pools(kind, self._registered)
         request_id, now = request.key, self._clock()
-        if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW:
+        if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW_BY_ROOM:
             return ()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
         if before.times >= MAX_PASSED:
             return ()
         asked = before.asked if now < before.when + TURN_SECONDS else ()
-        turns = self._turns([pool for pool in able if pool.id not in asked], request)
+        pools = [pool for pool in able if pool.id not in asked]
+        weights = self._weights(pools, request)
+        if self._passed_over >= WINDOW and not weights:
+            return ()
+        turns = self._turns(pools, request, weights)
         if not turns or turns[0].id == self._me:
             return ()
         return turns
@@ -326,11 +344,15 @@ class Turns:
         self._left[request_id] = _PassedOver(before.times + 1, now, (*asked, *(pool.id for pool in turns)))
         self._passed_over += 1
 
-    def _turns(self, pools: list[PoolInfo], request: NodeRequest) -> list[PoolInfo]:
+    def _weights(self, pools: Sequence[PoolInfo], request: NodeRequest) -> Mapping[str, float]:
+        """Each pool's share of such requests; empty = all the same."""
+        return weights_of({pool: self._free.room(pool, request.node_types) for pool in pools}) if self._by_room else {}
+
+    def _turns(self, pools: list[PoolInfo], request: NodeRequest, weights: Mapping[str, float]) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""
         request_id = request.key
         ready = [pool for pool in pools if self._free.could_serve(pool, request.node_types)] if request.reuse else []
-        owner = first_choice(request_id, [pool for pool in pools if not pool.paused] or pools)
+        owner = first_choice(request_id, [pool for pool in pools if not pool.paused] or pools, weights)
         turns = [owner, None if owner in ready else first_choice(request_id, ready)]
         return [pool for pool in turns if pool is not None]
 

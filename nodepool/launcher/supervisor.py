@@ -23,7 +23,9 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
-from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
+from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
+from nodepool.launcher.pool.fair import TenantLedger
+from nodepool.launcher.pool.mixed import MixedWorker
 from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
@@ -43,7 +45,7 @@ from nodepool.model.event import What, grouped
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, Mode
 from nodepool.plan import maintenance
-from nodepool.plan.launch import ANSWERED_REQUEST_STATES, Keep, judge_unlocked, missing
+from nodepool.plan.launch import ANSWERED_REQUEST_STATES, missing
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.daemon import ConnectedDaemon
@@ -118,7 +120,9 @@ class NodePool(ConnectedDaemon, Launcher):
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, [socket.gethostname(), socket.getfqdn()])
         # What the nodes of each tenant use, of all providers (Q-15).
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
+        self.ledger = TenantLedger(self.cache)
         self._make_parts()
+        listen(self.cache, self.deletion)
         self.router = Router(self)
 
     def _make_parts(self) -> None:
@@ -134,11 +138,13 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
-        table += [self.cleanup, self.min_ready, self.maintenance_worker]
+        table += [self.cleanup, self.min_ready, self.mixed, self.maintenance_worker]
         table += [make(self, self.config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
@@ -161,6 +167,8 @@ class NodePool(ConnectedDaemon, Launcher):
             absent=[provider for _, provider in sorted(self.providers.absent.items())],
             reload=self.reload_events.last,
             tenant_limits=self.tenant_limits(),
+            tenant_shares=self.config().tenant_shares,
+            fair_projects=self.config().fair_projects,
             events=events,
             omitted=omitted,
         )
@@ -198,6 +206,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.pool_threads.look_again()
         self.deletion.current.node_changed("")
         self.min_ready.current.changed()
+        self.mixed.current.changed("")
 
     def end(self) -> None:
         """Stop everything; blocks at most `STOP_SECONDS`."""
@@ -298,7 +307,6 @@ class Router:
         if not node_id:
             for worker in self._threads.current():
                 worker.node_changed("")
-            self._deletion.current.node_changed("")
             self._launcher.counted("")
             return
         node = self._cache.nodes.get(node_id)
@@ -306,15 +314,11 @@ class Router:
         written = self._was_written(node_id, node)
         if node is None:
             key = self._pool_of.pop(node_id, None)
-            if self._cache.nodes.is_empty(node_id):
-                self._deletion.current.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
-            if self._is_for_deletion(node_id):
-                self._deletion.current.node_changed(node_id)
-                if node.state == states.BUILDING:
-                    # Its launcher went in the middle of it, and with it whoever served the request.
-                    self._cleanup.current.reset_soon()
+            if node.state == states.BUILDING and not self._cache.nodes.is_locked(node_id):
+                # Its launcher went in the middle of it, and with it whoever served the request.
+                self._cleanup.current.reset_soon()
         if key is not None:
             owner = self._threads.get(*key)
             if node is not None and owner is not None and node.state == states.BUILDING:
@@ -359,14 +363,6 @@ class Router:
             return False
         return node.allocated_to is None or (written and node.state != states.INIT)
 
-    def _is_for_deletion(self, node_id: str) -> bool:
-        """Must the deletion worker look at a node?"""
-        cache = self._cache
-        node = cache.nodes.get(node_id)
-        if node is None or cache.nodes.is_locked(node_id):
-            return False
-        return not isinstance(judge_unlocked(node, cache.requests.get), Keep)
-
     def _room(self, provider_name: str | None, owner: PoolWorker | None) -> None:
         """A node went: there may be room in its whole provider, and for its tenant everywhere."""
         limited = bool(self._launcher.tenant_limits())
@@ -376,6 +372,7 @@ class Router:
 
     def request_changed(self, request_id: str) -> None:
         workers = self._threads.current()
+        self._launcher.mixed.current.changed(request_id)
         if not request_id:
             for worker in workers:
                 worker.request_changed("")
@@ -404,7 +401,7 @@ class Router:
 
     def _request_over(self, request_id: str, gone: bool) -> None:
         """A request is gone, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
-        node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if self._is_for_deletion(node_id)]
+        node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if is_for_deletion(self._cache, node_id)]
         if gone:
             self._deletion.current.request_gone(request_id, node_ids)
             return

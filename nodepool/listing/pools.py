@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import PEOPLE, WHOLE, Column, Table, table_of
+from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.model.status import LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
@@ -61,7 +60,7 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
         Column("Waiting", "waiting", priority=3),
         Column("Launching", "launching", priority=6),
         Column("Failed (15 min)", "failed_15m", priority=4),
-        Column("Error", "error", least=60),
+        Column("Why", "error", least=60),
         Column("Next try", "next", table.until(now), priority=2),
         Column("Launchers", "launchers", priority=7),
         Column("Code", "code", priority=8),
@@ -135,29 +134,31 @@ _COLUMNS: Final = (
     Column("Limit", "limit", _amount),
     Column("Used", "used", _amount),
     Column("Free", "free", _amount),
+    Column("Share %", "share"),
     Column("Nodes", "nodes"),
     Column("Waiting", "waiting"),
 )
 
 
-def tenant_table(
-    limits: Mapping[str, Mapping[str, float]], nodes: Iterable[Node], requests: Iterable[NodeRequest]
-) -> Table:
+def tenant_table(seen: Observed) -> Table:
     """A row for each resource that a tenant uses or that is limited.
 
-    :param limits: tenant -> resource -> limit.
+    Its share is what it uses of the room where its requests can be served, where tenants have shares.
     """
+    limits = tenant_limits(seen.launchers)
     counts: Counter[str] = Counter()
     used: dict[str, Counter[str]] = {}
-    for node in nodes:
+    for node in seen.nodes.values():
         if node.tenant_name:
             counts[node.tenant_name] += 1
             used.setdefault(node.tenant_name, Counter()).update(resources_of(node))
-    waiting = Counter(
-        request.tenant_name
-        for request in requests
-        if request.tenant_name and request.state in (states.REQUESTED, states.PENDING)
-    )
+    waiting: Counter[str] = Counter()
+    oldest: dict[str, float] = {}
+    for request in seen.requests.values():
+        if request.tenant_name and request.state in (states.REQUESTED, states.PENDING):
+            waiting[request.tenant_name] += 1
+            since = request.created_time or seen.now
+            oldest[request.tenant_name] = min(since, oldest.get(request.tenant_name, since))
     rows: list[list[Any]] = []
     for tenant in sorted({*limits, *counts, *waiting}):
         of_tenant, now = limits.get(tenant, {}), used.get(tenant, Counter())
@@ -165,8 +166,10 @@ def tenant_table(
             limit, amount_used = of_tenant.get(resource), round(now[resource], 6)
             left = None if limit is None else max(0, limit - amount_used)
             measured = [_measured(one, resource) for one in (limit, amount_used, left)]
-            rows.append([tenant, resource, *measured, counts[tenant], waiting[tenant]])
-    return Table(_COLUMNS, rows)
+            room = 0.0 if seen.order is None else seen.order.standing(tenant).rooms.get(resource, 0)
+            share = round(100 * amount_used / room) if room > 0 else None
+            rows.append([tenant, resource, *measured, share, counts[tenant], waiting[tenant], oldest.get(tenant)])
+    return Table((*_COLUMNS, Column("Waiting since", "waiting_since", table.since(seen.now))), rows)
 
 
 def resources_of(node: Node) -> dict[str, Any]:
@@ -209,9 +212,14 @@ SERVED: Final = "served"
 def label_overview(seen: Observed) -> Table:
     """A row for each label that a pool has or a request wants."""
     pools: dict[str, set[str]] = {}
+    tenants: dict[str, set[str]] = {}
     for pool in seen.pools.values():
         for label in pool.labels:
             pools.setdefault(label, set()).add(pool.name)
+            lists = [rule.tenants for rule in pool.info.access or () if rule.labels is None or label in rule.labels]
+            if lists:
+                named = " and ".join(", ".join(entries) or "none" for entries in lists)
+                tenants.setdefault(label, set()).add(f"{pool.name}: {named}")
     nodes, ready = _nodes(seen)
     waiting, oldest = _waiting(seen)
     broken: dict[str, list[str]] = {}
@@ -227,6 +235,7 @@ def label_overview(seen: Observed) -> Table:
         Column("Label", "label", of=str, least=WHOLE),
         people("State", "state", of=state, style=lambda value: table.GOOD if value == SERVED else table.BAD),
         people("Pools", "pools", of=lambda label: sorted(pools.get(label, ())), priority=3),
+        Column("Tenants", "tenants", of=lambda label: sorted(tenants.get(label, ())), places=Place.WIDE),
         people("Nodes", "nodes", of=nodes.__getitem__, priority=4),
         people("Ready", "ready", of=ready.__getitem__),
         people("Waiting", "waiting", of=waiting.__getitem__),

@@ -220,6 +220,15 @@ LIMIT_OTHERS: Final = _gauge(
     "nodepool_limit_used_by_others{scope,provider,pool,tenant,resource}",
     "What others use of the same quota, as far as it is known.",
 )
+TENANT_SHARE: Final = _gauge(
+    "nodepool_tenant_share{tenant,resource}",
+    "Which part of the resource the tenant uses where its requests can be served, 0 to 1, if tenants have shares. The "
+    "resource is the one of which it uses the largest part.",
+)
+TENANT_USED: Final = _gauge("nodepool_tenant_used{tenant,resource}", "What the nodes of the tenant use; ram in MiB.")
+TENANT_OLDEST: Final = _gauge(
+    "nodepool_tenant_oldest_seconds{tenant}", "How long ago its oldest request that is not answered was submitted."
+)
 POOL_STATE: Final = _gauge(
     "nodepool_pool_state{provider,pool,state,code}", "Launchers in which the pool is in a state, and why."
 )

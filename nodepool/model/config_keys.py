@@ -2,7 +2,7 @@
 """Declarations of configuration keys: name, type, default, attribute and meaning of a key stand in one place.
 
 First the types of values, then keys, then the base of sections (`ConfigValue`), then words that a mistyped key may
-mean, and keys that may hold a secret.
+mean, lists of tenants, and keys that may hold a secret.
 
 A section of the configuration is a subclass of `nodepool.model.config_keys.ConfigValue` with its keys in its body::
 
@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -51,10 +52,12 @@ class Text(ValueType):
     """A text.
 
     :param choices: the only texts that are allowed; none = any.
+    :param pattern: one between slashes is a regular expression.
     """
 
     empty: bool = True
     choices: tuple[str, ...] = ()
+    pattern: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,13 @@ FLAG: Final = Flag()
 SECONDS: Final = Number(0)
 ANY_MAPPING: Final = MappingOf()
 TEXTS: Final = ListOf(TEXT)
+#: Names of tenants, see `allows`.
+TENANTS: Final = ListOf(Text(empty=False, pattern=True))
 
+
+#: Values of ``placement``.
+FREE_ROOM: Final = "free-room"
+EVEN: Final = "even"
 
 # Keys.
 
@@ -333,6 +342,32 @@ def nearest(word: object, known: Iterable[str]) -> str:
 
     matches = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
     return matches[0] if matches else ""
+
+
+# Tenants of ``allowed-tenants``.
+
+
+def allows(tenants: Sequence[str] | None, tenant: str | None) -> bool:
+    """Is a tenant in a list? A regular expression between slashes matches a whole name. Does not raise.
+
+    :param tenants: None = there is no list, and every request is allowed.
+    :param tenant: None = the request has none, and no list allows it.
+    """
+    return tenants is None or (tenant is not None and any(_matches(entry, tenant) for entry in tenants))
+
+
+def _matches(entry: str, tenant: str) -> bool:
+    pattern = regular_expression(entry)
+    try:
+        return entry == tenant if pattern is None else re.fullmatch(pattern, tenant) is not None
+    except re.error:
+        # Of a launcher with another Python: the configuration refuses it.
+        return False
+
+
+def regular_expression(entry: str) -> str | None:
+    """What stands between the slashes of a text; None = it is a plain text."""
+    return entry[1:-1] if len(entry) > 1 and entry[0] == entry[-1] == "/" else None
 
 
 # Which keys of a configuration may hold a secret.

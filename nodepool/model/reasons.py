@@ -32,6 +32,10 @@ class ReasonCode(enum.Enum):
     #: text names the labels, and the cause of each.
     #: Do: Look at ``nodepool dib-image-list`` and ``nodepool image-list``, or at the images of the cloud.
     IMAGE_MISSING = "image.missing"
+    #: The tenant of the request is not in ``allowed-tenants`` of a label of the request, of the pool, or of so many of
+    #: its static hosts that the others are too few. No registered pool could serve it.
+    #: Do: Add the tenant to the list that the text names, or use another label in the job.
+    ACCESS_TENANT = "access.tenant"
     #: ``max-servers`` of the pool is 0.
     #: Numbers: ``limit``.
     #: Do: To stop a pool for a while without declined requests, pause it instead.
@@ -198,12 +202,16 @@ class ReasonCode(enum.Enum):
     #: A pool with a better priority can serve it.
     #: Do: Look at that pool, which the text names.
     TURN_OF_PRIORITY = "turn.of-priority"
-    #: This pool does not have the label, another one does.
+    #: This pool does not have the label, or its tenant may not have it here. Another pool can serve the request.
     #: Do: Look at that pool, which the text names.
     TURN_OF_LABEL = "turn.of-label"
     #: This pool does not have the label. A pool that left the registry a short time ago had it, and may come back.
     #: Do: Nothing. If that pool does not come back within some minutes, the request is declined.
     TURN_OF_ABSENT_POOL = "turn.of-absent-pool"
+    #: No pool has all labels of the request. A launcher takes its nodes from several pools, which ``mixed-nodesets`` of
+    #: its labels allows.
+    #: Do: Nothing; a launcher begins with it within some seconds.
+    TURN_OF_SEVERAL_POOLS = "turn.of-several-pools"
     #: This pool declined the request before.
     DECLINED_BEFORE = "declined.before"
 
@@ -345,6 +353,12 @@ def images_missing(labels: Sequence[str], causes: Mapping[str, str]) -> Reason:
     return Reason(ReasonCode.IMAGE_MISSING, "; ".join([text, *known]))
 
 
+def no_access(tenant: str | None, what: str) -> Reason:
+    """A request may not have something because of its tenant. :param what: whose ``allowed-tenants`` it is."""
+    who = "a request without a tenant" if tenant is None else f"tenant {tenant}"
+    return Reason(ReasonCode.ACCESS_TENANT, f"{who} has no access: allowed-tenants of {what}")
+
+
 def tenant_order(tenant: str, cause: Reason) -> Reason:
     """Another request of the tenant comes first. :param cause: what that one waits for."""
     text = f"another request of tenant {tenant} comes first, and waits for room in its limits: {cause.text}"
@@ -384,12 +398,18 @@ def _ordinal(number: int) -> str:
 #: Reasons without numbers.
 NEXT_PASS: Final = Reason(ReasonCode.WAIT_ORDER, "the next pass of the pool looks at it")
 NO_READY_NODE: Final = Reason(ReasonCode.WAIT_READY_NODE, "no ready node and the pool launches none")
+NODES_OF_OTHERS: Final = Reason(
+    ReasonCode.WAIT_READY_NODE, "the nodes that are free have allowed-tenants without the tenant of the request"
+)
 POOL_PAUSED: Final = Reason(ReasonCode.WAIT_POOL_PAUSED, "the pool is full: another request waits for room")
 NO_ROOM: Final = Reason(ReasonCode.ROOM_HIDDEN, "the provider has no room for another node now")
 REQUEST_LOCKED: Final = Reason(ReasonCode.REQUEST_LOCKED, "another process holds the lock of the request")
 REQUEST_CHANGED: Final = Reason(ReasonCode.REQUEST_CHANGED, "another process changed the request or one of its nodes")
 FIRST_CHOICE: Final = Reason(ReasonCode.TURN_OF_ANOTHER_POOL, "another pool is the first choice for this request")
 SIBLING_SERVES: Final = Reason(ReasonCode.TURN_OF_ANOTHER_POOL, "another pool of this launcher is serving the request")
+SEVERAL_POOLS: Final = Reason(
+    ReasonCode.TURN_OF_SEVERAL_POOLS, "no pool has all labels of it, and a launcher takes its nodes from several pools"
+)
 OTHER_LAUNCHERS: Final = Reason(
     ReasonCode.WAIT_OTHER_LAUNCHERS, "this launcher has just started; pools that can serve the request may come back"
 )

@@ -14,6 +14,8 @@ from nodepool.model.record import Record
 MOST_VALUES: Final = 200
 MOST_CHARACTERS: Final = 500
 
+#: Requestor of a request for a part of the nodes of another one, ``parent`` in ``requestor_data`` (rules MN).
+PART_REQUESTOR: Final = "NodePool:mixed"
 #: How the requestor of requests of ``nodepool request`` begins; user and host follow.
 REQUEST_COMMAND: Final = "nodepool request"
 
@@ -112,6 +114,13 @@ class NodeRequest(Record):
         self.reuse = data.get("reuse", True) is not False
 
 
+def parent_of(request: NodeRequest) -> str | None:
+    """Id of the request for a part of whose nodes a request is; None = it is for itself."""
+    data = request.requestor_data
+    found = data.get("parent") if request.requestor == PART_REQUESTOR and isinstance(data, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def _short(values: dict[str, Any]) -> dict[str, Any]:
     """Those that are not long."""
     short = {name: value for name, value in values.items() if len(name) + len(repr(value)) <= MOST_CHARACTERS}
@@ -137,6 +146,11 @@ def origin_of(request: NodeRequest) -> dict[str, str]:
     if "tenant" not in found and request.tenant_name:
         found["tenant"] = _cut(request.tenant_name)
     return found
+
+
+def project_of(request: NodeRequest) -> str | None:
+    """For which project a request is; None = its record does not say it."""
+    return origin_of(request).get("project")
 
 
 def described(request: NodeRequest) -> str:

@@ -10,13 +10,14 @@ import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from nodepool.model.event import Event
 from nodepool.model.record import (
     InvalidRecord,
     TypedRecord,
+    is_finite,
     optional_number,
     optional_str,
     read,
@@ -212,6 +213,7 @@ class PoolStatus(TypedRecord):
     :param labels: only those that cannot be served now.
     :param launching: the launches that have been in progress for longest.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param failing_calls: questions to the cloud that failed several times in a row -> the last error.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
     :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     :param omitted: entries that were left out of the lists below, because the record is bounded.
@@ -238,6 +240,7 @@ class PoolStatus(TypedRecord):
     launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
     slow_calls: Mapping[str, float] = field(default_factory=dict)
+    failing_calls: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     other_installations: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0
@@ -280,6 +283,18 @@ class AbsentProvider:
 
 
 @dataclass(frozen=True)
+class TenantShare:
+    """What a tenant gets where others want room, too.
+
+    :param weight: of its share, beside those of others.
+    :param guaranteed: resource -> what it gets before all others of the same pipeline priority.
+    """
+
+    weight: float = 1.0
+    guaranteed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
     """Everything that a launcher reports, beside its pools.
 
@@ -291,6 +306,7 @@ class LauncherStatus(TypedRecord):
     :param pools: ``<provider>/<pool>`` of each that it serves.
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
+    :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -308,6 +324,8 @@ class LauncherStatus(TypedRecord):
     pools: Sequence[str] = ()
     absent: Sequence[AbsentProvider] = ()
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tenant_shares: Mapping[str, TenantShare] = field(default_factory=dict)
+    fair_projects: bool = False
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()
@@ -442,6 +460,35 @@ class BuilderComponent(Component):
     kind = "builder"
 
 
+class AccessRule(NamedTuple):
+    """Who may have nodes of a pool. A request is served if every rule of the pool that concerns it allows it.
+
+    :param tenants: as in ``allowed-tenants``.
+    :param labels: it concerns requests with one of these; None = all.
+    """
+
+    tenants: tuple[str, ...]
+    labels: frozenset[str] | None = None
+
+    @classmethod
+    def read(cls, entries: Any) -> tuple[Self, ...] | None:
+        """The rules in an entry of the registry; None = it has none (11.0.0). Raises InvalidRecord."""
+        if entries is None:
+            return None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise InvalidRecord("allowed_tenants is no list of objects")
+        found = []
+        for entry in entries:
+            labels = entry.get("labels")
+            named = None if labels is None else frozenset(str_list("labels", labels))
+            found.append(cls(tuple(str_list("tenants", entry.get("tenants"))), named))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {"tenants": list(self.tenants)} | ({} if self.labels is None else {"labels": sorted(self.labels)})
+
+
 class PoolComponent(Component):
     """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
 
@@ -455,10 +502,20 @@ class PoolComponent(Component):
         self.supported_labels: list[str] = []
         self.priority = DEFAULT_PRIORITY
         self.paused = False
+        #: None = its launcher, of 11.0.0, serves all tenants.
+        self.allowed_tenants: tuple[AccessRule, ...] | None = None
+        #: Label -> how many nodes the pool can have; '' = of any other label.
+        self.capacity: Mapping[str, float] = {}
+        #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
+        self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
+        access = self.allowed_tenants
         return {
             **super().to_dict(),
+            "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
+            "capacity": dict(self.capacity),
+            **({"limits": self.limits} if self.limits else {}),
             "id": self.id,
             "name": self.name,
             "paused": self.paused,
@@ -478,6 +535,15 @@ class PoolComponent(Component):
         component.supported_labels = str_list("supported_labels", data.get("supported_labels"))
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
+        component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
+        capacity = data.get("capacity") or {}
+        if not isinstance(capacity, dict):
+            raise InvalidRecord("capacity is no object")
+        component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
+        limits = data.get("limits")
+        found = limits.items() if isinstance(limits, dict) else ()
+        numbers = ((name, value) for name, value in found if type(value) in (int, float) and is_finite(value))
+        component.limits = {name: float(value) for name, value in numbers}
         return component
 
 

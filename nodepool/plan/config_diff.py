@@ -22,10 +22,11 @@ MAX_SHOWN: Final = 60
 #: Keys whose texts are shown. Any other text may hold a secret, e.g. ``userdata``; of it only the key is told.
 SHOWN_TEXTS: Final = frozenset(
     (
-        "abstract", "availability-zones", "azs", "boot-from-volume", "build-log-dir", "chroot", "cloud",
-        "cloud-image", "connection-type", "context", "diskimage", "driver", "elements", "elements-dir",
+        "abstract", "allowed-tenants", "availability-zones", "azs", "boot-from-volume", "build-log-dir", "chroot",
+        "cloud", "cloud-image", "connection-type", "context", "diskimage", "driver", "elements", "elements-dir",
         "flavor-name", "formats", "host", "image-name", "image-id", "images-dir", "instance-type", "keep-formats",
-        "key-name", "labels", "listen_address", "name", "networks", "parent", "project", "project-id", "python-path",
+        "key-name", "labels", "listen_address", "name", "networks", "parent", "placement", "project", "project-id",
+        "python-path",
         "region", "region-name", "release", "security-groups", "shell-type", "username", "zone",
     )
 )
@@ -67,14 +68,17 @@ def config_changes(old: Any, new: Any) -> list[Change]:
     """Compare two whole configurations.
 
     :param old: a `nodepool.config.objects.Config`, as ``new``.
-    :return: first what concerns providers, then labels, diskimages, limits of tenants, and other settings; empty if no
-        key has another value.
+    :return: first what concerns providers, then labels, diskimages, limits and shares of tenants, and other settings;
+        empty if no key has another value.
     """
     return [
         *_compared("provider", old.providers, new.providers, _sections, _provider_summary),
         *_compared("label", old.labels, new.labels, _declared, _label_summary),
         *_compared("diskimage", old.diskimages, new.diskimages, _declared),
         *_compared("tenant", old.tenant_resource_limits, new.tenant_resource_limits, dict, _tenant_summary),
+        *_compared(
+            "share of tenant", old.tenant_shares, new.tenant_shares, vars, lambda share: f"weight {share.weight:g}"
+        ),
         *_settings(old, new),
     ]
 

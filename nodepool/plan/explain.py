@@ -57,7 +57,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> explained.Explained
     return explained.ExplainedRequest(
         id=request.key,
         state=request.state,
-        text=text,
+        text=text + explained.share_text(request, first, seen),
         labels=list(request.node_types),
         provider=request.provider,
         tenant=origin.get("tenant"),
@@ -81,7 +81,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
     if request.state == states.FULFILLED:
         fetched = "" if request not in seen.unfetched else "; they are ready, and it has not fetched them"
         return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}{fetched}"
-    if first is None:
+    if first is None or (request.state == states.PENDING and first.verdict == explained.DECLINED):
         code, text = _of_nobody(request, seen)
         return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED and first.code == ReasonCode.LABEL_UNKNOWN.value:
@@ -125,10 +125,8 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    if request.state == states.PENDING and seen.pools and all(pool.status for pool in seen.pools.values()):
-        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     if request.state == states.PENDING:
-        return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
+        return explained.served_out_of_sight(request, seen)
     missing = sorted(set(request.node_types) - seen.labels)
     if not any(pool.component is not None for pool in seen.pools.values()):
         text = f"{'' if request.state == states.FAILED else 'waits: '}no launcher is registered"
@@ -372,7 +370,11 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
     origin = {} if request is None else origin_of(request)
     if "tenant" not in origin and node.tenant_name:
         origin["tenant"] = node.tenant_name
-    gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
+    gone = (
+        " (the request does not exist any more)"
+        if request is None and node.state not in (states.IN_USE, states.USED)
+        else ""
+    )
     who = "".join(f", {name} {value}" for name, value in origin.items())
     if node.requestor and node.requestor.startswith(REQUEST_COMMAND):
         who += f", requested by {node.requestor[len(REQUEST_COMMAND) + 1 :]}"
@@ -512,13 +514,15 @@ def _provider_text(
     calls = largest(pool.slow_calls for pool in pools)
     long = f"; {attention.summary(slow, running, now)}" if slow else ""
     long += f"; {attention.slow_calls(calls)}" if calls else ""
+    failing = {hook: error for pool in pools for hook, error in pool.failing_calls.items()}
+    long += f"; {attention.failing_calls(failing)}" if failing else ""
     if worst.state == "running":
         full = limiting(limit for pool in pools for limit in pool.limits)
         of = "" if full is None else f"{amount(full.used + full.others, full.resource)} of"
         most = "" if full is None else f"; {of} {amount(full.limit or 0, full.resource)} {full.resource} are used"
         broken = sorted({label for pool in pools for label in pool.labels})
         but = f", but not for {_named('label', broken)}" if broken else ""
-        return f"works{' slowly' if slow or calls else ''}{but}{long}{most}"
+        return f"works{' badly' if failing else ' slowly' if slow or calls else ''}{but}{long}{most}"
     cause = f": {worst.text}" if worst.text else ""
     which = "" if "/" in name or len(pools) == 1 else f" in pool {worst.pool}"
     return f"is {worst.state}{which}{cause}{long}"
@@ -658,6 +662,7 @@ def explain_tenant(name: str, seen: Observed) -> ExplainedThing:
         f"has {counted(sum(counts.values()), 'node')}, and {counted(wanted, 'open request')}{why}",
         "tenant",
         facts={
+            "share": [] if seen.order is None else [seen.order.standing(name).text],
             "limits": [f"{limit.resource} {limit.used:g} of {limit.limit:g}" for limit in limits],
             "nodes": [f"{count} {state}" for state, count in sorted(counts.items())],
         },
@@ -736,7 +741,7 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
         some = order[start : start + _TOGETHER]
         # Whoever explains one of them looks through all requests and nodes.
         mine = {firsts[kind].key: firsts[kind] for kind in some}
-        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine))
+        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine), launchers=())
         for kind in some:
             cause = _cause(firsts[kind], of_firsts)
             found.update((request.key, cause) for request in kinds[kind])

@@ -13,14 +13,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from nodepool.model import states
-from nodepool.model.event import named, short
+from nodepool.model.event import counted, named, short
 from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, ReasonCode
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
+from nodepool.plan.shares import served_before
 from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, screen
 
 #: What a pool does about a request, the most promising first.
@@ -418,12 +419,17 @@ _ABSENT_CODES: Final = frozenset(
         "backing.held",
     }
 )
+#: Tenants that are named whose requests come before one.
+MAX_TENANTS: Final = 5
 #: Of reasons to decline, those that say the least.
 _DULL: Final = (ReasonCode.DECLINED_BEFORE.value, ReasonCode.LABEL_UNKNOWN.value)
 
 
-def _count_ahead(request: NodeRequest, others: Iterable[NodeRequest]) -> Callable[[PoolFacts], int]:
+def _count_ahead(request: NodeRequest, seen: Observed) -> Callable[[PoolFacts], int]:
     """How many requests come before one, in any pool: that is counted for many pools in one look at the requests."""
+    others = seen.requests.values()
+    if seen.order is not None:
+        return lambda pool: first_in_shares(request, pool, seen).total()
     before = [other for other in others if other.order_key < request.order_key]
     pending = {other.key for other in before if other.state == states.PENDING}
     open_ones = (other for other in before if other.state == states.REQUESTED)
@@ -439,11 +445,36 @@ def _count_ahead(request: NodeRequest, others: Iterable[NodeRequest]) -> Callabl
     return count
 
 
+def first_in_shares(request: NodeRequest, pool: PoolFacts, seen: Observed) -> Counter[str]:
+    """Tenant -> how many of its requests come before one in a pool, where tenants have shares."""
+    others = (
+        other
+        for other in seen.requests.values()
+        if other.state == states.REQUESTED
+        and pool.labels.issuperset(other.node_types)
+        and pool.id not in other.declined_by
+    )
+    return Counter() if seen.order is None else served_before(seen.order, request, others)
+
+
+def share_text(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> str:
+    """The share of the tenant of a request that waits, and who goes first, as an addition to a sentence."""
+    if seen.order is None or first is None or first.verdict != WAITS:
+        return ""
+    pools = (pool for pool in seen.pools.values() if pool.name == first.pool)
+    before = first_in_shares(request, next(pools), seen).most_common(MAX_TENANTS)
+    who = ", ".join(f"{counted(number, 'request')} of {tenant or 'no tenant'}" for tenant, number in before)
+    tenant, standing = request.tenant_name or "", seen.order.standing(request.tenant_name or "")
+    return (
+        f"; {f'tenant {tenant}' if tenant else 'no tenant'} uses {standing.text}{f'; first come {who}' if who else ''}"
+    )
+
+
 def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
     """One for each pool that could serve a request, or has declined it; the most promising first."""
     kind = RequestKind.of(request)
     infos = [pool.info for pool in seen.pools.values() if pool.component is not None]
-    count_ahead = _count_ahead(request, seen.requests.values())
+    count_ahead = _count_ahead(request, seen)
     found: dict[str, list[PoolVerdict]] = {}
     # Pools that declined it may not be there any more.
     gone = [PoolFacts(pool_id, None, None) for pool_id in request.declined_by if pool_id not in seen.pools]
@@ -453,6 +484,21 @@ def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
             count = count_ahead(pool) if told.verdict == WAITS else 0
             found.setdefault(pool.name, []).append(replace(told, ahead=count, since=in_its_life(request, told.since)))
     return sorted(map(_joined, found.values()), key=rank)
+
+
+def served_out_of_sight(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
+    """What is done for a request that is locked, although no pool reports it."""
+    told = []
+    for part in (one for one in seen.requests.values() if parent_of(one) == request.key):
+        labels, first = ", ".join(part.node_types), next(iter(verdicts(part, seen)), None)
+        why = "" if first is None else f": {first.pool}: {first.text}"
+        ready = part.state == states.FULFILLED
+        told.append(f"{labels} is ready" if ready else f"waits for {labels} from another pool, request {part.id}{why}")
+    if told:
+        return ReasonCode.SERVED_GATHERING, f"is served by several pools: {'; '.join(told)}"
+    if seen.pools and all(pool.status for pool in seen.pools.values()):
+        return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
+    return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
 
 
 def in_its_life(request: NodeRequest, at: float | None) -> float | None:
@@ -599,6 +645,9 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        ready = [one["provider"] for one in places if one["state"] == states.READY]
+        text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
+        text += f"; the upload to {', '.join(failed)} failed" if failed else ""
         if state == states.FAILED:
             remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
     if view.paused:

@@ -19,7 +19,7 @@ from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import (
     POOL_MARK,
     AbsentProvider,
@@ -29,6 +29,7 @@ from nodepool.model.status import (
     PoolComponent,
     PoolStatus,
 )
+from nodepool.plan.shares import FairOrder, Policy, order_of
 from nodepool.plan.triage import MIN_READY_REQUESTOR, PoolInfo
 
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
@@ -91,7 +92,11 @@ class PoolFacts:
         """As other pools see it."""
         priority = 0 if self.component is None else self.component.priority
         paused = self.component is not None and self.component.paused
-        return PoolInfo(self.id, self.provider, self.labels, priority, paused, self.name[len(self.provider) + 1 :])
+        access, limits = None, {}
+        if self.component is not None:
+            access, limits = self.component.allowed_tenants, self.component.limits
+        name = self.name[len(self.provider) + 1 :]
+        return PoolInfo(self.id, self.provider, self.labels, priority, paused, name, access, limits=limits)
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,7 @@ class Observed:
             request
             for request in self.requests.values()
             if request.state == states.FULFILLED
+            and parent_of(request) is None
             and request.state_time is not None
             and self.now - request.state_time > UNFETCHED_SECONDS
             and any(self._is_kept_for(request, node_id) for node_id in request.nodes)
@@ -215,9 +221,23 @@ class Observed:
         return grouped(absent, lambda entry: entry[1].name)
 
     @cached_property
+    def order(self) -> FairOrder | None:
+        """The order of service where tenants have shares; None = they have none."""
+        told = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
+        if told is None:
+            return None
+        policy = Policy(told.tenant_shares, told.fair_projects)
+        pools = [pool.info for pool in self.pools.values() if pool.component is not None]
+        return order_of(policy, pools, self.nodes.values(), self.requests)
+
+    @cached_property
     def node_index(self) -> NodeIndex:
         """Of all nodes."""
         return NodeIndex.of(self.nodes.values())
+
+    def follow(self, before: Observed) -> None:
+        """Make `node_index` of that of an earlier view with most of the same nodes: it takes a tenth of the time."""
+        vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes)
 
     def allocated_to(self, request: NodeRequest) -> Mapping[str, Node]:
         """The nodes of a request, by id."""
@@ -280,6 +300,27 @@ class NodeIndex(NamedTuple):
             if node.allocated_to:
                 allocated.setdefault(node.allocated_to, {})[node.key] = node
         return cls(counts, singled_out[states.DELETING], singled_out[states.HOLD], allocated)
+
+    def later(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> NodeIndex:
+        """Of ``after``, while this one is of ``before``: looks closely only at nodes that are other objects there."""
+        left = [node for key, node in before.items() if after.get(key) is not node]
+        come = [node for key, node in after.items() if before.get(key) is not node]
+        if len(come) > len(after) // 2:
+            return self.of(after.values())
+        old, new = self.of(left), self.of(come)
+        counts = Counter(self.counts)
+        counts.subtract(old.counts)
+        counts.update(new.counts)
+        allocated = dict(self.allocated)
+        for request in old.allocated.keys() | new.allocated.keys():
+            same = {key: node for key, node in allocated.pop(request, {}).items() if after.get(key) is node}
+            if found := {**same, **new.allocated.get(request, {})}:
+                allocated[request] = found
+
+        def with_new(some: Sequence[Node], more: Sequence[Node]) -> list[Node]:
+            return sorted([*(node for node in some if after.get(node.key) is node), *more], key=lambda node: node.key)
+
+        return NodeIndex(+counts, with_new(self.deleting, new.deleting), with_new(self.held, new.held), allocated)
 
     def allocated_to(self, requests: Iterable[str]) -> dict[str, Node]:
         """The nodes of some requests, by id.

@@ -71,6 +71,7 @@ class HostSpec:
     timeout_seconds: float = 5.0
     quarantine_after: int = 0
     attributes: dict[str, Any] | None = field(default=None)
+    allowed_tenants: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

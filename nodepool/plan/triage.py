@@ -13,19 +13,22 @@ from __future__ import annotations
 import bisect
 import enum
 import functools
+import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.model import states
-from nodepool.model.config_keys import did_you_mean
+from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
-from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
-from nodepool.model.request import NodeRequest, OrderKey
+from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
+from nodepool.model.request import NodeRequest, OrderKey, project_of
+from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolView, RequestView
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
+#: How the requestors of launchers begin: those requests have no tenant, and are for all of them.
+LAUNCHERS: Final = "NodePool:"
 
 
 class RequestKind(NamedTuple):
@@ -49,9 +54,12 @@ class RequestKind(NamedTuple):
     tenant_name: str | None
     reuse: bool
     min_ready: bool
+    of_launcher: bool = False
+    #: Only where projects have shares.
+    project: str | None = None
 
     @classmethod
-    def of(cls, request: NodeRequest) -> RequestKind:
+    def of(cls, request: NodeRequest, *, by_project: bool = False) -> RequestKind:
         return cls(
             tuple(sorted(request.node_types)),
             request.provider,
@@ -59,12 +67,19 @@ class RequestKind(NamedTuple):
             request.tenant_name,
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
+            str(request.requestor).startswith(LAUNCHERS),
+            project_of(request) if by_project else None,
         )
+
+    def may_have(self, tenants: Sequence[str] | None) -> bool:
+        """Does ``allowed-tenants`` of something allow such requests? (A-24)"""
+        return self.of_launcher or allows(tenants, self.tenant_name)
 
     @property
     def mark(self) -> str:
         """A few characters that tell this kind from others with the same labels, provider and tenant."""
-        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready))
+        project = () if self.project is None else (self.project,)
+        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready), str(self.of_launcher), *project)
         return f"{zlib.crc32(' '.join(parts).encode()):08x}"
 
 
@@ -114,6 +129,10 @@ class RequestQueue:
     def __init__(self) -> None:
         self._buckets: dict[RequestKind, Bucket] = {}
         self._where: dict[str, tuple[Bucket, OrderKey]] = {}
+        #: Do requests of different projects differ in kind? What is in the queue then is to be put once more.
+        self.by_project = False
+        #: How often a kind came or went.
+        self.kinds_version = 0
 
     def __len__(self) -> int:
         return len(self._where)
@@ -122,7 +141,7 @@ class RequestQueue:
         """Add a request, or move it to where it belongs now."""
         request_id = request.key
         key = request.order_key
-        kind = RequestKind.of(request)
+        kind = RequestKind.of(request, by_project=self.by_project)
         found = self._where.get(request_id)
         if found is not None:
             if found[0].kind == kind and found[1] == key:
@@ -131,6 +150,7 @@ class RequestQueue:
         bucket = self._buckets.get(kind)
         if bucket is None:
             bucket = self._buckets[kind] = Bucket(kind)
+            self.kinds_version += 1
         bucket.add(key, request_id)
         self._where[request_id] = (bucket, key)
 
@@ -143,6 +163,7 @@ class RequestQueue:
         bucket.remove(key, request_id)
         if not bucket:
             del self._buckets[bucket.kind]
+            self.kinds_version += 1
 
     def bucket_of(self, request_id: str) -> Bucket | None:
         """Where a request waits; None = it is not here."""
@@ -190,6 +211,8 @@ class ReadyNodes:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._by_label: dict[str, dict[str, Node]] = {}
+        #: Node -> ``allowed-tenants``, of nodes that have it.
+        self._tenants: dict[str, Sequence[str]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -197,14 +220,18 @@ class ReadyNodes:
     def __contains__(self, node_id: str) -> bool:
         return node_id in self._nodes
 
-    def put(self, node: Node) -> None:
-        """Add a node, or take its newer record."""
+    def put(self, node: Node, tenants: Sequence[str] | None = None) -> None:
+        """Add a node, or take its newer record. :param tenants: that may have it; None = all."""
         node_id = node.key
         old = self._nodes.get(node_id)
-        if old is node:
-            return
         if old is not None and old.type != node.type:
             self.discard(node_id)
+        if tenants is not None:
+            self._tenants[node_id] = tenants
+        elif self._tenants:
+            self._tenants.pop(node_id, None)
+        if old is node:
+            return
         self._nodes[node_id] = node
         for label in node.type:
             self._by_label.setdefault(label, {})[node_id] = node
@@ -214,6 +241,7 @@ class ReadyNodes:
         node = self._nodes.pop(node_id, None)
         if node is None:
             return
+        self._tenants.pop(node_id, None)
         for label in node.type:
             nodes = self._by_label.get(label)
             if nodes is not None:
@@ -224,6 +252,7 @@ class ReadyNodes:
     def clear(self) -> None:
         self._nodes.clear()
         self._by_label.clear()
+        self._tenants.clear()
 
     def count(self, label: str) -> int:
         return len(self._by_label.get(label, ()))
@@ -232,50 +261,63 @@ class ReadyNodes:
         """The free node that has been ready for the longest time."""
         return min(self._nodes.values(), key=lambda node: node.state_time or 0, default=None)
 
-    def could_serve(self, labels: Collection[str]) -> bool:
-        """Is there at least one free node for each label, and are there enough of them? A quick first look."""
-        return len(self._nodes) >= len(labels) and all(label in self._by_label for label in labels)
+    def could_serve(self, labels: Collection[str], kind: RequestKind | None = None) -> bool:
+        """Is there at least one free node for each label, and are there enough of them? A quick first look.
 
-    def choose(self, wanted: Sequence[str], az: str | None = None) -> dict[int, Node]:
+        :param kind: only nodes for such requests count; None = all do.
+        """
+        if len(self._nodes) < len(labels) or any(label not in self._by_label for label in labels):
+            return False
+        return not self._tenants or all(any(True for _ in self._of(label, kind)) for label in labels)
+
+    def _of(self, label: str, kind: RequestKind | None) -> Iterable[Node]:
+        """Nodes of a label for requests of a kind, or for any."""
+        nodes = self._by_label.get(label, {})
+        if not self._tenants or kind is None:
+            return nodes.values()
+        return (node for node_id, node in nodes.items() if kind.may_have(self._tenants.get(node_id)))
+
+    def choose(self, wanted: Sequence[str], az: str | None = None, kind: RequestKind | None = None) -> dict[int, Node]:
         """Pick a node for as many of the wanted labels as possible.
 
         :param wanted: labels, duplicates included.
         :param az: zone that the nodes must share; None = any one zone.
+        :param kind: only nodes for such requests; None = any.
         :return: position in ``wanted`` -> node. Nodes without a zone fit every zone.
         """
         if len(wanted) == 1 and az is None:
-            for node in self._by_label.get(wanted[0], {}).values():
+            for node in self._of(wanted[0], kind):
                 return {0: node}
             return {}
         zones: list[str | None] = [az]
         if az is None:
-            found = {n.az for label in set(wanted) for n in self._by_label.get(label, {}).values()} - {None}
+            found = {n.az for label in set(wanted) for n in self._of(label, kind)} - {None}
             zones = [*sorted(z for z in found if z is not None)] or [None]
         best: dict[int, Node] = {}
         for zone in zones:
-            chosen = self._match(wanted, zone)
+            chosen = self._match(wanted, zone, kind)
             if len(chosen) > len(best):
                 best = chosen
             if len(best) == len(wanted):
                 break
         return best
 
-    def _match(self, wanted: Sequence[str], zone: str | None) -> dict[int, Node]:
+    def _match(self, wanted: Sequence[str], zone: str | None, kind: RequestKind | None) -> dict[int, Node]:
         """A largest assignment of nodes to positions (augmenting paths, Kuhn).
 
         A node with several labels must not be spent where a plainer one would do: taking the first fit
         could leave a request waiting for ever on static hosts.
         """
-        candidates = {label: self._candidates(label, zone, len(wanted)) for label in set(wanted)}
+        candidates = {label: self._candidates(label, zone, kind, len(wanted)) for label in set(wanted)}
         holder: dict[str, int] = {}
         for position in range(len(wanted)):
             _augment(position, wanted, candidates, holder)
         return {position: self._nodes[node_id] for node_id, position in holder.items()}
 
-    def _candidates(self, label: str, zone: str | None, limit: int) -> list[str]:
+    def _candidates(self, label: str, zone: str | None, kind: RequestKind | None, limit: int) -> list[str]:
         """Enough nodes of a label: with as many as there are positions, one is always free."""
         found: list[Node] = []
-        for node in self._by_label.get(label, {}).values():
+        for node in self._of(label, kind):
             if node.az is None or zone is None or node.az == zone:
                 found.append(node)
                 if len(found) >= limit:
@@ -336,14 +378,36 @@ class PoolInfo:
     priority: int
     paused: bool
     name: str = ""
+    #: None = not known: it is of a launcher of 11.0.0.
+    access: tuple[AccessRule, ...] | None = None
+    #: Label -> how many nodes the pool can have in all; '' = of any other label. Empty = it publishes none.
+    capacity: Mapping[str, float] = field(default_factory=dict, hash=False)
+    #: Resource -> limit, of pools that publish them (rule FS-4).
+    limits: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def place(self) -> str:
         """For people, such as ``cloud-1/main``."""
         return f"{self.provider_name}/{self.name}" if self.name else self.provider_name
 
-    def supports(self, labels: Collection[str]) -> bool:
-        return self.labels.issuperset(labels)
+    def serves(self, kind: RequestKind) -> bool:
+        """Has the pool all labels of such requests, for their tenant?"""
+        return self.labels.issuperset(kind.labels) and self.no_access(kind) is None
+
+    def capacity_for(self, labels: Collection[str]) -> float | None:
+        """How many nodes the pool can have, if some of them have these labels; None = not known."""
+        found = [self.capacity.get(label, self.capacity.get("")) for label in labels]
+        known = [nodes for nodes in found if nodes is not None]
+        return min(known) if known and len(known) == len(found) else None
+
+    def no_access(self, kind: RequestKind) -> Reason | None:
+        """Why the tenant of such requests may not have nodes of this pool; None = it may (A-24)."""
+        for tenants, labels in self.access or ():
+            concerned = labels is None or sorted(labels.intersection(kind.labels))
+            if concerned and not kind.may_have(tenants):
+                what = "the pool" if concerned is True else f"label {concerned[0]}"
+                return no_access(kind.tenant_name, what)
+        return None
 
 
 @dataclass(frozen=True)
@@ -377,11 +441,7 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
     """
     if me.id in kind.declined_by:
         return Leave(Reason(ReasonCode.DECLINED_BEFORE, "declined by this pool before"))
-    able = [
-        pool
-        for pool in registered
-        if pool.id != me.id and pool.id not in kind.declined_by and pool.supports(kind.labels)
-    ]
+    able = [pool for pool in registered if pool.id != me.id and pool.id not in kind.declined_by and pool.serves(kind)]
     if kind.provider and kind.provider != me.provider_name:
         for pool in able:
             if pool.provider_name == kind.provider:
@@ -394,35 +454,34 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
         if pool.priority < me.priority and not pool.paused:
             return Leave(Reason(ReasonCode.TURN_OF_PRIORITY, f"pool {pool.place} has a better priority"))
     missing = sorted(set(kind.labels) - me.labels)
-    if not missing:
+    denied = None if missing else me.no_access(kind)
+    if not missing and denied is None:
         return Consider()
-    if able:
-        text = f"label {missing[0]} is not here, but pool {able[0].place} has it"
-        return Leave(Reason(ReasonCode.TURN_OF_LABEL, text))
-    awaited = may_come_back(kind.labels, kind.declined_by, absent)
+    problem = f"label {missing[0]} is not here" if denied is None else denied.text
+    # A launcher of 11.0.0 does not know of the access: it leaves the request to this pool for ever.
+    if able and (denied is None or all(pool.access is not None for pool in able)):
+        return Leave(Reason(ReasonCode.TURN_OF_LABEL, f"{problem}, but pool {able[0].place} can serve it"))
+    awaited = None if able else may_come_back(kind, absent)
     if awaited is not None:
-        text = f"label {missing[0]} is not here, but pool {awaited.place}, which went a moment ago, had it"
+        text = f"{problem}, but pool {awaited.place}, which went a moment ago, could serve it"
         return Leave(Reason(ReasonCode.TURN_OF_ABSENT_POOL, text))
-    return Decline(Reason(ReasonCode.LABEL_UNKNOWN, f"label(s) {', '.join(missing)} not available in this pool"))
+    unknown = Reason(ReasonCode.LABEL_UNKNOWN, f"label(s) {', '.join(missing)} not available in this pool")
+    return Decline(denied or unknown)
 
 
-def may_come_back(labels: Collection[str], declined_by: Collection[str], absent: Iterable[PoolInfo]) -> PoolInfo | None:
-    """A pool that went a moment ago and could serve a request with these labels; None = there is none."""
-    return next((pool for pool in absent if pool.id not in declined_by and pool.supports(labels)), None)
+def may_come_back(kind: RequestKind, absent: Iterable[PoolInfo]) -> PoolInfo | None:
+    """A pool that went a moment ago and could serve such requests; None = there is none."""
+    return next((pool for pool in absent if pool.id not in kind.declined_by and pool.serves(kind)), None)
 
 
-def declined_state(
-    labels: Collection[str],
-    declined_by: Collection[str],
-    registered_ids: Collection[str],
-    absent: Iterable[PoolInfo] = (),
-) -> str:
+def declined_state(kind: RequestKind, registered_ids: Collection[str], absent: Iterable[PoolInfo] = ()) -> str:
     """State of a request after a pool declined it (A-15).
 
+    :param kind: of the request, with this pool among those that declined it.
     :param absent: pools that went a moment ago. For one that could serve it the request waits; it fails when they are
         given up (`nodepool.launcher.deletion`).
     """
-    if set(registered_ids) <= set(declined_by) and may_come_back(labels, declined_by, absent) is None:
+    if kind.declined_by.issuperset(registered_ids) and may_come_back(kind, absent) is None:
         return states.FAILED
     return states.REQUESTED
 
@@ -437,7 +496,7 @@ def decline(
     """
     if pool_id not in request.declined_by:
         request.declined_by.append(pool_id)
-    request.state = declined_state(request.node_types, request.declined_by, registered_ids, absent)
+    request.state = declined_state(RequestKind.of(request), registered_ids, absent)
 
 
 # Why did a request fail that every pool declined?
@@ -448,7 +507,12 @@ MAX_REASONS: Final = 5
 #: Longest text of one reason.
 MAX_TEXT: Final = 300
 #: These say nothing of what is wrong where the request could have been served.
-_LAST: Final = frozenset({ReasonCode.LABEL_UNKNOWN, ReasonCode.POOL_DISABLED, ReasonCode.POOL_WITHOUT_LAUNCHES})
+_LAST: Final = frozenset(
+    {
+        *(ReasonCode.LABEL_UNKNOWN, ReasonCode.ACCESS_TENANT),
+        *(ReasonCode.POOL_DISABLED, ReasonCode.POOL_WITHOUT_LAUNCHES),
+    }
+)
 
 
 def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
@@ -491,7 +555,8 @@ def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: M
             text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
         told.append(text)
     if not told and not any(wanted <= pool.labels for pool in pools):
-        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+        together = "the nodes of a request come from one pool, unless labels have mixed-nodesets"
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: {together}")
     return "".join(f"; {text}" for text in told)
 
 
@@ -512,16 +577,39 @@ def able_pools(kind: RequestKind, registered: Sequence[PoolInfo]) -> list[PoolIn
     return [pool for pool in registered if isinstance(screen(kind, pool, registered), Consider)]
 
 
-def first_choice(request_id: str, pools: Iterable[PoolInfo]) -> PoolInfo | None:
+def first_choice(
+    request_id: str, pools: Iterable[PoolInfo], weights: Mapping[str, float] = MappingProxyType({})
+) -> PoolInfo | None:
     """One of some pools; None if there is none.
 
-    Spreads requests evenly. A pool that comes or goes changes the answer only for its share (rendezvous hashing).
+    A pool that comes or goes, or has another weight, changes the answer only for its share (rendezvous hashing).
+
+    :param weights: id of a pool -> its share of the requests, in proportion to the others; empty = all the same.
     """
-    return max(pools, key=lambda pool: _weight(request_id, pool.id), default=None)
+
+    def place(pool: PoolInfo) -> tuple[float, float]:
+        score = _score(request_id, pool.id)
+        return weights.get(pool.id, 1.0) * score, score
+
+    return max(pools, key=place, default=None)
 
 
-def _weight(request_id: str, pool_id: str) -> bytes:
-    return blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()
+def _score(request_id: str, pool_id: str) -> float:
+    digest = blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()
+    # Between 0 and 1, and neither of them as a float.
+    uniform = ((int.from_bytes(digest, "big") >> 12) + 0.5) / 2**52
+    return -1 / math.log(uniform)
+
+
+def weights_of(rooms: Mapping[PoolInfo, float | None]) -> Mapping[str, float]:
+    """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
+
+    Launchers that serve the same pool of a provider share its room.
+    """
+    if None in rooms.values() or not any(rooms.values()):
+        return {}
+    launchers = Counter((pool.provider_name, pool.name) for pool in rooms)
+    return {pool.id: (room or 0.0) / launchers[pool.provider_name, pool.name] for pool, room in rooms.items()}
 
 
 @dataclass(frozen=True)
@@ -565,8 +653,8 @@ def triage_kind(kind: RequestKind, view: PoolView) -> KindVerdict:
     if held is not None:
         return Wait(held)
     # A-7, in short: nothing to decline, and no node for it now.
-    if not view.launches and not view.ready.could_serve(kind.labels) and view.driver_agreed(kind):
-        return Wait(view.no_ready_node(kind.labels))
+    if not view.launches and not view.ready.could_serve(kind.labels, kind) and view.driver_agreed(kind):
+        return Wait(view.no_ready_node(kind))
     return verdict
 
 
@@ -578,7 +666,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdi
     # One pool works on it, not all that could.
     if view.sibling_serves:
         return Leave(SIBLING_SERVES)
-    if _could_begin(head, view) and view.turns:
+    if _could_begin(kind, head, view) and view.turns:
         return Leave(FIRST_CHOICE)
     # What can never be served is declined, also while nothing is accepted (A-9, A-13, A-22).
     never = _never(view)
@@ -591,7 +679,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdi
     # Ready nodes first (A-20, N-1, N-4).
     if not head.node_types:
         return Fulfil(())
-    chosen = _ready_nodes(head, view)
+    chosen = _ready_nodes(kind, head, view)
     if chosen is not None:
         if not view.launches or not view.tenant_limited:
             return Fulfil(chosen)
@@ -600,7 +688,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdi
             return Launch()
     # Else it takes a launch (A-7).
     if not view.launches:
-        return Wait(view.no_ready_node(kind.labels))
+        return Wait(view.no_ready_node(kind))
     if view.provider_paused is not None:
         return Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, view.provider_paused))
     # What keeps nodes ready must not pause the pool: it waits in the queue (Q-7, M-7).
@@ -610,9 +698,9 @@ def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdi
     return Launch()
 
 
-def _could_begin(head: NodeRequest, view: RequestView) -> bool:
+def _could_begin(kind: RequestKind, head: NodeRequest, view: RequestView) -> bool:
     """Could this pool do something for a request now? A quick first look."""
-    if head.reuse and view.ready.could_serve(head.node_types):
+    if head.reuse and view.ready.could_serve(head.node_types, kind):
         return True
     return view.launches and not view.paused and view.provider_paused is None
 
@@ -645,11 +733,11 @@ def _no_room(kind: RequestKind, view: RequestView) -> Wait | None:
     return None if shortage is None else Wait(shortage, first_of_tenant=True)
 
 
-def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
+def _ready_nodes(kind: RequestKind, head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
     """A ready node for each position of the request; None = there are not enough."""
-    if not head.reuse or not view.ready.could_serve(head.node_types):
+    if not head.reuse or not view.ready.could_serve(head.node_types, kind):
         return None
-    chosen = view.ready.choose(head.node_types)
+    chosen = view.ready.choose(head.node_types, kind=kind)
     if len(chosen) < len(head.node_types):
         return None
     return [chosen[position] for position in range(len(head.node_types))]
@@ -700,9 +788,9 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.WAITING, Stage.DEFERRED): "another process holds its lock, or another pool is to serve it first",
         (Stage.WAITING, Stage.CHECKING): "there is a ready node for each label",
         (Stage.WAITING, Stage.LOCKING): "there is room to launch its nodes",
-        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or gone",
+        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or removed",
         (Stage.DEFERRED, Stage.WAITING): "the time to look again has come",
-        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or gone",
+        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
         (Stage.CHECKING, Stage.DONE): "gone",
@@ -717,18 +805,18 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",
         (Stage.GATHERING, Stage.DEFERRED): "given back",
-        (Stage.GATHERING, Stage.DONE): "declined or gone",
+        (Stage.GATHERING, Stage.DONE): "declined or removed",
         (Stage.PAUSED, Stage.GATHERING): "the driver ended the pause",
         (Stage.PAUSED, Stage.LAUNCHING): "room came for the nodes that were missing",
         (Stage.PAUSED, Stage.ENDING): "it ends, and launches still run",
         (Stage.PAUSED, Stage.DEFERRED): "given back",
-        (Stage.PAUSED, Stage.DONE): "declined or gone",
+        (Stage.PAUSED, Stage.DONE): "declined or removed",
         (Stage.LAUNCHING, Stage.PAUSED): "a launch was aborted",
         (Stage.LAUNCHING, Stage.ENDING): "it ends, and launches still run",
         (Stage.LAUNCHING, Stage.DEFERRED): "given back",
-        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or gone",
+        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or removed",
         (Stage.ENDING, Stage.DEFERRED): "its launches have ended, and it is given back",
-        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or gone",
+        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or removed",
     }
 )
 

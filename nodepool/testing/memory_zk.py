@@ -176,7 +176,8 @@ class MemoryRequestStore(RequestStore):
             if request is not None:
                 yield request
 
-    def create(self, request: NodeRequest, priority: str) -> None:
+    def create(self, request: NodeRequest, priority: str, under: ZkLock | None = None) -> None:
+        """:param under: always held, because there is no session that could be lost."""
         self.table.create(request, f"{int(priority):03d}-")
 
     def save(self, request: NodeRequest) -> None:

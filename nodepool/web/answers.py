@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from nodepool import fast_json
 from nodepool.listing.nodes import host_table
-from nodepool.listing.pools import provider_table, tenant_limits, tenant_table
+from nodepool.listing.pools import provider_table, tenant_table
 from nodepool.listing.records import launcher_table
 from nodepool.listing.table import Table
 from nodepool.model.request import origin_of
@@ -301,5 +301,4 @@ def all_launchers(snapshot: WebSnapshot) -> Table:
 
 def all_tenants(snapshot: WebSnapshot) -> Table:
     """As ``nodepool tenants``."""
-    seen = snapshot.observed
-    return tenant_table(tenant_limits(snapshot.observed.launchers), seen.nodes.values(), seen.requests.values())
+    return tenant_table(snapshot.observed)

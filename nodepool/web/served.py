@@ -45,6 +45,7 @@ from nodepool.config.webapp import wrong_host
 from nodepool.guard import Guard
 from nodepool.listing.images import build_table, image_status_table, upload_table
 from nodepool.listing.nodes import NodeFacts, host_state, node_table
+from nodepool.listing.pools import tenant_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, Table, render, selected, shown
 from nodepool.metrics import catalog, reports
@@ -582,6 +583,7 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
         **_configured_limits(pools, snapshot.observed.launchers),
         **dict(_waiting_gauges(seen)),
         **dict(_limit_gauges(pools)),
+        **dict(_tenant_gauges(seen)),
         **dict(_pool_gauges(seen, pools)),
         **dict(_host_gauges(pools)),
         **dict(_launcher_gauges(snapshot.observed.launchers)),
@@ -620,6 +622,16 @@ def _limit_gauges(pools: Iterable[PoolSummary]) -> Found:
             yield catalog.LIMIT.series(*key), limit.limit
         yield catalog.LIMIT_USED.series(*key), limit.used
         yield catalog.LIMIT_OTHERS.series(*key), limit.others
+
+
+def _tenant_gauges(seen: Observed) -> Found:
+    """Of each tenant that uses or wants anything."""
+    for tenant, resource, _, used, _, _, _, _, since in tenant_table(seen).rows:
+        yield catalog.TENANT_USED.series(tenant, resource), used
+        yield catalog.TENANT_OLDEST.series(tenant), 0.0 if since is None else max(0.0, seen.now - since)
+        if seen.order is not None:
+            standing = seen.order.standing(tenant)
+            yield catalog.TENANT_SHARE.series(tenant, standing.resource), standing.part
 
 
 def _limit_labels(pool: PoolSummary, limit: LimitStatus) -> tuple[str, ...]:

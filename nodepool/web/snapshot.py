@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -172,8 +172,9 @@ class SnapshotMaker:
 
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
+        found = cache.nodes.snapshot()
         # By their ids, as nearly all lists show them.
-        nodes = dict(sorted(cache.nodes.snapshot().items()))
+        nodes = {key: found[key] for key in sorted(found)}
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
@@ -190,6 +191,8 @@ class SnapshotMaker:
             builders=self._builders(),
             builder_providers=builders.providers,
         )
+        if self._latest is not None:
+            observed.follow(self._latest.observed)
         return WebSnapshot(number, observed, builders, self.complete)
 
 
@@ -217,6 +220,7 @@ def quoted(text: str) -> str:
     return quote(text, safe="", errors="replace")
 
 
+@lru_cache(4096)
 def address(*parts: str, **query: str | int | None) -> str:
     """An address relative to the root of the site; names may have any characters. None = without that parameter."""
     text = "/".join(quoted(part) for part in parts)

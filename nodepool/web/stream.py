@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed.
 
-First the route, then the messages for all viewers (`EventHub`), then the messages themselves.
+A page is sent its live part itself, which is made once for all who look at it. First the route, then the messages for
+all viewers (`EventHub`), then the messages themselves.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -25,13 +26,13 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard, OnError
 from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
-from nodepool.web.snapshot import ANY
+from nodepool.web.snapshot import ANY, RecordKind
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 #: The name of the hub in the state of the application's lifespan.
 HUB: Final = "event_hub"
@@ -68,15 +69,18 @@ class EventStream(StreamingResponse):
             self._hub.leave(self._viewer)
 
 
-def route() -> Route:
-    """The stream. The application has the hub in the state of its lifespan."""
+def route(page_of: Callable[[Request], LivePage | None]) -> Route:
+    """The stream. The application has the hub in the state of its lifespan.
+
+    :param page_of: the page whose live part a viewer wants; None = it wants to be notified only.
+    """
 
     async def stream(request: Request) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         hub: EventHub = getattr(request.state, HUB)
         client = request.client.host if request.client else ""
-        viewer, first = await hub.join(request.headers.get("last-event-id"), client)
+        viewer, first = await hub.join(request.headers.get("last-event-id"), client, page_of(request))
         user = user_of(request)
         return EventStream(hub, viewer, first, None if user is None else max(1.0, user.expires - wall_time()))
 
@@ -110,14 +114,33 @@ FRESH_SECONDS: Final = 0.2
 LOOK_AGAIN_SECONDS: Final = 10.0
 
 
+class LivePage(NamedTuple):
+    """A page that somebody looks at.
+
+    :param place: of two with the same one the live parts are the same.
+    :param make: makes the part: the kinds of records that it shows, and its HTML; empty = its viewers have the same,
+        which happens only if the argument, whether there is a new one, is False.
+    """
+
+    place: str
+    make: Callable[[bool], tuple[Collection[str], str]]
+
+
+#: What a page is taken to show until its first part is made.
+_EVERYTHING: Final = frozenset(RecordKind)
+
+
 class Viewer:
     """One stream. For the event loop.
 
-    :param client: its address.
+    :param client: its address. ``page``: it gets the live part of this one; None = it is notified of changes.
     """
 
-    def __init__(self, client: str = "") -> None:
+    def __init__(self, client: str = "", page: LivePage | None = None) -> None:
         self.client = client
+        self.page = page
+        #: The page shows such records, as far as that is known yet.
+        self.kinds: frozenset[str] = _EVERYTHING
         #: Messages that it has not got yet.
         self.waiting: deque[Message] = deque()
         #: Set when there are messages, or `ended` is.
@@ -162,17 +185,19 @@ class EventHub:
         #: Number of the snapshot of the last look.
         self._snapshot_number = 0
 
-    async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
+    async def join(
+        self, last_id: str | None, client: str = "", page: LivePage | None = None
+    ) -> tuple[Viewer, Sequence[Message]]:
         """A new viewer, and what it gets first. The caller calls `leave` at the end.
 
         :param last_id: of the last message that the viewer got, as it reports; None = it comes for the first time.
-        :param client: its address.
+        :param client: its address. ``page``: see `Viewer`.
         :raises WebProblem: it is refused.
         """
         if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
             text = "There are too many viewers of events, or the server stops."
             raise WebProblem(503, text, headers={"Retry-After": str(RETRY_SECONDS)})
-        viewer = Viewer(client)
+        viewer = Viewer(client, page)
         self._viewers[viewer] = None
         if not self._someone.is_set():
             # There was no look for some time: has a viewer that comes back missed something?
@@ -232,6 +257,7 @@ class EventHub:
                 self._changes_at = monotonic()
                 known = ids != ANY
                 self._add(kind, {"count": len(ids) if known else None, "ids": sorted(ids)[:MOST_IDS] if known else []})
+            await self._send_parts(changes.keys())
         for viewer in list(self._viewers):
             if len(viewer.waiting) > MOST_BEHIND:
                 log.info("A viewer of events is dropped: it is %d messages behind", len(viewer.waiting))
@@ -246,8 +272,29 @@ class EventHub:
         self._seq += 1
         message = Message(self._seq, name, {"seq": self._seq, **data})
         for viewer in self._viewers:
-            viewer.waiting.append(message)
-            viewer.woken.set()
+            if viewer.page is None:
+                viewer.waiting.append(message)
+                viewer.woken.set()
+
+    async def _send_parts(self, kinds: Collection[str]) -> None:
+        """Send each page that shows such records its live part, made once for all its viewers."""
+        viewers: defaultdict[str, list[Viewer]] = defaultdict(list)
+        makers = {}
+        for viewer in self._viewers:
+            if viewer.page is not None and not viewer.kinds.isdisjoint(kinds):
+                viewers[viewer.page.place].append(viewer)
+                makers[viewer.page.place] = viewer.page.make
+        for place, make in makers.items():
+            with Guard(log, "The live part of a page cannot be made: %s", place):
+                is_new = any(viewer.kinds is _EVERYTHING for viewer in viewers[place])
+                shown, html = await anyio.to_thread.run_sync(make, is_new, limiter=self._thread)
+                message = Message(self._seq, PART, {"seq": self._seq, "html": html})
+                for viewer in viewers[place]:
+                    viewer.kinds = frozenset(shown)
+                    if html:
+                        # Of a slow one only the last part waits.
+                        viewer.waiting = deque([message])
+                        viewer.woken.set()
 
 
 # Messages of the stream of events.
@@ -257,6 +304,8 @@ MOST_IDS: Final = 50
 
 HELLO: Final = "hello"
 RESET: Final = "reset"
+#: The live part of a page.
+PART: Final = "part"
 
 
 @dataclass(frozen=True)

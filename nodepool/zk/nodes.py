@@ -192,7 +192,7 @@ class NodeStore(RecordStore[Node]):
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
         fresh = self.get(node.key)
         if fresh is None:
-            raise ZKConflict(f"node {node.id} is gone")
+            raise ZKConflict(f"node {node.id} does not exist any more")
         node.renew(fresh)
 
     # -- writing --
@@ -513,15 +513,18 @@ class RequestStore(RecordStore[NodeRequest]):
 
     # -- writing --
 
-    def create(self, request: NodeRequest, priority: str) -> None:
+    def create(self, request: NodeRequest, priority: str, under: ZkLock | None = None) -> None:
         """Submit a request of our own: ephemeral, so that it goes with our session. A lost answer is resolved.
 
         :param priority: the three digits ``PPP``.
+        :param under: only while this lock is held, which goes with the same session; a `ZKConflict` if it is lost.
         """
         prefix = f"{paths.REQUESTS}/{int(priority):03d}-"
 
         def begin() -> Transaction:
             tx = self.transaction()
+            if under is not None:
+                tx.check(under.contender)
             tx.create_record(prefix, request, self.encode(request), ephemeral=True)
             return tx
 

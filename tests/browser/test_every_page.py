@@ -28,7 +28,7 @@ def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(still_page: WatchedPa
         page.wait_for_function("() => window.htmx !== undefined")
         # As when records have changed: the live part is asked for again.
         with page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true") as told:
-            page.evaluate("() => document.body.dispatchEvent(new Event('records-changed'))")
+            page.evaluate("() => document.body.dispatchEvent(new Event('show-again'))")
         assert told.value.status == 200, address
     assert still_page.problems == []
 

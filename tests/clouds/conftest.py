@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from botocore.loaders import JSONFileLoader
 
 from tests.clouds.site import Site
 from tests.support.clouds import ALL_CLOUDS, CLOUDS
@@ -16,16 +14,6 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.virtual_clock import VirtualClock
 from tests.support.zookeeper import ZooKeeperServer
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _service_models() -> Iterator[None]:
-    """Models of AWS's services are read once in a process: that takes half of the time of a short test."""
-    read = JSONFileLoader.load_file
-    known = functools.cache(lambda path: read(JSONFileLoader(), path))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JSONFileLoader, "load_file", lambda _loader, path: known(path))
-        yield
 
 
 @pytest.fixture

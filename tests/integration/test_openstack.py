@@ -13,7 +13,7 @@ import pytest
 from nodepool.driver.framework import fact
 from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.driver.statemachine import cloud as statemachine
-from nodepool.driver.statemachine import inventory, machines
+from nodepool.driver.statemachine import deletion, instance, inventory
 from nodepool.launcher import status
 from nodepool.plan import retries
 from nodepool.plan.retries import Backoff
@@ -332,8 +332,8 @@ def test_rest(
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(fact, "ERROR_SECONDS", 0.3)
-    monkeypatch.setattr(machines, "SAFETY_SECONDS", 1.0)
-    monkeypatch.setattr(machines, "RETRY", Backoff(0.1, 0.4))
+    monkeypatch.setattr(instance, "SAFETY_SECONDS", 1.0)
+    monkeypatch.setattr(deletion, "RETRY", Backoff(0.1, 0.4))
     monkeypatch.setattr(inventory, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(retries, "TRIP_SECONDS", 0.5)
     monkeypatch.setattr(retries, "PROBE", Backoff(0.3, 0.6))

@@ -120,7 +120,7 @@ def test_configuration_of_a_site(new: str, tmp_path: Path) -> None:
     found = json.loads(returned.read_text(encoding="utf-8"))["data"]["zuul"]
     if "agee" in new:
         assert done.returncode == 2
-        assert "nodepool.yaml would be refused" in done.stdout
+        assert "nodepool.yaml has an error" in done.stdout
         [problem] = [one for one in found["file_comments"]["nodepool.yaml"] if one["level"] == "error"]
         assert problem["line"] == 2
         assert problem["message"].startswith("max-hold-agee: unknown key, did you mean 'max-hold-age'?")

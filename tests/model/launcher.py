@@ -84,7 +84,12 @@ class Launcher(Daemon):
     @property
     def workers(self) -> list[Worker]:
         nodepool = self.nodepool
-        others = (nodepool.deletion.current, nodepool.cleanup.current, nodepool.min_ready.current)
+        others = (
+            nodepool.deletion.current,
+            nodepool.cleanup.current,
+            nodepool.min_ready.current,
+            nodepool.mixed.current,
+        )
         return [*nodepool.pool_threads.all(), *others]
 
     @property
@@ -126,13 +131,13 @@ class Launcher(Daemon):
 
     def end(self) -> None:
         """The pools end after the pass that they are in; tasks go on until the session is closed."""
-        pools = self.nodepool.pool_threads.current()
-        for pool in pools:
-            pool.stop()
-        self.world.baton.wait(lambda: self._busy.isdisjoint(pools))
-        for pool in pools:
+        workers = [self.nodepool.mixed.current, *self.nodepool.pool_threads.current()]
+        for worker in workers:
+            worker.stop()
+        self.world.baton.wait(lambda: self._busy.isdisjoint(workers))
+        for worker in workers:
             with contextlib.suppress(ZKConnectionError):
-                pool.on_stop()
+                worker.on_stop()
 
     def turn(self) -> None:
         try:

@@ -26,10 +26,13 @@ MAX_READY_SECONDS: Final = 20
 GRACE_SECONDS: Final = 3
 #: Labels of the first pool, the second one, ...
 POOL_LABELS: Final = (("small",), ("small", "large"), ("large",))
+#: The same where requests are served by several pools: no pool has all labels of one.
+MIXED_LABELS: Final = (("small",), ("large",), ("large",))
 #: Labels and slots of the first host, the second one, ...
 HOSTS: Final = ((("metal",), 2), (("metal", "heavy"), 1), (("heavy",), 2))
 #: What a request may ask for.
 KINDS: Final = (("small",), ("large",), ("metal",), ("heavy",), ("slice",), ("small", "large"), ("metal", "heavy"))
+MIXED_KINDS: Final = (("small", "large"), ("metal", "small"), ("large", "metal", "small"), *KINDS)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Layout:
 
     :param slices: nodes on each backing node of the metastatic provider, which takes small ones; 0 = there is none.
     :param quarantine_after: failed checks in a row that quarantine a host; 0 = none do.
+    :param mixed: may nodes of large and metal come from another pool than the rest?
     :param cloud_limit: what the cloud says that it allows, in all pools together. It does not see to that itself.
     """
 
@@ -62,6 +66,7 @@ class Layout:
     cloud_limit: int | None
     slices: int
     quarantine_after: int
+    mixed: bool = False
 
     @property
     def limit(self) -> float:
@@ -83,7 +88,17 @@ class Layout:
         if self.slices and list(labels) == ["slice"]:
             # Not for more: requests for several slices can each hold one that others need, until launch-timeout.
             return self.can_serve(["small"])
-        return self._hosts_can_serve(list(labels), list(self.hosts))
+        return self._hosts_can_serve(list(labels), list(self.hosts)) or (self.mixed and self._can_mix(labels))
+
+    def _can_mix(self, labels: Sequence[str]) -> bool:
+        """The same, of several pools together."""
+        launched = [label for label in labels if label in ("small", "large")]
+        parts = [[one for one in launched if one == label] for label in ("small", "large") if label in launched]
+        rest = [label for label in labels if label not in launched]
+        limits = [limit for limit in (self.limit, self.tenant_limit) if limit is not None]
+        alone = dataclasses.replace(self, mixed=False)
+        whole = [*parts, rest] if rest else parts
+        return len(whole) > 1 and len(launched) <= min(limits) and all(map(alone.can_serve, whole))
 
     def _hosts_can_serve(self, labels: list[str], hosts: list[HostLayout]) -> bool:
         if not labels:
@@ -97,7 +112,7 @@ class Layout:
 
     def wish(self, number: int) -> list[str]:
         """Labels of a request that can be served, another one for each number."""
-        kinds = [kind for kind in KINDS if self.can_serve(kind)]
+        kinds = [kind for kind in (MIXED_KINDS if self.mixed else KINDS) if self.can_serve(kind)]
         kind = list(kinds[number // 2 % len(kinds)])
         more = kind * 2
         return more if number % 2 and len(kind) == 1 and self.can_serve(more) else kind
@@ -131,6 +146,8 @@ class Layout:
         config = Config()
         config.labels = {name: Label(name) for name in ("small", "large", "metal", "heavy", "slice")}
         config.labels["small"].min_ready = self.min_ready
+        for name in ("large", "metal"):
+            config.labels[name].mixed_nodesets = self.mixed
         # Nodes that nobody wants any more, on a backing node that others need, would stay for ever.
         config.labels["slice"].max_ready_age = MAX_READY_SECONDS
         if self.tenant_limit is not None:
@@ -182,14 +199,16 @@ def make_layout(
     cloud_limit: int | None,
     slices: int,
     quarantine_after: int,
+    mixed: bool,
 ) -> Layout:
-    names = ("main", "second", "third")
+    names, pool_labels = ("main", "second", "third"), MIXED_LABELS if mixed else POOL_LABELS
     return Layout(
-        tuple(PoolLayout(name, POOL_LABELS[number], max_servers) for number, name in enumerate(names[:pools])),
+        tuple(PoolLayout(name, pool_labels[number], max_servers) for number, name in enumerate(names[:pools])),
         tuple(HostLayout(f"host{number}", *HOSTS[number]) for number in range(hosts)),
         min_ready,
         tenant_limit,
         cloud_limit,
         slices,
         quarantine_after,
+        mixed,
     )

@@ -31,6 +31,7 @@ class Setup:
     :param cloud_limit: what the pools may have together.
     :param hosts: of a static provider, with two slots, one, two, ...
     :param quarantine_after: failed checks in a row that quarantine a host; 0 = none do.
+    :param mixed: each pool of the cloud has one label, and requests ask for several.
     :param boot_seconds: from the creation of a server until it is up.
     :param slices: of a metastatic provider, on each of its backing nodes.
     """
@@ -47,6 +48,7 @@ class Setup:
     quarantine_after: int = 0
     slices: int = 0
     boot_seconds: float = 0.0
+    mixed: bool = False
 
     def layout(self) -> Layout:
         return make_layout(
@@ -58,6 +60,7 @@ class Setup:
             cloud_limit=self.cloud_limit,
             slices=self.slices,
             quarantine_after=self.quarantine_after,
+            mixed=self.mixed,
         )
 
 

@@ -17,7 +17,7 @@ import pytest
 from nodepool.driver.aws import client as aws
 from nodepool.driver.gce import client as gce
 from nodepool.driver.ibmvpc import client as ibmvpc
-from nodepool.driver.statemachine import provider as statemachine
+from nodepool.driver.statemachine import deletion as statemachine
 from tests.model.aws_cloud import AwsWorld
 from tests.model.azure_cloud import AzureWorld
 from tests.model.gce_cloud import GceWorld

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import AccessRule
 from nodepool.plan import launch as plan_nodes
 from nodepool.plan import triage
 from nodepool.plan.launch import stands_before
 from tests.model.budget import budget
 
 LABELS = ("a", "b", "c")
+ALLOWED = (AccessRule(("t",)),)
 
 
 @st.composite
@@ -27,6 +32,7 @@ def registries(draw: st.DrawFn) -> list[triage.PoolInfo]:
             draw(st.frozensets(st.sampled_from(LABELS))),
             draw(st.sampled_from((50, 100))),
             draw(st.booleans()),
+            access=draw(st.sampled_from((None, (), ALLOWED, (ALLOWED[0]._replace(labels=frozenset("a")),)))),
         )
         for number in range(draw(st.integers(1, 5)))
     ]
@@ -37,10 +43,16 @@ KINDS = st.builds(
     st.lists(st.sampled_from(LABELS), max_size=3).map(lambda labels: tuple(sorted(labels))),
     st.sampled_from((None, None, "one", "two", "nobody")),
     st.frozensets(st.sampled_from([f"pool{number}" for number in range(5)])),
-    st.none(),
+    st.sampled_from((None, "t", "u")),
     st.just(True),
     st.just(False),
 )
+
+
+def of_11(kind: triage.RequestKind, me: triage.PoolInfo, pools: list[triage.PoolInfo]) -> triage.Verdict:
+    """What a launcher says; one of 11.0.0 does not know who has access."""
+    others = pools if me.access is not None else [replace(pool, access=None) for pool in pools]
+    return triage.screen(kind, me, others)
 
 
 @given(pools=registries(), kind=KINDS)
@@ -48,16 +60,16 @@ KINDS = st.builds(
 def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(
     pools: list[triage.PoolInfo], kind: triage.RequestKind
 ) -> None:
-    """A-2 to A-6, A-15: nobody waits for one who waits for him.
+    """A-2 to A-6, A-15, A-24: nobody waits for one who waits for him.
 
     Whoever considers it may refuse it in the end. So the worst case is that all do; then it fails.
     """
     declined = set(kind.declined_by)
     for _ in range(len(pools) + 1):
         now = kind._replace(declined_by=frozenset(declined))
-        verdicts = {pool.id: triage.screen(now, pool, pools) for pool in pools}
+        verdicts = {pool.id: of_11(now, pool, pools) for pool in pools}
         active = [pool_id for pool_id, verdict in verdicts.items() if not isinstance(verdict, triage.Leave)]
-        state = triage.declined_state(now.labels, declined, [pool.id for pool in pools])
+        state = triage.declined_state(now, [pool.id for pool in pools])
         if state == states.FAILED:
             assert not active
             assert declined >= {pool.id for pool in pools}
@@ -65,9 +77,9 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(
         assert active, f"everybody leaves it: {verdicts}"
         for pool in pools:
             if isinstance(verdicts[pool.id], triage.Consider):
-                assert pool.supports(now.labels)
+                assert pool.serves(now)
             if isinstance(verdicts[pool.id], triage.Decline):
-                assert not pool.supports(now.labels)
+                assert not pool.serves(now)
         declined.add(active[0])
     raise AssertionError("no end")
 
@@ -95,6 +107,28 @@ def test_each_request_has_one_first_choice_and_others_after_it(
         turns.append(turn)
         left.remove(turn)
     assert sorted(turn.id for turn in turns) == sorted(pool.id for pool in able)
+
+
+@given(rooms=st.lists(st.sampled_from((None, 0, 1, 10, 50, 200)), min_size=2, max_size=5), twin=st.booleans())
+@budget(20)
+def test_each_pool_has_a_share_that_is_as_its_room(rooms: list[float | None], twin: bool) -> None:
+    """A-25: a pool of two launchers counts once. As long as the room of one is not known, all have the same share."""
+    pools = [triage.PoolInfo(f"pool{n}", f"cloud{n}", frozenset("a"), 100, False, "main") for n in range(len(rooms))]
+    if twin:
+        pools.append(replace(pools[0], id="twin"))
+    weights = triage.weights_of(dict(zip(pools, [*rooms, rooms[0]], strict=False)))
+    chosen = Counter(triage.first_choice(f"100-{n:010}", pools, weights) for n in range(2000))
+    known = [room or 0 for room in rooms]
+    total = sum(known) if None not in rooms and any(known) else 0
+    for pool, room in zip(pools, known, strict=False):
+        found = chosen[pool] + (chosen[pools[-1]] if twin and pool is pools[0] and total else 0)
+        assert abs(found / 2000 - (room / total if total else 1 / len(pools))) < 0.06
+    # Who gets more room takes requests, and gives none away.
+    if total:
+        more = {**weights, "pool1": weights["pool1"] + 5}
+        for request_id in (f"100-{n:010}" for n in range(100)):
+            before, now = (triage.first_choice(request_id, pools, given) for given in (weights, more))
+            assert now in (before, pools[1])
 
 
 @given(actions=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 3), st.sampled_from(LABELS)), max_size=60))

@@ -156,3 +156,29 @@ def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup,
 def test_where_backing_nodes_come_from_is_paused(setup: Setup, moves: list[Move]) -> None:
     """T-13, T-14, MT-11: no request for a slot fails by it, and each is served after the end of the pause."""
     replay(setup, *moves)
+
+
+MIXED: dict[str, st.SearchStrategy[Any]] = {
+    **POOLS,
+    "launchers": st.integers(2, 3),
+    "hosts": st.integers(0, 2),
+    "tenant_limit": st.sampled_from((None, None, 2, 3)),
+    "mixed": st.just(True),
+}
+
+
+@given(setup=setups(**MIXED), moves=moves((*CALM, "submit", *PROCESSES, "failed_create"), 20))
+@budget(40)
+def test_requests_over_several_pools_are_served_as_a_whole(setup: Setup, moves: list[Move]) -> None:
+    """MN-2 to MN-4: a launcher of either side ends in whatever state, and nothing is lost."""
+    replay(setup, *moves)
+
+
+@given(
+    setup=setups(**{**MIXED, "pools": st.just(2), "max_servers": st.just(2), "cloud_limit": st.integers(2, 3)}),
+    moves=moves(("submit", "submit", *CALM), 12),
+)
+@budget(8)
+def test_requests_over_several_pools_do_not_wait_for_each_other(setup: Setup, moves: list[Move]) -> None:
+    """MN-5: each holds a node whose room another one needs."""
+    replay(setup, *(Move(0, "submit", number) for number in (0, 2, 4)), *moves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 import pytest
 
@@ -171,3 +172,28 @@ def test_tenant_limit(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> N
     assert znodes.request_state(second) == "requested"
     znodes.use_and_return(first)
     znodes.fulfilled(second)
+
+
+def test_fair_shares(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud) -> None:
+    """FS-1, FS-2, FS-6: a tenant that comes late gets what comes free until both have their part."""
+    launch(
+        [fake_provider("one", cloud=cloud.name, pool_max_servers=6)],
+        tenant_shares=[
+            {"tenant-name": "flood", "weight": 2},
+            {"tenant-name": "kept", "guaranteed": {"max-servers": 1}},
+        ],
+    )
+    flood = [znodes.submit(["small"], tenant_name="flood") for _ in range(12)]
+    for request in flood[:6]:
+        znodes.fulfilled(request)
+    late = [znodes.submit(["small"], tenant_name=name) for name in ("late", "late", "late", "kept", "kept")]
+
+    def served() -> list[str]:
+        return [request for request in (*flood, *late) if znodes.request_state(request) == "fulfilled"]
+
+    expected = set(flood[:6])
+    # The request that waits at the head of the pool has its room; then the guarantee, then the smallest shares.
+    for gone, come in zip(flood, (late[3], late[0], late[1], flood[6]), strict=False):
+        znodes.use_and_return(gone)
+        expected = expected - {gone} | {come}
+        wait_for(f"{come} is served", partial(lambda wanted: set(served()) == wanted, expected))

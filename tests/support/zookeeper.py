@@ -70,7 +70,9 @@ class ZooKeeperServer:
             self.port, self.tls_port = free_ports(2)
         config = self.directory / "zoo.cfg"
         config.write_text(self._settings(), encoding="utf-8")
-        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}"]
+        # The second compiler of Java takes as much time as all that tests ask for.
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._process = ChildProcess([*command, "-cp", class_path, main, str(config)], self.directory / "log")
         self._process.start_until("ZooKeeper", self._answers)

@@ -7,7 +7,11 @@ import configparser
 import fnmatch
 import json
 import re
+import runpy
+import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import kubernetes_validate
@@ -60,9 +64,13 @@ PODS: Final = {
 
 
 def test_compose() -> None:
-    """Each service has a health check. Ours is that of its image, which the format of OCI would not keep."""
+    """Each service has a health check. Ours is that of its image, which the format of OCI would not keep.
+
+    ZooKeeper's image has a digest; to ours tools/release gives it (tests/functional/containers).
+    """
     services = loaded(ROOT / "etc" / "compose.yaml")["services"]
     assert set(services) == {"zookeeper", "launcher", "web", "builder"}
+    assert re.fullmatch(r"docker.io/library/zookeeper:[\d.]+@sha256:[0-9a-f]{64}", services["zookeeper"]["image"])
     for name, service in services.items():
         kind, *command = service["healthcheck"]["test"]
         assert kind == "CMD"
@@ -185,3 +193,16 @@ def test_dependencies() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     assert config["options.extras_require"]["openstack"].split() == []
+
+
+def test_name_of_the_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in one place, for who publishes under another one (how-to/install)."""
+    made: dict[str, str] = {}
+    monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(setup=made.update))
+    (tmp_path / "nodepool").mkdir()
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    text = (ROOT / "nodepool" / "version.py").read_text(encoding="utf-8")
+    (tmp_path / "nodepool" / "version.py").write_text(text.replace('"nodepool"', '"site-nodepool"'), encoding="utf-8")
+    for directory, name in ((ROOT, "nodepool"), (tmp_path, "site-nodepool")):
+        runpy.run_path(str(directory / "setup.py"))
+        assert made.pop("name") == name

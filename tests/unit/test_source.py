@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import os
@@ -11,12 +12,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import requests
+from ibm_cloud_sdk_core.token_managers.token_manager import TokenManager
+from openstack.config import OpenStackConfig
 
 import nodepool
 from nodepool.driver.gateway import HOOKS
+from nodepool.zk import wire
 from tests.support.tables import rows
 
 TOP = Path(nodepool.__file__).parent
@@ -41,7 +47,9 @@ def test_broad_clauses() -> None:
     assert [(name, text) for name, text in found if "#" not in text] == []
 
 
-TREES = {path.relative_to(TOP): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TOP.rglob("*.py"))}
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path.relative_to(TOP): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TOP.rglob("*.py"))}
 
 
 def names(node: ast.expr) -> str:
@@ -69,10 +77,22 @@ PUBLIC = ("kazoo.exceptions.", "kazoo.retry.RetryFailedError", "kazoo.client.Kaz
 KAZOO_NAMES = {"kazoo", "_kazoo", "lock"}
 
 
+def private(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """Private names that a file uses, also by ``getattr``: line, the last name before the dot, the private name."""
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.expr)):
+        owner, name = "", ""
+        if isinstance(node, ast.Attribute):
+            owner, name = names(node.value), node.attr
+        elif isinstance(node, ast.Call) and names(node.func) in ("getattr", "setattr", "hasattr") and node.args[1:]:
+            owner, name = names(node.args[0]), str(getattr(node.args[1], "value", ""))
+        if owner and name.startswith("_") and not name.endswith("__"):
+            yield node.lineno, owner, name
+
+
 def test_kazoo() -> None:
-    """No private name of its objects, also by ``getattr``; and no import of more than is public."""
+    """No private name of its objects; and no import of more than is public."""
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         in_zk = path.is_relative_to("zk")
         if path == WIRE:
             continue
@@ -80,16 +100,44 @@ def test_kazoo() -> None:
             allowed = in_zk and name.startswith(PUBLIC) if name.startswith("kazoo") else path == FACTORY
             if name.startswith(("kazoo", "nodepool.zk.wire")) and not allowed:
                 wrong.append(f"{path}: {name}")
-        for node in (one for one in ast.walk(tree) if isinstance(one, ast.expr)):
-            owner, private = None, ""
-            if isinstance(node, ast.Attribute):
-                owner, private = names(node.value), node.attr
-            elif isinstance(node, ast.Call) and names(node.func) in ("getattr", "setattr", "hasattr") and node.args[1:]:
-                owner, private = names(node.args[0]), getattr(node.args[1], "value", "")
-            foreign = owner not in ("self", "cls", "super") if in_zk else owner in KAZOO_NAMES
-            if owner and foreign and str(private).startswith("_") and not str(private).endswith("__"):
-                wrong.append(f"{path}: line {node.lineno}: {owner}.{private}")
+        for line, owner, name in private(tree):
+            if owner not in OWN if in_zk else owner in KAZOO_NAMES:
+                wrong.append(f"{path}: line {line}: {owner}.{name}")
     assert wrong == []
+
+
+# -- private names of libraries: all that the source uses, where a release may lack them
+
+OWN = {"self", "cls", "super"}
+PARSER = argparse.ArgumentParser()
+#: Besides Kazoo's, which `nodepool.zk.wire` lists: library -> what has the names, and the names.
+PRIVATE: dict[str, list[tuple[object, set[str]]]] = {
+    "ibm-cloud-sdk-core": [(TokenManager, {"_request"})],
+    "Python": [
+        (PARSER, {"_actions"}),
+        (PARSER.add_argument_group(), {"_group_actions"}),
+        (argparse, {"_SubParsersAction"}),
+        (sys, {"_current_frames"}),
+    ],
+    "openstacksdk": [(OpenStackConfig(load_yaml_config=False), {"_config_files", "_secure_files"})],
+    "requests": [(requests.Response(), {"_content"})],
+}
+
+
+def test_private_names_of_libraries() -> None:
+    """What the installed releases lack, by name; ``tox -e newest`` runs this first. Each name in use is listed."""
+    lacking = {
+        library: [name for thing, used in things for name in sorted(used) if not hasattr(thing, name)]
+        for library, things in PRIVATE.items()
+    }
+    lacking["kazoo"] = wire.missing()
+    assert {library: found for library, found in lacking.items() if found} == {}
+    used = {
+        name for path, tree in trees().items() if path != WIRE for _, owner, name in private(tree) if owner not in OWN
+    }
+    listed = set().union(*(used for things in PRIVATE.values() for _, used in things))
+    # Public ones of Python, and one of ours.
+    assert used - {"_asdict", "_exit", "_replace", "_state_changed"} == listed
 
 
 # -- drivers are called through `nodepool.driver.gateway` alone
@@ -103,13 +151,13 @@ FREE = (
 COMMON = {name for name in dir(threading.Thread) if not name.startswith("_")} | {"stop", "launch", "idle", "advance"}
 DRIVEN = {"provider", "manager", "adapter", "handler", "hooks", "machine", "old"}
 #: It looks at the signature of getCreateStateMachine, without a call.
-ALLOWED = ["driver/statemachine/adapter.py: getCreateStateMachine"]
+ALLOWED = ["driver/statemachine/cloud.py: getCreateStateMachine"]
 
 
 def test_only_the_gateway_calls_a_driver() -> None:
     """A hook is not called, nor handed on. An object may use its own ones."""
     hooks, found = {hook.name for hook in HOOKS}, []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree) if not str(path).startswith(FREE) else ():
             if isinstance(node, ast.Attribute) and node.attr in hooks:
                 on = names(node.value).strip("_")
@@ -122,7 +170,7 @@ def test_no_circles() -> None:
     """Imports of launcher, driver and runtime form none; those for types and those in functions count, too."""
     modules = {
         ".".join(["nodepool", *path.with_suffix("").parts]).removesuffix(".__init__"): tree
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[0] in ("launcher", "driver", "runtime")
     }
     left = {}

@@ -32,7 +32,7 @@ def tables() -> dict[str, Table]:
         "providers --limits": pools.limit_table([], 0.0),
         "hosts": nodes.host_table([], 0.0),
         "launchers": records.launcher_table([], [], 0.0),
-        "tenants": pools.tenant_table({}, [], []),
+        "tenants": pools.tenant_table(Observed(now=0.0)),
         "events": records.event_table([], 0.0),
         "maintenance": records.maintenance_table([], 0.0),
         "images": images.image_table(no_images, 0.0),

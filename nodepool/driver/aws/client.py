@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All calls of EC2, EBS and Service Quotas that the driver makes (`Ec2`). Those of S3 are in `images`.
+"""The connection to AWS, and the calls of EC2, EBS and Service Quotas (`Ec2`) that neither make nor end instances.
 
 First one call to one service of AWS (`AwsTransport`): credentials, pace, and errors that can be told apart. botocore
 finds the credentials, signs, and knows the endpoints. It does not repeat calls: what is throttled waits here, as a
@@ -371,66 +371,7 @@ class Ec2:
     def __init__(self, transport: AwsTransport) -> None:
         self.transport = transport
 
-    # -- instances --
-
-    def instances(self, **wanted: Any) -> list[types.AwsRecord]:
-        """All of the region, unless filters say which."""
-        found = self._list("DescribeInstances", "Reservations", **wanted)
-        return [types.AwsRecord(data) for reservation in found for data in reservation.get("Instances") or ()]
-
-    def instance(self, instance_id: str) -> types.AwsRecord:
-        """One instance, as it is now; raises AwsNotFound."""
-        # An id that is not known (yet) is an error in a list of ids, but not in a filter.
-        found = self.instances(**_where("instance-id", instance_id))
-        if not found:
-            raise types.AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
-        return found[0]
-
-    def instances_of_token(self, token: str) -> list[types.AwsRecord]:
-        """What a creation with this client token made."""
-        return self.instances(**_where("client-token", token))
-
-    def run_instances(
-        self, arguments: dict[str, Any], count: int, permit: Callable[[], None], turn: Call | None = None
-    ) -> list[types.AwsRecord]:
-        """Make instances, at least one; returns them as they are then.
-
-        :param count: so many at most.
-        """
-        given = {**arguments, "MinCount": 1, "MaxCount": count}
-        answer = self.transport.call("ec2", RUN, "RunInstances", given, permit, turn)
-        if not answer.get("Instances"):
-            # What became of them, lists will show.
-            raise CloudAway(f"{self._head('RunInstances')}: the answer has no instances")
-        return [types.AwsRecord(data) for data in answer["Instances"]]
-
-    def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
-        """Order the end of instances in one call; returns the errors of those that are refused.
-
-        :param take: asked for the ids when the call's turn has come.
-        """
-        ids: list[str] = []
-
-        def arguments() -> dict[str, Any]:
-            ids[:] = take()
-            return {"InstanceIds": ids}
-
-        try:
-            self.transport.call("ec2", TERMINATE, "TerminateInstances", arguments)
-        except CloudRefused as error:
-            return self._one_refused(ids, error)
-        return {}
-
-    def _one_refused(self, ids: list[str], error: CloudRefused) -> dict[str, Exception]:
-        """One id that AWS does not take makes it refuse all: the others are sent again without it."""
-        if len(ids) == 1:
-            return {ids[0]: error}
-        named = types.instance_ids_in(str(error)).intersection(ids)
-        if isinstance(error, types.AwsNotFound) and named and len(named) < len(ids):
-            rest = [instance_id for instance_id in ids if instance_id not in named]
-            return {**dict.fromkeys(named, error), **self.terminate(lambda: rest)}
-        half = len(ids) // 2
-        return {**self.terminate(lambda: ids[:half]), **self.terminate(lambda: ids[half:])}
+    # -- instances, which `launches` makes, and `instances` lists and ends --
 
     def console(self, instance_id: str) -> str | None:
         """What an instance wrote to its console; None = nothing so far, or it does not exist."""
@@ -442,7 +383,7 @@ class Ec2:
 
     def create_fleet(self, arguments: dict[str, Any], permit: Callable[[], None]) -> str:
         """Make a fleet of one instance; returns the id of the instance."""
-        return types.instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", permit, **arguments))
+        return types.instance_of_fleet(self.head("CreateFleet"), self._change("CreateFleet", permit, **arguments))
 
     def create_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Make a launch template, unless there is one of the name."""
@@ -460,7 +401,7 @@ class Ec2:
 
     def templates(self, tags: Mapping[str, str]) -> list[types.LaunchTemplate]:
         """Those that have these tags, but for those of another installation (D-10)."""
-        found = self._list("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
+        found = self.listed("DescribeLaunchTemplates", "LaunchTemplates", **_tagged(tags))
         return [types.LaunchTemplate(data) for data in found if foreign(types.tags_of(data)) is None]
 
     def delete_template(self, template_id: str) -> None:
@@ -487,7 +428,7 @@ class Ec2:
         )
         if not answer.get("HostIds"):
             # What became of it, lists will show.
-            raise CloudAway(f"{self._head('AllocateHosts')}: the answer has no host")
+            raise CloudAway(f"{self.head('AllocateHosts')}: the answer has no host")
         return str(answer["HostIds"][0])
 
     def host(self, host_id: str) -> types.AwsHost:
@@ -500,21 +441,21 @@ class Ec2:
     def hosts(self) -> list[types.AwsHost]:
         """All that have the tag of a launcher."""
         wanted = [{"Name": "tag-key", "Values": [PROVIDER_KEY]}]
-        return [types.AwsHost(data) for data in self._list("DescribeHosts", "Hosts", Filter=wanted)]
+        return [types.AwsHost(data) for data in self.listed("DescribeHosts", "Hosts", Filter=wanted)]
 
     def release_host(self, host_id: str) -> None:
         """Give a host back. AWS reports a failure in an answer that looks like a success."""
         answer = self._change("ReleaseHosts", HostIds=[host_id])
         for failed in answer.get("Unsuccessful") or ():
             error = failed.get("Error") or {}
-            head = f"{self._head('ReleaseHosts')} for {failed.get('ResourceId')}"
+            head = f"{self.head('ReleaseHosts')} for {failed.get('ResourceId')}"
             raise types.meaning(head, str(error.get("Code", "")), str(error.get("Message", "")), 200)
 
     # -- volumes and tags --
 
     def volumes(self) -> list[types.AwsVolume]:
         """All of the region."""
-        return [types.AwsVolume(data) for data in self._list("DescribeVolumes", "Volumes")]
+        return [types.AwsVolume(data) for data in self.listed("DescribeVolumes", "Volumes")]
 
     def delete_volume(self, volume_id: str) -> None:
         self._change("DeleteVolume", VolumeId=volume_id)
@@ -562,7 +503,7 @@ class Ec2:
 
     def images(self, **wanted: Any) -> list[types.AwsImage]:
         """AMIs of anybody, unless filters say which."""
-        return [types.AwsImage(data) for data in self._list("DescribeImages", "Images", **wanted)]
+        return [types.AwsImage(data) for data in self.listed("DescribeImages", "Images", **wanted)]
 
     def instance_type(self, name: str) -> types.InstanceType:
         """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
@@ -573,8 +514,8 @@ class Ec2:
 
     def subnets(self, ids: Iterable[str]) -> dict[str, types.Subnet]:
         """Subnets, by id; what does not exist is missing. Without ids those of the default VPC, which is used then."""
-        wanted = _where("subnet-id", *ids) if ids else _where("default-for-az", "true")
-        return {subnet.id: subnet for subnet in map(types.Subnet, self._list("DescribeSubnets", "Subnets", **wanted))}
+        wanted = where("subnet-id", *ids) if ids else where("default-for-az", "true")
+        return {subnet.id: subnet for subnet in map(types.Subnet, self.listed("DescribeSubnets", "Subnets", **wanted))}
 
     # -- only for ``nodepool check`` --
 
@@ -585,17 +526,17 @@ class Ec2:
 
     def vpc_of_group(self, group_id: str) -> str | None:
         """The VPC of a security group; None = there is no such group."""
-        answer = self._read("DescribeSecurityGroups", **_where("group-id", group_id))
+        answer = self._read("DescribeSecurityGroups", **where("group-id", group_id))
         return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
 
     def has_key_pair(self, name: str) -> bool:
         """Is there a key pair of the name?"""
-        return bool(self._read("DescribeKeyPairs", **_where("key-name", name)).get("KeyPairs"))
+        return bool(self._read("DescribeKeyPairs", **where("key-name", name)).get("KeyPairs"))
 
     def zones_with(self, instance_type: str) -> set[str]:
         """Zones that have instances of a type."""
-        wanted = {"LocationType": "availability-zone", **_where("instance-type", instance_type)}
-        found = self._list("DescribeInstanceTypeOfferings", "InstanceTypeOfferings", **wanted)
+        wanted = {"LocationType": "availability-zone", **where("instance-type", instance_type)}
+        found = self.listed("DescribeInstanceTypeOfferings", "InstanceTypeOfferings", **wanted)
         return {str(data["Location"]) for data in found}
 
     # -- uploaded images: AMIs --
@@ -606,7 +547,7 @@ class Ec2:
 
     def image_named(self, name: str) -> types.AwsImage | None:
         """The one of the account with a name; there is at most one."""
-        return next(iter(self.images(Owners=["self"], **_where("name", name))), None)
+        return next(iter(self.images(Owners=["self"], **where("name", name))), None)
 
     def register(self, arguments: dict[str, Any]) -> str:
         """Make an AMI of snapshots; returns its id."""
@@ -620,10 +561,10 @@ class Ec2:
 
     def snapshot(self, snapshot_id: str) -> types.AwsSnapshot | None:
         """One; None = it is not there, or not yet."""
-        return next(iter(self._snapshots(**_where("snapshot-id", snapshot_id))), None)
+        return next(iter(self._snapshots(**where("snapshot-id", snapshot_id))), None)
 
     def _snapshots(self, **wanted: Any) -> list[types.AwsSnapshot]:
-        found = self._list("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
+        found = self.listed("DescribeSnapshots", "Snapshots", OwnerIds=["self"], **wanted)
         return [types.AwsSnapshot(data) for data in found]
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
@@ -723,7 +664,12 @@ class Ec2:
 
     # -- inside --
 
-    def _list(self, operation: str, key: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+    def listed(self, operation: str, key: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+        """The entries of a list of EC2.
+
+        :param key: of the list in the answers.
+        :param wanted: arguments, such as `where` makes.
+        """
         given = {"MaxResults": A_PAGE.get(operation, OTHERS_A_PAGE), **wanted}
         return self.transport.pages("ec2", READ, operation, given, key)
 
@@ -733,7 +679,8 @@ class Ec2:
     def _change(self, operation: str, permit: Callable[[], None] = lambda: None, **arguments: Any) -> dict[str, Any]:
         return self.transport.call("ec2", CHANGE, operation, arguments, permit)
 
-    def _head(self, operation: str) -> str:
+    def head(self, operation: str) -> str:
+        """How the text of an error begins."""
         return f"Provider {self.transport.provider}: {operation} failed"
 
 
@@ -748,7 +695,7 @@ def _sha256(digest: bytes) -> dict[str, str]:
     return {"Checksum": base64.b64encode(digest).decode(), "ChecksumAlgorithm": "SHA256"}
 
 
-def _where(name: str, *values: str) -> dict[str, Any]:
+def where(name: str, *values: str) -> dict[str, Any]:
     """Arguments of a list: one of the values."""
     return {"Filters": [{"Name": name, "Values": list(values)}]}
 

@@ -18,14 +18,16 @@ from typing import Any, Final
 
 from nodepool.driver import statemachine
 from nodepool.driver.aws import launches, types
-from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, Ec2
+from nodepool.driver.aws.client import CONNECT_SECONDS, READ_SECONDS, TERMINATE, Ec2, where
 from nodepool.driver.aws.config import AwsCloudImage, AwsLabel, AwsProviderConfig
 from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.fact import Fact, Repeats, ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.statemachine.instance import Batches, Log
-from nodepool.driver.statemachine.machines import REPEAT, REPEATS, cloud_is_away
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.creation import REPEAT, REPEATS
+from nodepool.driver.statemachine.instance import cloud_is_away
+from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException, RuntimeConfigurationException
 from nodepool.guard import settle
 from nodepool.metrics import reports
@@ -68,7 +70,7 @@ class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
         self.launches = launches.LaunchBatches(client, self.creators, self.batch_tags.made)
 
     def list_instances(self, since: str | None) -> list[types.AwsRecord]:
-        records = self.client.instances()
+        records = self._described()
         self.terminated = {record.id: record for record in records if record.gone}
         self.batch_tags.seen(records)
         over = {
@@ -89,8 +91,16 @@ class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
         kind = "spot" if record.spot else "on demand"
         log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
+    def _described(self, **wanted: Any) -> list[types.AwsRecord]:
+        """All of the region, unless filters say which."""
+        return types.records_of(self.client.listed("DescribeInstances", "Reservations", **wanted))
+
     def get_instance(self, record_id: str) -> types.AwsRecord:
-        return self.client.instance(record_id)
+        # An id that is not known (yet) is an error in a list of ids, but not in a filter.
+        found = self._described(**where("instance-id", record_id))
+        if not found:
+            raise types.AwsNotFound(f"there is no instance {record_id}", code="InvalidInstanceID.NotFound")
+        return found[0]
 
     def record_id(self, external_id: Any) -> str | None:
         return instance_of(external_id)
@@ -127,7 +137,7 @@ class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
         )
 
     def delete_instance(self, record_id: str) -> None:
-        for error in self.client.terminate(lambda: [record_id]).values():
+        for error in self.terminate(lambda: [record_id]).values():
             raise error
 
     def begin_deletion(self, record_id: str) -> Future[None]:
@@ -135,7 +145,35 @@ class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
 
     def _terminate(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
         self._spacing.wait()
-        return self.client.terminate(take)
+        return self.terminate(take)
+
+    def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
+        """Order the end of instances in one call; returns the errors of those that are refused. Blocks.
+
+        :param take: asked for the ids when the call's turn has come.
+        """
+        ids: list[str] = []
+
+        def arguments() -> dict[str, Any]:
+            ids[:] = take()
+            return {"InstanceIds": ids}
+
+        try:
+            self.client.transport.call("ec2", TERMINATE, "TerminateInstances", arguments)
+        except cloud_errors.CloudRefused as error:
+            return self._one_refused(ids, error)
+        return {}
+
+    def _one_refused(self, ids: list[str], error: cloud_errors.CloudRefused) -> dict[str, Exception]:
+        """One id that AWS does not take makes it refuse all: the others are sent again without it."""
+        if len(ids) == 1:
+            return {ids[0]: error}
+        named = types.instance_ids_in(str(error)).intersection(ids)
+        if isinstance(error, types.AwsNotFound) and named and len(named) < len(ids):
+            rest = [instance_id for instance_id in ids if instance_id not in named]
+            return {**dict.fromkeys(named, error), **self.terminate(lambda: rest)}
+        half = len(ids) // 2
+        return {**self.terminate(lambda: ids[:half]), **self.terminate(lambda: ids[half:])}
 
     def close(self) -> None:
         self.client.transport.close()
@@ -288,7 +326,7 @@ class InstanceCreation(AwsCreation):
             return self.cloud.launches.again(self._order)
         made: Future[str] = Future()
         # What is to be made may have to be looked up first.
-        order: Future[launches.InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
+        order: Future[launches.InstanceOrder] = self.cloud.creators.submit(self._order_at_place, key)
 
         def ordered(order: Future[launches.InstanceOrder]) -> None:
             if order.cancelled() or order.exception() is not None:
@@ -379,7 +417,7 @@ class HostCreation(AwsCreation):
         place = self.place()
         arguments = launches.run_arguments(self.label, place, self.image(), self._host_id)
         given = launches.with_tags(arguments, self._tags, launches.token_of([key], place))
-        return self.cloud.client.run_instances(given, 1, self.permit)[0].id
+        return launches.run_instances(self.cloud.client, given, 1, self.permit)[0].id
 
     def _look_at(self, host_id: str) -> None:
         try:

@@ -22,14 +22,16 @@ from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.aws import types
-from nodepool.driver.aws.client import RUN, Ec2
+from nodepool.driver.aws.client import RUN, Ec2, where
 from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import Call, HeldTime, held_work, working_for
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.driver.statemachine.instance import PROVIDER_KEY, Batches, Log, end_with, hostname, of_installation
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, hostname, of_installation
+from nodepool.driver.statemachine.inventory import Batches, end_with
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import settle
 from nodepool.model.request import NodeRequest
@@ -88,6 +90,22 @@ def run_arguments(
             "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": spot} if place.spot else None,
         }
     )
+
+
+def run_instances(
+    client: Ec2, arguments: dict[str, Any], count: int, permit: Callable[[], None], turn: Call | None = None
+) -> list[types.AwsRecord]:
+    """Make instances, at least one; returns them as they are then. Blocks.
+
+    :param arguments: of `run_arguments`, with tags and token.
+    :param count: so many at most.
+    """
+    given = {**arguments, "MinCount": 1, "MaxCount": count}
+    answer = client.transport.call("ec2", RUN, "RunInstances", given, permit, turn)
+    if not answer.get("Instances"):
+        # What became of them, lists will show.
+        raise CloudAway(f"{client.head('RunInstances')}: the answer has no instances")
+    return [types.AwsRecord(data) for data in answer["Instances"]]
 
 
 def block_devices(label: AwsLabel, image: types.AwsImage) -> list[dict[str, Any]]:
@@ -283,12 +301,14 @@ class LaunchBatch:
 
     def _run(self, turn: Call | None = None) -> Made:
         try:
-            made = self._client.run_instances(self._arguments, len(self.orders), self._permit, turn)
+            made = run_instances(self._client, self._arguments, len(self.orders), self._permit, turn)
         except CloudRefused as error:
             if error.code not in (_ENDED, _OTHER_PARAMETERS):
                 raise
             # It was sent before: by a launcher that was killed, with another configuration, or its instances ended.
-            made = [record for record in self._client.instances_of_token(self.token) if not record.gone]
+            by_token = where("client-token", self.token)
+            found = types.records_of(self._client.listed("DescribeInstances", "Reservations", **by_token))
+            made = [record for record in found if not record.gone]
             if not made:
                 if error.code == _ENDED:
                     text = f"the instance was ended before its creation was answered: {error}"
@@ -439,7 +459,7 @@ class LaunchTemplates:
             try:
                 self._client.delete_template(template.id)
             except types.AwsNotFound as error:
-                log.debug("It is gone already: %s", error)
+                log.debug("It does not exist any more: %s", error)
 
 
 # `BatchTags`: gives instances that one call made for several nodes the tags of their own, off the way of launches.
@@ -520,7 +540,7 @@ class BatchTags:
         try:
             self._client.tag(wanted)
         except types.AwsNotFound as error:
-            log.debug("It is gone already: %s", error)
+            log.debug("It does not exist any more: %s", error)
         except LaunchError as error:
             log.warning("Tags are set later: %s", error)
         return {}

@@ -82,7 +82,7 @@ class AwsErrors(cloud_errors.CodedErrors):
         "InvalidGroupId.Malformed": "correct security-group-id of the pool",
         "InvalidAMIID.NotFound": "correct image-id, or upload the image again",
         "InvalidAMIID.Malformed": "correct image-id",
-        "InvalidAMIID.Unavailable": "the image is gone: correct image-id, or upload it again",
+        "InvalidAMIID.Unavailable": "the image does not exist any more: correct image-id, or upload it again",
         "InvalidParameterCombination": "check instance-type, image and volume of the label: they do not fit together",
         "VPCIdNotSpecified": "the account has no default VPC in the region: add subnet-id to the pool",
         "MissingInput": "the account has no default VPC in the region: add subnet-id to the pool",
@@ -118,6 +118,11 @@ def meaning(head: str, code: str, message: str, status: int) -> cloud_errors.Clo
         # The code says more.
         status = 404 if any(word in code for word in _ABSENT) else 0
     return _ERRORS.meaning(head, [error], status)
+
+
+def records_of(reservations: Iterable[Mapping[str, Any]]) -> list[AwsRecord]:
+    """The instances of a list of EC2, whose entries are reservations."""
+    return [AwsRecord(data) for reservation in reservations for data in reservation.get("Instances") or ()]
 
 
 def instance_ids_in(text: str) -> set[str]:

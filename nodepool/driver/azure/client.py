@@ -497,7 +497,9 @@ class Arm:
     def delete(self, kind: str, name: str) -> None:
         """Order the deletion of a resource; raises CloudNotFound if there is none."""
         if self.request("DELETE", kind, name, f"deleting {name}").status == 204:
-            raise CloudNotFound(f"Provider {self.calls.provider}: {name} is gone", code="NotFound", status=204)
+            raise CloudNotFound(
+                f"Provider {self.calls.provider}: {name} does not exist any more", code="NotFound", status=204
+            )
 
     def request(
         self, method: str, kind: str, name: str, what: str, action: str = "", body: Mapping[str, Any] | None = None

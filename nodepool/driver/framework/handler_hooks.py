@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver says of one request: could it be served, is there room, launch a node (reference/driver 3).
+"""What a driver says of one request: is there room, launch a node (reference/driver 3); and what seldom happens to it.
 
-All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread. First these hooks, then
-the log of declined requests, then what a handler sees of its pool worker, then threads that launch and delete one node,
-for drivers without a scheduler of their own.
+These hooks are asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread. Then come the log of
+declined requests, what a handler sees of its pool worker, and what happens when requests wait for each other. Last are
+threads that launch and delete one node, for drivers without a scheduler of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.config import ConfigPool, ProviderConfig
+from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.guard import Guard
@@ -27,8 +28,9 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, described, origin_of
+from nodepool.plan import launch as plan
 from nodepool.plan.launch import launch_outcome
-from nodepool.plan.triage import PoolInfo, ReadyNodes, why_failed
+from nodepool.plan.triage import PoolInfo, ReadyNodes, RequestKind, why_failed
 from nodepool.tracing import spans
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -46,6 +48,9 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     :param pw: the pool worker, see `PoolWorkerView`.
     :param request: locked by the pool worker before it is served.
     """
+
+    #: Nodes gathered so far, locked by us, in the order of ``request.node_types``.
+    nodeset: list[Node]
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         self.pw = pw
@@ -127,55 +132,6 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     def let_go_of_aborted(self, node: Node) -> None:
         """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
         self.zk.unlockNode(node)
-
-    def getDeclinedReasons(self) -> list[str]:
-        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
-        found = self.basic_decline_reasons()
-        if not found and not gateway.images_available(self):
-            found = [reasons.ReasonText(self.why_images_missing())]
-        if not found and not gateway.has_provider_quota(self, self.request.node_types):
-            # The question may have shown that a label can never work.
-            found = self.basic_decline_reasons() or [reasons.ReasonText(self.why_too_large())]
-        return found
-
-    def why_images_missing(self) -> reasons.Reason:
-        """Which images are missing, after `imagesAvailable` said so."""
-        return reasons.IMAGE_MISSING
-
-    def why_too_large(self) -> reasons.Reason:
-        """What the request exceeds, after `hasProviderQuota` said that it does. Blocks no longer than that one."""
-        found = (
-            self.manager.excess(self.pool, self.request.node_types) if isinstance(self.manager, QuotaSupport) else None
-        )
-        return found or reasons.EXCEEDS_QUOTA
-
-    def why_no_room(self, ntype: str) -> reasons.Reason:
-        """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
-
-        :raises NotKnown: the cloud has not said yet what a node needs.
-        """
-        if not self.manager.LAUNCHES:
-            labels = self.request.node_types
-            free = {label: self.pw.ready_nodes.count(label) for label in labels}
-            return gateway.wait_reason(self.manager, self.pool.name, labels, free) or reasons.NO_READY_NODE
-        found = self.manager.shortage(self.pool, ntype) if isinstance(self.manager, QuotaSupport) else None
-        return found or reasons.NO_ROOM
-
-    def basic_decline_reasons(self) -> list[str]:
-        """The reasons of A-13 that hold even if ready nodes are there."""
-        if self.pool.max_servers <= 0:
-            return [reasons.ReasonText(reasons.POOL_DISABLED)]
-        supported = self.provider.getSupportedLabels(self.pool.name)
-        broken = set(gateway.error_labels(self.manager))
-        unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
-        if unknown:
-            text = f"node type(s) [{', '.join(unknown)}] not available"
-            if not broken.intersection(unknown):
-                return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_UNKNOWN, text))]
-            known = gateway.label_errors(self.manager)
-            causes = [f"{label}: {known[label].text}" for label in unknown if label in known]
-            return [reasons.ReasonText(reasons.Reason(reasons.ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
-        return []
 
 
 # The lines that a pool logs when it declines a request (rule J-3). Filters match how they begin.
@@ -261,6 +217,89 @@ class PoolWorkerView(Protocol):
 
     def set_aside(self, node: Node) -> None:
         """The driver refused a ready node: do not offer it again for a while."""
+
+
+# `DeadlockAvoidance`: a request that waits for room while it holds nodes yields to an earlier one (Q-10, Q-12).
+
+
+class DeadlockAvoidance:
+    """Of one request. The decisions are in `nodepool.plan.launch`.
+
+    :param hooks: what the driver says of the request.
+    """
+
+    def __init__(self, hooks: HandlerHooks) -> None:
+        self._hooks = hooks
+        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        self._patient_until = 0.0
+        #: After it yielded: the request that comes first, the label that there was no room for, and the configuration.
+        self._yielded_to: tuple[str, str, ProviderConfig] | None = None
+
+    def begin(self) -> None:
+        """The request begins to wait for room."""
+        self._patient_until = monotonic() + plan.PATIENCE_SECONDS
+
+    def look(self, label: str | None, pool: str | None, *, at_once: bool) -> NodeRequest | None:
+        """A request that comes first and waits, too, for what this one holds; None = there is none, or not looked yet.
+
+        :param label: for which there is no room. ``pool``: whose own limit it waits for, None = for what pools share.
+        :param at_once: do not wait until patience is at an end.
+        """
+        # All nodes are looked at, and passes are many: not in each.
+        if not at_once and monotonic() < self._patient_until:
+            return None
+        self.begin()
+        hooks = self._hooks
+        cache = hooks.zk.cache
+        if cache is None or label is None or not hooks.nodeset:
+            return None
+        place = (hooks.provider.name, pool)
+        first = plan.stands_before(hooks.request, *place, cache.nodes.values(), cache.requests.get)
+        self._yielded_to = None if first is None else (first.key, label, hooks.provider)
+        return first
+
+    def in_the_way(self) -> list[Node]:
+        """Nodes of this request that must go, which has yielded: the one that comes first needs their room."""
+        cache = self._hooks.zk.cache
+        first = None if self._yielded_to is None or cache is None else cache.requests.get(self._yielded_to[0])
+        if first is None or cache is None or first.state != states.PENDING:
+            return []
+        its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
+        if not its_nodes or not self._lacks_shared_room(first, its_nodes):
+            return []
+        return plan.in_the_way(first, its_nodes, self._hooks.nodeset)
+
+    def _lacks_shared_room(self, first: NodeRequest, its_nodes: list[Node]) -> bool:
+        """Is it not for the limits of another pool that it waits?"""
+        hooks, pool = self._hooks, its_nodes[0].pool or ""
+        if pool == hooks.pool.name or not isinstance(hooks.manager, QuotaSupport):
+            return True
+        settings = hooks.provider.pools.get(pool)
+        label = next(iter(plan.missing_labels(first, its_nodes)), None)
+        try:
+            return settings is not None and label is not None and hooks.manager.poolHasRoom(settings, label)
+        except (LookupError, NotKnown):
+            # Another launcher knows the pool otherwise.
+            return False
+
+    def is_pointless(self) -> bool:
+        """After it yielded, would the request only take the same nodes to give them back once more?
+
+        It would until the one that comes first is served or given back, there is room, or free nodes are enough.
+        Reads the cache only.
+        """
+        if self._yielded_to is None:
+            return False
+        hooks = self._hooks
+        first_id, label, provider = self._yielded_to
+        first = None if hooks.zk.cache is None else hooks.zk.cache.requests.get(first_id)
+        if first is None or first.state != states.PENDING or hooks.provider is not provider:
+            return False
+        wanted = hooks.request.node_types
+        kind = RequestKind.of(hooks.request)
+        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted, kind=kind)) == len(wanted):
+            return False
+        return not gateway.has_room_now(hooks, label)
 
 
 # Threads that launch and delete one node, for drivers without a scheduler of their own.

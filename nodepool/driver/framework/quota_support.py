@@ -152,10 +152,10 @@ class QuotaSupport(abc.ABC):
                 self._tally = NodeTally(zk.cache.nodes, _groups_in(self.provider.name))
             return self._tally
 
-    def nodeCount(self) -> int:
-        """How many nodes the provider has, in every state."""
+    def nodeCount(self, pool_name: str | None = None) -> int:
+        """How many nodes a pool has, or (None) the provider, in every state."""
         tally = None if self.zk is None else self._tally_of(self.zk)
-        return 0 if tally is None else tally.count((None,))
+        return 0 if tally is None else tally.count((pool_name,))
 
     def poolQuota(self, pool: ConfigPool) -> QuotaInformation:
         """The limits that the configuration sets for a pool (Q-18: volumes too)."""
@@ -287,6 +287,16 @@ class QuotaSupport(abc.ABC):
             found += limits_of("cloud", limits, _use_of(tally, None), others.quota["compute"], asked_at)
         return found
 
+    def capacity(self, pool_name: str) -> dict[str, float]:
+        """By the known limits; nodes to come are like those that there are. See `Provider.capacity`."""
+        rooms = []
+        for limit in self.limitStatus(pool_name):
+            nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)
+            each = 1 if limit.resource == "instances" else limit.used / max(1, nodes)
+            if each > 0 and limit.limit is not None:
+                rooms.append((limit.limit - limit.used - limit.others) / each)
+        return {"": max(0.0, self.nodeCount(pool_name) + min(rooms))} if rooms else {}
+
     def getLabelQuota(self) -> dict[str, float]:
         """How many nodes of each label would still fit; unlimited when nothing limits them."""
         result: dict[str, float] = {}
@@ -390,8 +400,8 @@ class ChangedNodes:
         return found
 
 
-def follow(nodes: RecordCache[Node], reader: object) -> ChangedNodes:
-    """Notes what changes from now on, for as long as ``reader`` is there; at first, any node may have."""
+def follow(nodes: RecordCache[Any], reader: object) -> ChangedNodes:
+    """Notes what changes from now on, for as long as ``reader`` is there; at first, any node, or record, may have."""
     changes = ChangedNodes()
     listener = changes.note
     nodes.add_listener(listener)

@@ -3,7 +3,7 @@
 
 First the rate limit of 11.0.0, then the pace of each class of calls (`RateClasses`, `TokenBucket`), then the time that
 launches and uploads wait for ourselves, then the threads in which the calls are made (`SharedThreads`), and when the
-steps of launches and deletions are due (`Scheduler`).
+steps of launches and deletions are due (`Scheduler`, `Driven`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic, next_tick, sleep
+from nodepool.driver import gateway
 from nodepool.guard import Guard, settle
+from nodepool.plan import launch as plan
 from nodepool.plan.retries import Backoff
 
 P = ParamSpec("P")
@@ -897,3 +899,29 @@ class Scheduler:
             else:
                 due = self._clock() + wait
                 self._push(entry, due if wait < LONG_SECONDS else next_tick(due, STEPS_TOGETHER_SECONDS))
+
+
+# `Driven`: the pace of a machine, in its launch or deletion.
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, provider_name: str, machine: Any, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self._provider_name = provider_name
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = gateway.advance(self._provider_name, self.machine)
+        if self.machine.state != before:
+            self._quiet = 0
+        self._quiet += 1
+        hint = getattr(self.machine, "next_advance_seconds", None)
+        return result, plan.PACE.pause(self._quiet) if hint is None else max(0.0, hint)

@@ -34,8 +34,8 @@ from nodepool.driver.framework.uploads import (
 )
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.types import VpcApi, exists
-from nodepool.driver.statemachine.adapter import CloudImages
-from nodepool.driver.statemachine.instance import BUILD_KEY, CloudResource
+from nodepool.driver.statemachine.adapter import CloudImages, CloudResource
+from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 

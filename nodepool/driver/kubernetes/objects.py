@@ -25,7 +25,7 @@ from nodepool.model.node import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.instance import Log
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
 #: Label with the name of the node's label.

@@ -30,7 +30,7 @@ from nodepool.plan.backing import Backing, BackingKind
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.instance import Log
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.zk.nodes import NodepoolCache

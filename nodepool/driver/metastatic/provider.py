@@ -40,8 +40,8 @@ from nodepool.plan.retries import SeenTwice
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.cloud import RunningLaunch
-    from nodepool.driver.statemachine.instance import Log
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
@@ -583,7 +583,7 @@ class SlotAllocator:
         for opened in list(self.requests.open.values()):
             request = self.requests.look(opened.id)
             if request is None:
-                self._failed(opened, "is gone")
+                self._failed(opened, "does not exist any more")
                 self.requests.open.pop(opened.id, None)
             elif request.state == states.FAILED:
                 self._failed(opened, "failed: every pool declined it")

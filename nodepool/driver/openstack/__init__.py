@@ -31,7 +31,7 @@ from nodepool.driver.openstack.config import OpenStackProviderConfig
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.servers import Leaks, ServerCreation
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.statemachine.adapter import CloudAdapter
+from nodepool.driver.statemachine.instance import CloudAdapter
 from nodepool.driver.statemachine.provider import StateMachineDriver
 from nodepool.exceptions import (
     CloudUnavailableException,

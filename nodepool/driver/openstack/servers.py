@@ -25,10 +25,11 @@ from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, Floating
 from nodepool.driver.openstack.cloud import OpenStackCloud, usage
 from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
-from nodepool.driver.statemachine.instance import CreationKey, Instance
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, CreationKey, Instance
+from nodepool.driver.statemachine.creation import CreationMachine
+from nodepool.driver.statemachine.deletion import DeletionMachine
+from nodepool.driver.statemachine.instance import Order
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
 from nodepool.exceptions import (
     CapacityException,
     LaunchError,
@@ -160,7 +161,7 @@ class ServerCreation(CreationMachine[Server]):
         server_id = self.external_id
         server = self.cloud.inventory.get(server_id)
         if server is None or server.status != ERROR:
-            self.forget_call()
+            self._call = None
             return self.go(self.BUILDING)
         if server.fault:
             raise error_status(self.where, server)

@@ -1,44 +1,251 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the framework knows of a cloud: `Adapter`, which a driver implements (reference/driver).
+"""All that the framework knows of a cloud (reference/driver 7 to 9).
 
-Then `ResourceKinds`, `CloudAdapter`, which asks an `InstanceCloud`, and `PlacedCreation`: the launch of an instance for
-which there is a choice of places, such as zones and types. Last the two signatures of `Adapter.getCreateStateMachine`.
+First what an adapter says of instances and of other things, then the machine that launches or deletes an instance in
+steps, then `Adapter`, which a driver implements. Last what can be left over (`ResourceKinds`).
 """
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver import gateway
 from nodepool.driver.config import LabelSettings, ProviderConfig
-from nodepool.driver.framework.cloud_errors import CheckResult, CloudNoCapacity, CloudQuota, CloudRefused
-from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.quota_support import P
+from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.uploads import ListedImage
-from nodepool.driver.statemachine.instance import (
-    PROVIDER_KEY,
-    CloudResource,
-    Creation,
-    Instance,
-    InstanceCloud,
-    Log,
-    Resource,
-    StateMachine,
-)
-from nodepool.driver.statemachine.inventory import R
-from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine, Order
-from nodepool.exceptions import CapacityException, LaunchError, RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
 
+#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
+Log = logging.LoggerAdapter[logging.Logger]
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
 SWEEP_LIST_SECONDS: Final = 5.0
+
+
+class Instance:
+    """One machine in the cloud.
+
+    Subclasses set as many of the attributes as they can. These are not set here; when a subclass sets one, it wins over
+    what the image says: ``username``, ``python_path``, ``shell_type``, ``connection_port``, ``connection_type``,
+    ``host_keys``. Likewise ``node_attributes``: defaults under the ``node-attributes`` of the pool.
+
+    :param data: given to `load`; without arguments it is not called.
+    """
+
+    #: False: Zuul does not connect to the instance itself, and needs no ``interface_ip``.
+    has_address = True
+    #: Of one that is listed, but ends, or was stopped by the cloud, so that it can be used no more: the cloud's code,
+    #: and a text (D-9).
+    ends: tuple[str, str] | None = None
+
+    def __init__(self, *data: Any, **named: Any) -> None:
+        self.ready = False
+        self.deleted = False
+        #: A text, or a dict.
+        self.external_id: Any = None
+        #: Where Zuul connects to.
+        self.interface_ip: str | None = None
+        #: As given to `Adapter.getCreateStateMachine`.
+        self.metadata: dict[str, Any] = {}
+        self.public_ipv4: str | None = None
+        self.public_ipv6: str | None = None
+        self.private_ipv4: str | None = None
+        self.private_ipv6: str | None = None
+        self.cloud: str | None = None
+        self.az: str | None = None
+        self.region: str | None = None
+        self.host_id: str | None = None
+        #: Whatever the driver wants to find again in the node, as JSON.
+        self.driver_data: Any = None
+        self.slot: int | None = None
+        self.node_properties: dict[str, Any] = {}
+        if data or named:
+            self.load(*data, **named)
+
+    def __repr__(self) -> str:
+        state = " ".join(word for word in ("ready", "deleted") if getattr(self, word, False))
+        return f"<{type(self).__name__} {self.external_id} {state}>"
+
+    def load(self, *data: Any, **named: Any) -> None:
+        """Parse what the cloud says; may be overridden."""
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        """What this instance uses of the quota."""
+        raise NotImplementedError
+
+
+class CloudInstance(Instance):
+    """An instance that a record of the inventory shows.
+
+    :param record: ``id`` and ``metadata`` are taken from it.
+    :param used: what it uses of the quota.
+    :param values: other attributes. ``interface_ip`` is the first address that there is, if it is not given: public
+        before private, IPv4 before IPv6.
+    """
+
+    def __init__(self, record: Any, used: QuotaInformation, **values: Any) -> None:
+        super().__init__()
+        self.external_id = record.id
+        self.metadata = dict(record.metadata)
+        self._used = used
+        vars(self).update(values)
+        if "interface_ip" not in values:
+            self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4 or self.private_ipv6
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used
+
+
+class Resource:
+    """Something in the cloud that could be left over.
+
+    Subclasses add what their adapter needs to delete it.
+
+    :param metadata: as given at its creation. Says whose it is: ``nodepool_provider_name`` together with
+        ``nodepool_node_id``, or with ``nodepool_build_id`` and ``nodepool_upload_id``.
+    :param type: letters and digits, e.g. ``instance``; names the kind in logs and metrics.
+    :param plural_metric_name: in metrics; ``type`` + ``s`` if not given.
+    """
+
+    def __init__(self, metadata: dict[str, Any] | None, type: str, plural_metric_name: str | None = None) -> None:
+        self.type = type
+        self.plural_metric_name = plural_metric_name or f"{type}s"
+        self.metadata: dict[str, Any] = metadata or {}
+        #: Of an image: False = its upload never ended. Without a record nobody can use it any more (D-3).
+        self.usable = True
+
+    def __repr__(self) -> str:
+        return f"<{self.__class__.__name__} {self.type} {self.metadata}>"
+
+
+class CloudResource(Resource):
+    """One of a `ResourceKind`.
+
+    :param id: by which it is deleted.
+    :param name: if the cloud has one beside the id.
+    :param zone: where it is, if the id does not say it.
+    """
+
+    def __init__(
+        self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, zone: str = "", usable: bool = True
+    ) -> None:
+        super().__init__(dict(metadata), type)
+        self.id = id
+        self.name = name
+        self.zone = zone
+        self.usable = usable
+
+
+# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
+
+
+class StateMachine:
+    """Subclasses implement `advance`.
+
+    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
+    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
+    """
+
+    START: ClassVar[str] = "start"
+
+    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
+    #: times a second for a young machine, about once a second later.
+    next_advance_seconds: float | None = None
+    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
+    #: machine waits for: it is advanced at once. Neither blocks nor raises.
+    wake: Callable[[], None] = staticmethod(lambda: None)
+    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
+    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
+    #: place; make nothing and raise an error. Neither blocks nor raises.
+    wanted: Callable[[], bool] = staticmethod(lambda: True)
+
+    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
+    #: another machine after a while.
+    resends: ClassVar[bool] = False
+    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
+    attempt: int = 1
+    #: Likewise: when the record of the node was made, in seconds since the epoch; None = it does not say.
+    node_created: float | None = None
+    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
+    waits_for: str = ""
+    #: Is ``external_id`` only a name so far, of an instance that is to be made?
+    announced: bool = False
+
+    def __init__(self) -> None:
+        self.state: str = self.START
+        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
+        self.external_id: Any = None
+        self.complete = False
+        #: Monotonic seconds.
+        self.start_time = monotonic()
+
+    def advance(self) -> Instance | None:
+        """Go as far as is possible without waiting, and set ``complete`` at the end.
+
+        Should not block for long: it holds up a thread of the pool, though no other machine.
+
+        :return: of a create machine that is complete, the instance.
+        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
+        """
+        raise NotImplementedError
+
+
+class CreationKey(NamedTuple):
+    """What makes the creations of an attempt one creation, however often they are sent.
+
+    :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
+    :param anew: how often the attempt was begun anew, see `CreationMachine.begin_anew`.
+    :param node_created: see `StateMachine`: ids of nodes begin anew in a new ZooKeeper, and a cloud remembers keys. No
+        launcher looks for the creation of another one by its key.
+    """
+
+    provider: str
+    node_id: str
+    attempt: int
+    anew: int = 0
+    node_created: float | None = None
+
+    @property
+    def text(self) -> str:
+        """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
+        parts = [self.provider, self.node_id, str(self.attempt), *([str(self.anew)] if self.anew else [])]
+        if self.node_created is not None:
+            parts.append(f"of {self.node_created:.3f}")
+        whole = "\0".join(parts)
+        return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+    def name(self, hostname: str) -> str:
+        """For clouds where names are unique: the first creation has the name of the host, each later one its own. The
+        instance of the one before, or what belongs to it, may still be there.
+        """
+        if self.attempt <= 1 and not self.anew:
+            return hostname
+        return f"{hostname}-{self.attempt}" + (f"-{self.anew}" if self.anew else "")
+
+
+@dataclass(eq=False, slots=True)
+class Creation:
+    """One creation; made by `LostCreations.begin`.
+
+    :param pool: of the node; ``label`` is its label. They say what an instance uses.
+    :param begun_at: seconds of the clock.
+    :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
+        way.
+    """
+
+    key: CreationKey
+    pool: str
+    label: str
+    begun_at: float
+    lost_at: float | None = None
+
+
+# `Adapter`: one cloud.
 
 
 class Adapter:
@@ -57,7 +264,7 @@ class Adapter:
     #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
     counts_ends: ClassVar[bool] = False
     #: What its machines share; the framework uses its threads as well. None = it is not built on that.
-    instance_cloud: InstanceCloud[Any] | None = None
+    instance_cloud: Any = None
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass
@@ -215,88 +422,6 @@ class Adapter:
         """Release what is held; nothing is called afterwards."""
 
 
-# `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
-#
-# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
-# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
-# taken for deleted: what it has left is only deleted later.
-
-log = logging.getLogger("nodepool.driver.statemachine.resources")
-
-#: What cannot be listed is told so often.
-_TOLD_SECONDS: Final = 3600.0
-
-T = TypeVar("T", bound=Resource)
-
-
-@dataclass(frozen=True)
-class ResourceKind(Generic[T]):
-    """Things of one kind.
-
-    :param name: for the log; as a rule the ``type`` of the resources.
-    :param found: all that may be ours; blocks, and raises what the client raises.
-    :param delete: one of them; blocks. Raises NotFound and what the client raises.
-    :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
-        what the configuration has no use for, but an earlier one may have left.
-    :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
-        the same.
-    :param types: further types of its resources.
-    """
-
-    name: str
-    found: Callable[[], Iterable[T]]
-    delete: Callable[[T], object]
-    idle_seconds: float = 0.0
-    vital: bool = False
-    types: tuple[str, ...] = ()
-
-
-class ResourceKinds(Generic[T]):
-    """The kinds of one provider. Called by one thread at a time; blocks.
-
-    :param provider: its name, for the log.
-    :param kinds: in the order in which things are deleted: what uses others comes before them.
-    """
-
-    def __init__(self, provider: str, kinds: Iterable[ResourceKind[T]], clock: Callable[[], float] = monotonic) -> None:
-        self._provider = provider
-        self._kinds = tuple(kinds)
-        self._clock = clock
-        self._due: dict[str, float] = {}
-        self._repeats = Repeats(_TOLD_SECONDS)
-
-    def all(self) -> Iterator[T]:
-        """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
-        for kind in self._kinds:
-            if self._due.get(kind.name, float("-inf")) <= self._clock():
-                yield from self._list(kind)
-
-    def delete(self, resource: T) -> None:
-        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
-        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
-        if kind is None:
-            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
-        kind.delete(resource)
-
-    def _list(self, kind: ResourceKind[T]) -> list[T]:
-        try:
-            found = list(kind.found())
-        except (LaunchError, RuntimeConfigurationException) as error:
-            if kind.vital:
-                raise
-            if self._repeats.worth_saying(kind.name):
-                log.warning("Provider %s: resources of kind %s cannot be listed: %s", self._provider, kind.name, error)
-            return []
-        self._repeats.over(kind.name)
-        # What is there must be seen in two sweeps in a row.
-        ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
-        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
-        return found
-
-
-# What a driver derives from whose cloud is an `InstanceCloud`.
-
-
 @dataclass(frozen=True, eq=False)
 class ImageFile:
     """A file to upload: the arguments of `Adapter.uploadImage`.
@@ -328,208 +453,3 @@ class CloudImages:
     def listed(self) -> Iterable[ListedImage]:
         """See `Adapter.listImages`."""
         raise NotImplementedError
-
-
-class CloudAdapter(Adapter):
-    """The constructor of a driver makes the cloud, and calls `use`. It must not call the cloud.
-
-    Beside what stands here a driver says what labels need and what the limits are.
-    """
-
-    # Its machines share nothing but what is safe in several threads.
-    advance_threads = 8
-    #: Launches instances.
-    creation_class: ClassVar[type[CreationMachine[Any]]]
-    #: What may be left over, also images.
-    resources: ResourceKinds[Any]
-    #: What is done with images.
-    images: CloudImages = CloudImages()
-
-    def use(self, cloud: InstanceCloud[Any]) -> None:
-        self.instance_cloud = cloud
-
-    def stop(self) -> None:
-        self._cloud.stop()
-
-    @property
-    def _cloud(self) -> InstanceCloud[Any]:
-        assert self.instance_cloud is not None
-        return self.instance_cloud
-
-    def getCreateStateMachine(self, *order: Any, **named: Any) -> CreationMachine[Any]:
-        """Takes the arguments of an `Order`."""
-        return self.creation_class.of(self._cloud, Order(*order, **named))
-
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeletionMachine[Any]:
-        return self.creation_class.deletion_class(self._cloud, external_id, log)
-
-    def listInstances(self) -> list[Instance]:
-        cloud = self._cloud
-        records = cloud.inventory.all(max_age=0.0)
-        cloud.learn(records)
-        found = [cloud.instance(record) for record in records]
-        for instance, record in zip(found, records, strict=True):
-            instance.ends = cloud.why_ended(record)
-        return found
-
-    def unansweredCreations(self) -> Iterable[Creation]:
-        return self._cloud.unanswered()
-
-    def listResources(self) -> Iterable[Resource]:
-        return self.resources.all()
-
-    def instance_kind(self) -> ResourceKind[CloudResource]:
-        """The first row of `resources`: instances, as the framework has just listed them."""
-        return ResourceKind(
-            "instance", self._found_instances, lambda found: self._cloud.delete_instance(found.id), vital=True
-        )
-
-    def _found_instances(self) -> Iterator[CloudResource]:
-        for record in self._cloud.inventory.all(SWEEP_LIST_SECONDS):
-            yield CloudResource(record.metadata, "instance", record.id)
-
-    def upload(self, file: ImageFile) -> str:
-        """See `Adapter.uploadImage`."""
-        return self.images.upload(file)
-
-    def deleteImage(self, external_id: str) -> None:
-        self.images.delete(external_id)
-
-    def listImages(self) -> Iterable[ListedImage]:
-        return self.images.listed()
-
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_format: str | None = None,
-        metadata: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        return self.upload(
-            ImageFile(provider_image, image_name, filename, image_format, dict(metadata or {}), md5, sha256)
-        )
-
-    def deleteResource(self, resource: Resource) -> None:
-        self.resources.delete(resource)
-
-
-class PlacedCreation(CreationMachine[R], Generic[R, P]):
-    """Where the cloud has no capacity at one place it goes on with the next. ``cloud`` has ``places``.
-
-    A place is what a driver may choose among, see `nodepool.driver.framework.quota_support`.
-    """
-
-    cloud: Any
-    #: What is wrong with the place, and not with the order.
-    elsewhere: ClassVar[tuple[type[LaunchError], ...]] = (CapacityException,)
-    #: What the cloud calls a lack of capacity.
-    no_capacity: ClassVar[str] = ""
-
-    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order, clock)
-        #: Where to try it, the present one first; empty = that was not asked for. One thread at a time works on it.
-        self.places: list[P] = []
-
-    # -- what the driver says --
-
-    def all_places(self) -> Sequence[P]:
-        """All that the label allows, at least one. May block."""
-        # A driver that asks its cloud in another way overrides `find_places`.
-        raise NotImplementedError
-
-    def create_at(self, place: P, key: Any) -> str:
-        """See `create`. Calls `permit_at`."""
-        # A driver whose place is a part of the id, or that gathers creations, has `create` or `begin_creation` instead.
-        raise NotImplementedError
-
-    def another_place(self, error: LaunchError) -> bool:
-        """The present place has no capacity. Is there another one? It is the present one then."""
-        return bool(self.cloud.places.try_another(self.places, self.order.request, error, self.log))
-
-    def moved(self) -> None:
-        """The creation begins anew at another place: forget what came of it at the last one."""
-
-    def forget(self) -> None:
-        """The order was refused: what the instance was to be made of may not be there any more, or another one now."""
-
-    # -- the framework calls --
-
-    def find_places(self) -> list[P]:
-        """Where to try it, in order. May block."""
-        found: list[P] = self.cloud.places.to_try(self.all_places(), self.order.request, self.order.az)
-        return found
-
-    def place(self) -> P:
-        """The present one. May block, the first time."""
-        if not self.places:
-            self.places = self.find_places()
-        return self.places[0]
-
-    def create(self, key: Any) -> str:
-        while True:
-            try:
-                return self.create_at(self.place(), key)
-            except self.elsewhere as error:
-                if not isinstance(error, CloudRefused) or not self.another_place(error):
-                    raise
-
-    def permit_at(self, place: P) -> None:
-        """As `permit`.
-
-        :raises CloudNoCapacity: another launch found no capacity there meanwhile, and there is another place.
-        """
-        self.permit()
-        if len(self.places) > 1 and self.cloud.places.rests(place):
-            text = f"{self.where}: {place}: there was no capacity for another launch"
-            raise CloudNoCapacity(text, code=self.no_capacity)
-
-    def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
-            self.forget()
-        return error
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        if not isinstance(error, self.elsewhere) or not self.places or not self.another_place(error):
-            return None
-        self.moved()
-        return 0.0
-
-    def settled(self) -> None:
-        """The instance can be used: other nodes of the request go where it is."""
-        if self.places:
-            self.cloud.places.made(self.places[0], self.order.request)
-
-
-# The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14).
-
-#: Parameters of the longest of them.
-PARAMETERS: Final = ("hostname", "label", "image_external_id", "metadata", "request", "az", "log")
-
-
-def create_machine_of(provider_name: str, adapter: Adapter) -> Callable[..., StateMachine]:
-    """A function of `PARAMETERS` that calls an adapter, whichever of the signatures it has."""
-    signature = adapter.getCreateStateMachine
-    left_out: set[str] = set() if wants_request(signature) else {"request", "az"}
-    if list(inspect.signature(signature).parameters) == ["hostname", "label", "metadata", "log"]:
-        # The example of 11.0.0; who copied it has no uploaded images.
-        left_out.add("image_external_id")
-    taken = [position for position, name in enumerate(PARAMETERS) if name not in left_out]
-
-    def make(*arguments: Any) -> StateMachine:
-        given = (arguments[position] for position in taken)
-        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *given)
-        return machine
-
-    return make
-
-
-def wants_request(make: Callable[..., Any]) -> bool:
-    """Does it take ``request`` and ``az`` before ``log``?"""
-    parameters = list(inspect.signature(make).parameters.values())
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if {"request", "az"} & {p.name for p in positional}:
-        return True
-    return len(positional) >= 7 or any(p.kind is p.VAR_POSITIONAL for p in parameters)

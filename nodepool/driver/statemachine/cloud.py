@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """One configured cloud, as its requests, launches, deletions and sweeps see it.
 
-First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`: its handlers, launches, and how
-an instance is deleted. Then its calls with their circuit breaker, what is learned from refusals (rule L-7), and its
-threads.
+First its quota: limits, use, and whether there is room (rules Q). Then `CloudProvider`: its handlers and launches. Then
+the two signatures of `Adapter.getCreateStateMachine`, the search for the instances of a node, its calls with their
+circuit breaker, what is learned from refusals (rule L-7), and its threads.
 """
 
 from __future__ import annotations
 
 import abc
+import inspect
 import logging
 import math
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -23,33 +25,26 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
-from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, Scheduler, SharedThreads
+from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, Scheduler, SharedThreads, ended
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
-from nodepool.driver.statemachine.instance import (
-    InstanceFinder,
-    diskimage_of,
-    for_node,
-    hostname,
-    node_id_of,
-    resources_of,
-)
-from nodepool.exceptions import LaunchError, LaunchNodepoolException, NotFound, RuntimeConfigurationException
+from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.instance import diskimage_of, for_node, hostname, node_id_of, resources_of
+from nodepool.driver.statemachine.inventory import Batches
+from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
-from nodepool.plan import launch as plan
 from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
-from nodepool.plan.retries import Backoff, CircuitBreaker
+from nodepool.plan.retries import CircuitBreaker
 from nodepool.zk import caches
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.instance import Creation, Instance, InstanceCloud, Log, Resource, StateMachine
+    from nodepool.driver.statemachine.adapter import Creation, Instance, Log, Resource, StateMachine
+    from nodepool.driver.statemachine.instance import InstanceCloud
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -204,6 +199,14 @@ class StateMachineQuota(QuotaSupport):
         except NotKnown:
             return 0
 
+    def capacity(self, pool_name: str) -> dict[str, float]:
+        """Also by what the cloud refused."""
+        found = super().capacity(pool_name)
+        for label in self.learned_limits.labels(pool_name):
+            learned = self.nodeCount(pool_name) + self.learned_limits.room(pool_name, label)
+            found[label] = min(found.get("", math.inf), learned)
+        return found
+
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?
 
@@ -309,6 +312,7 @@ class CloudProvider(StateMachineQuota, Provider):
         self._lock = threading.Lock()
         self._workers: set[PoolWorkerView] = set()
         self._launches: dict[str, RunningLaunch] = {}
+        self._cleanups: dict[str, Any] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
         self._idle = threading.Event()
@@ -348,8 +352,8 @@ class CloudProvider(StateMachineQuota, Provider):
         """May the instance of a node be lost? Any thread; does not block."""
 
     @abc.abstractmethod
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nobody uses, in the background."""
+    def look_for_leaks_soon(self) -> None:
+        """Something may be left over: do not wait for the regular sweep. Any thread; does not block."""
 
     # -- images and zones --
 
@@ -488,47 +492,6 @@ class CloudProvider(StateMachineQuota, Provider):
         with self._lock:
             return node_id in self._unmade
 
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node is gone."""
-        with self._lock:
-            self._unmade.pop(node.key, None)
-        gateway.node_deleted_notification(self, node)
-
-    # -- deletions --
-
-    def removal(
-        self, external_id: Any, log: Log, wake: Callable[[], None], try_again: Callable[[Exception], bool]
-    ) -> Iterator[float]:
-        """Delete one instance completely. What had no effect is sent again after a while.
-
-        Yields the seconds until the next step; it ends when the instance is gone. Raises what the driver raises.
-
-        :param wake: makes the next step due now.
-        :param try_again: is an error one that another attempt may get over?
-        """
-        failures = sent = 0
-        while True:
-            try:
-                machine = gateway.get_delete_state_machine(self.name, self.adapter, external_id, log)
-                driven = Driven(self.name, machine, wake)
-                sent += 1
-                resend_at = math.inf if machine.resends else monotonic() + RESEND.pause(sent)
-                while (now := monotonic()) < resend_at:
-                    _, wait = driven.advance()
-                    if machine.complete:
-                        return
-                    yield min(wait, max(0.0, resend_at - now))
-                continue
-            except NotFound:
-                return
-            except Exception as error:
-                # The deletion's end says so, unless it is worth another attempt.
-                if not try_again(error):
-                    raise
-                log.warning("Instance %s could not be deleted, trying again: %s", external_id, error)
-                failures, sent = failures + 1, 0
-            yield RETRY.pause(failures)
-
     # -- what ZooKeeper has --
 
     def node_ids(self) -> set[str]:
@@ -584,35 +547,95 @@ class RunningLaunch(abc.ABC):
         """See `nodepool.driver.framework.rate.Task`."""
 
 
-# The pace of a machine, in its launch or deletion.
+# The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14).
 
-#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
-RESEND: Final = Backoff(20.0, math.inf)
-#: From a deletion of an instance that failed to the next attempt.
-RETRY: Final = Backoff(1.0, 60.0)
+#: Parameters of the longest of them.
+PARAMETERS: Final = ("hostname", "label", "image_external_id", "metadata", "request", "az", "log")
 
 
-class Driven:
-    """A state machine and its pace. Used by one task, one step at a time.
+def create_machine_of(provider_name: str, adapter: Adapter) -> Callable[..., StateMachine]:
+    """A function of `PARAMETERS` that calls an adapter, whichever of the signatures it has."""
+    signature = adapter.getCreateStateMachine
+    left_out: set[str] = set() if wants_request(signature) else {"request", "az"}
+    if list(inspect.signature(signature).parameters) == ["hostname", "label", "metadata", "log"]:
+        # The example of 11.0.0; who copied it has no uploaded images.
+        left_out.add("image_external_id")
+    taken = [position for position, name in enumerate(PARAMETERS) if name not in left_out]
 
-    :param wake: makes the task's next step due now.
+    def make(*arguments: Any) -> StateMachine:
+        given = (arguments[position] for position in taken)
+        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *given)
+        return machine
+
+    return make
+
+
+def wants_request(make: Callable[..., Any]) -> bool:
+    """Does it take ``request`` and ``az`` before ``log``?"""
+    parameters = list(inspect.signature(make).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if {"request", "az"} & {p.name for p in positional}:
+        return True
+    return len(positional) >= 7 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+# The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
+
+#: Pauses between the looks for an instance whose creation has no answer: it may show late.
+LOOK_SECONDS: Final = (1.0, 3.0)
+
+
+class InstanceFinder:
+    """Looks for instances whose id is not known, because the answer to their creation was lost.
+
+    A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
+
+    :param list_instances: asks the cloud; may block and raise.
+    :param executor: where it is asked.
+    :param lag_seconds: of the lists, see `InstanceCloud`.
     """
 
-    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
-        machine.wake = wake
+    def __init__(
+        self,
+        provider_name: str,
+        list_instances: Callable[[], Iterable[Instance]],
+        executor: Executor,
+        lag_seconds: float = 0.0,
+    ) -> None:
         self._provider_name = provider_name
-        self.machine = machine
-        self._quiet = 0
+        self._list = list_instances
+        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
+        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
 
-    def advance(self) -> tuple[Any, float]:
-        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
-        before = self.machine.state
-        result = gateway.advance(self._provider_name, self.machine)
-        if self.machine.state != before:
-            self._quiet = 0
-        self._quiet += 1
-        hint = getattr(self.machine, "next_advance_seconds", None)
-        return result, plan.PACE.pause(self._quiet) if hint is None else max(0.0, hint)
+    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Generator[float, None, list[Any]]:
+        """Look for the instances of a node, in steps: yields the seconds until the next one.
+
+        :param wake: makes the next step due now.
+        :param may_be_late: look more than once if there seems to be none.
+        :return: external ids.
+        :raises Exception: the cloud could not be asked.
+        """
+        pauses = list(self._pauses) if may_be_late else []
+        while True:
+            found = yield from ended(self.find(node_id), wake)
+            if found or not pauses:
+                return found
+            until = monotonic() + pauses.pop(0)
+            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
+            while (left := until - monotonic()) > 0:
+                yield left
+
+    def find(self, node_id: str) -> Future[list[Any]]:
+        """Begin to look; does not block. The result is the external ids of the instances of a node."""
+        return self._looks.add(node_id)
+
+    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
+        for instance in self._list():
+            node_id = node_id_of(instance.metadata, self._provider_name)
+            if node_id in found and not instance.deleted and instance.external_id is not None:
+                found[node_id].append(instance.external_id)
+        return found
 
 
 # Calls that ask the cloud.
@@ -790,6 +813,11 @@ class LearnedLimits:
         """How many more the cloud takes, as far as its refusals go."""
         found = self.known(pool, label)
         return math.inf if found is None else max(0, found[0] - found[1])
+
+    def labels(self, pool: str) -> list[str]:
+        """Labels of a pool that were refused."""
+        with self._lock:
+            return [label for of_pool, label in self._limits if of_pool == pool]
 
     def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
         """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of a cloud: what an adapter says of them, and what launches and deletions of one provider share.
+"""Instances of a cloud: what launches and deletions of one provider share.
 
-First `Instance` and `Resource`, then `StateMachine`, then the metadata by which Nodepool recognises its resources, then
-what a node takes over. Then `InstanceCloud`, which instances were made for which node, calls for many orders
-(`Batches`), and the search for the instances of a node (`InstanceFinder`).
+First the metadata by which Nodepool recognises its resources, then what a node takes over. Then `InstanceCloud`, which
+instances were made for which node (`LostCreations`), what can be left over (`ResourceKinds`), and the adapter of such a
+cloud. Last what the machines for launches and deletions have in common (`InventoryMachine`).
 """
 
 from __future__ import annotations
@@ -11,195 +11,39 @@ from __future__ import annotations
 import abc
 import hashlib
 import logging
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import DEFAULT_PORT, ConfigPool, LabelSettings, ProviderConfig
-from nodepool.driver.framework.rate import MAX_THREADS, Hold, SharedThreads, ended, working_for
+from nodepool.driver.framework.cloud_errors import NotFoundByProxy
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.rate import MAX_THREADS, SharedThreads
+from nodepool.driver.framework.uploads import ListedImage
+from nodepool.driver.statemachine.adapter import (
+    SWEEP_LIST_SECONDS,
+    Adapter,
+    CloudImages,
+    CloudResource,
+    Creation,
+    CreationKey,
+    ImageFile,
+    Instance,
+    Log,
+    Resource,
+    StateMachine,
+)
 from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
-from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
-from nodepool.guard import ERRORS, as_exception, settle
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound, RuntimeConfigurationException
+from nodepool.guard import OnError
 from nodepool.metrics import reports
-from nodepool.model.node import Node, QuotaInformation
-
-#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
-Log = logging.LoggerAdapter[logging.Logger]
-
-
-class Instance:
-    """One machine in the cloud.
-
-    Subclasses set as many of the attributes as they can. These are not set here; when a subclass sets one, it wins over
-    what the image says: ``username``, ``python_path``, ``shell_type``, ``connection_port``, ``connection_type``,
-    ``host_keys``. Likewise ``node_attributes``: defaults under the ``node-attributes`` of the pool.
-
-    :param data: given to `load`; without arguments it is not called.
-    """
-
-    #: False: Zuul does not connect to the instance itself, and needs no ``interface_ip``.
-    has_address = True
-    #: Of one that is listed, but ends, or was stopped by the cloud, so that it can be used no more: the cloud's code,
-    #: and a text (D-9).
-    ends: tuple[str, str] | None = None
-
-    def __init__(self, *data: Any, **named: Any) -> None:
-        self.ready = False
-        self.deleted = False
-        #: A text, or a dict.
-        self.external_id: Any = None
-        #: Where Zuul connects to.
-        self.interface_ip: str | None = None
-        #: As given to `Adapter.getCreateStateMachine`.
-        self.metadata: dict[str, Any] = {}
-        self.public_ipv4: str | None = None
-        self.public_ipv6: str | None = None
-        self.private_ipv4: str | None = None
-        self.private_ipv6: str | None = None
-        self.cloud: str | None = None
-        self.az: str | None = None
-        self.region: str | None = None
-        self.host_id: str | None = None
-        #: Whatever the driver wants to find again in the node, as JSON.
-        self.driver_data: Any = None
-        self.slot: int | None = None
-        self.node_properties: dict[str, Any] = {}
-        if data or named:
-            self.load(*data, **named)
-
-    def __repr__(self) -> str:
-        state = " ".join(word for word in ("ready", "deleted") if getattr(self, word, False))
-        return f"<{type(self).__name__} {self.external_id} {state}>"
-
-    def load(self, *data: Any, **named: Any) -> None:
-        """Parse what the cloud says; may be overridden."""
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        """What this instance uses of the quota."""
-        raise NotImplementedError
-
-
-class CloudInstance(Instance):
-    """An instance that a record of the inventory shows.
-
-    :param record: ``id`` and ``metadata`` are taken from it.
-    :param used: what it uses of the quota.
-    :param values: other attributes. ``interface_ip`` is the first address that there is, if it is not given: public
-        before private, IPv4 before IPv6.
-    """
-
-    def __init__(self, record: Any, used: QuotaInformation, **values: Any) -> None:
-        super().__init__()
-        self.external_id = record.id
-        self.metadata = dict(record.metadata)
-        self._used = used
-        vars(self).update(values)
-        if "interface_ip" not in values:
-            self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4 or self.private_ipv6
-
-    def getQuotaInformation(self) -> QuotaInformation:
-        return self._used
-
-
-class Resource:
-    """Something in the cloud that could be left over.
-
-    Subclasses add what their adapter needs to delete it.
-
-    :param metadata: as given at its creation. Says whose it is: ``nodepool_provider_name`` together with
-        ``nodepool_node_id``, or with ``nodepool_build_id`` and ``nodepool_upload_id``.
-    :param type: letters and digits, e.g. ``instance``; names the kind in logs and metrics.
-    :param plural_metric_name: in metrics; ``type`` + ``s`` if not given.
-    """
-
-    def __init__(self, metadata: dict[str, Any] | None, type: str, plural_metric_name: str | None = None) -> None:
-        self.type = type
-        self.plural_metric_name = plural_metric_name or f"{type}s"
-        self.metadata: dict[str, Any] = metadata or {}
-        #: Of an image: False = its upload never ended. Without a record nobody can use it any more (D-3).
-        self.usable = True
-
-    def __repr__(self) -> str:
-        return f"<{self.__class__.__name__} {self.type} {self.metadata}>"
-
-
-class CloudResource(Resource):
-    """One of a `ResourceKind`.
-
-    :param id: by which it is deleted.
-    :param name: if the cloud has one beside the id.
-    :param zone: where it is, if the id does not say it.
-    """
-
-    def __init__(
-        self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, zone: str = "", usable: bool = True
-    ) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-        self.name = name
-        self.zone = zone
-        self.usable = usable
-
-
-# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
-
-
-class StateMachine:
-    """Subclasses implement `advance`.
-
-    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
-    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
-    """
-
-    START: ClassVar[str] = "start"
-
-    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
-    #: times a second for a young machine, about once a second later.
-    next_advance_seconds: float | None = None
-    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
-    #: machine waits for: it is advanced at once. Neither blocks nor raises.
-    wake: Callable[[], None] = staticmethod(lambda: None)
-    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
-    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
-    #: place; make nothing and raise an error. Neither blocks nor raises.
-    wanted: Callable[[], bool] = staticmethod(lambda: True)
-
-    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
-    #: another machine after a while.
-    resends: ClassVar[bool] = False
-    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
-    attempt: int = 1
-    #: Likewise: when the record of the node was made, in seconds since the epoch; None = it does not say.
-    node_created: float | None = None
-    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
-    waits_for: str = ""
-    #: Is ``external_id`` only a name so far, of an instance that is to be made?
-    announced: bool = False
-
-    def __init__(self) -> None:
-        self.state: str = self.START
-        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
-        self.external_id: Any = None
-        self.complete = False
-        #: Monotonic seconds.
-        self.start_time = monotonic()
-
-    def advance(self) -> Instance | None:
-        """Go as far as is possible without waiting, and set ``complete`` at the end.
-
-        Should not block for long: it holds up a thread of the pool, though no other machine.
-
-        :return: of a create machine that is complete, the instance.
-        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
-        """
-        raise NotImplementedError
-
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 
 # The metadata by which Nodepool recognises its resources in a cloud (rules D-1, D-10).
 #
@@ -481,7 +325,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     def begin_deletion(self, record_id: str) -> Future[None]:
         """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
-        return self.submit(partial(self.delete_instance, record_id))
+        return self.others.submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
         """One instance, as it is now; raises NotFound when it is gone: that is the proof.
@@ -529,7 +373,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
         cannot be told yet. A cloud that proves it for several at once may gather them.
         """
-        return self.submit(partial(self.get_instance, record_id))
+        return self.others.submit(self.get_instance, record_id)
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from; None = all instances.
@@ -556,13 +400,6 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def of_node(self, node_id: str) -> list[R]:
         """Instances whose metadata names a node of this provider. Does not block."""
         return [one for one in self.inventory.known() if node_id_of(one.metadata, self.provider) == node_id]
-
-    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
-        """Make a call in a thread of the cloud.
-
-        :param executor: a share of these threads; None = that of other calls than creations.
-        """
-        return (executor or self.others).submit(function)
 
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.
@@ -631,7 +468,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         try:
             delete()
         except NotFound:
-            log.debug("Instance %s is gone already", record_id)
+            log.debug("Instance %s does not exist any more", record_id)
         except LaunchError as error:
             # The search for leaks comes by later.
             log.warning("Instance %s could not be deleted: %s", record_id, error)
@@ -652,56 +489,6 @@ LATE_SECONDS: Final = 3600.0
 #: and do not tell.
 MANY_NODES: Final = 1000
 OLD_SECONDS: Final = 2 * LATE_SECONDS
-
-
-class CreationKey(NamedTuple):
-    """What makes the creations of an attempt one creation, however often they are sent.
-
-    :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
-    :param anew: how often the attempt was begun anew, see `CreationMachine.begin_anew`.
-    :param node_created: see `StateMachine`: ids of nodes begin anew in a new ZooKeeper, and a cloud remembers keys. No
-        launcher looks for the creation of another one by its key.
-    """
-
-    provider: str
-    node_id: str
-    attempt: int
-    anew: int = 0
-    node_created: float | None = None
-
-    @property
-    def text(self) -> str:
-        """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
-        parts = [self.provider, self.node_id, str(self.attempt), *([str(self.anew)] if self.anew else [])]
-        if self.node_created is not None:
-            parts.append(f"of {self.node_created:.3f}")
-        whole = "\0".join(parts)
-        return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
-
-    def name(self, hostname: str) -> str:
-        """For clouds where names are unique: the first creation has the name of the host, each later one its own. The
-        instance of the one before, or what belongs to it, may still be there.
-        """
-        if self.attempt <= 1 and not self.anew:
-            return hostname
-        return f"{hostname}-{self.attempt}" + (f"-{self.anew}" if self.anew else "")
-
-
-@dataclass(eq=False, slots=True)
-class Creation:
-    """One creation; made by `LostCreations.begin`.
-
-    :param pool: of the node; ``label`` is its label. They say what an instance uses.
-    :param begun_at: seconds of the clock.
-    :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
-        way.
-    """
-
-    key: CreationKey
-    pool: str
-    label: str
-    begun_at: float
-    lost_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -884,199 +671,346 @@ class LostCreations:
             del self._nodes[node_id]
 
 
-# `Batches`: orders of many that go to a cloud in few calls. All orders of a call end alike.
+# `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
+#
+# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
+# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
+# taken for deleted: what it has left is only deleted later.
 
-K = TypeVar("K", bound=Hashable)
+resources_log = logging.getLogger("nodepool.driver.statemachine.resources")
+
+#: What cannot be listed is told so often.
+_TOLD_SECONDS: Final = 3600.0
+
+L = TypeVar("L", bound=Resource)
 
 
-class Batches(Generic[K]):
-    """Gathers what is ordered while a call waits for its turn, or is under way. Thread-safe.
+@dataclass(frozen=True)
+class ResourceKind(Generic[L]):
+    """Things of one kind.
 
-    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
-    only for orders that are there.
-
-    :param send: makes one call: waits for its turn, asks its argument for the orders (maybe for at most so many), and
-        returns what came of each; an exception = it failed; a future = it ends as that does; nothing = None. What it
-        raises is the error of all of them. Blocks.
-    :param executor: runs it.
-    :param most: orders in a call.
-    :param common: equal for orders that may go in one call.
-    :param permit: asked of each order right before it is sent; what it raises is the order's error.
-    :param at_once: as many calls are under way as the executor has threads; False = one after the other.
+    :param name: for the log; as a rule the ``type`` of the resources.
+    :param found: all that may be ours; blocks, and raises what the client raises.
+    :param delete: one of them; blocks. Raises NotFound and what the client raises.
+    :param idle_seconds: until the next list after one that showed nothing of the provider; 0 = in the next sweep. For
+        what the configuration has no use for, but an earlier one may have left.
+    :param vital: without its list there is no sweep, such as that of the instances; else the other kinds are swept all
+        the same.
+    :param types: further types of its resources.
     """
 
-    def __init__(
-        self,
-        send: Callable[[Callable[..., list[K]]], Mapping[K, Any]],
-        executor: Executor,
-        most: int,
-        *,
-        common: Callable[[K], Hashable] = lambda _: None,
-        permit: Callable[[K], None] = lambda _: None,
-        at_once: bool = False,
-    ) -> None:
-        self._send, self._executor, self._most = send, executor, most
-        self._common, self._permit, self._at_once = common, permit, at_once
-        self._lock = threading.Lock()
-        #: By what they have in common; those whose turn is next are first. Those who ordered wait until it is sent.
-        self._waiting: dict[Hashable, dict[K, tuple[Future[Any], list[Hold]]]] = {}
-        #: Does a thread wait for a turn, or will one?
-        self._running = False
+    name: str
+    found: Callable[[], Iterable[L]]
+    delete: Callable[[L], object]
+    idle_seconds: float = 0.0
+    vital: bool = False
+    types: tuple[str, ...] = ()
 
-    def add(self, order: K) -> Future[Any]:
-        """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
-        # Not under the lock, because these call others.
-        hold, common = Hold(), self._common(order)
-        with self._lock:
-            future, holds = self._waiting.setdefault(common, {}).setdefault(order, (Future(), []))
-            holds.append(hold)
-            begin, self._running = not self._running, True
-        if begin:
-            self._begin()
-        return future
 
-    def next_call(self) -> int:
-        """How many orders there are for the next call."""
-        with self._lock:
-            return len(next(iter(self._waiting.values()), ()))
+class ResourceKinds(Generic[L]):
+    """The kinds of one provider. Called by one thread at a time; blocks.
 
-    def _begin(self) -> None:
+    :param provider: its name, for the log.
+    :param kinds: in the order in which things are deleted: what uses others comes before them.
+    """
+
+    def __init__(self, provider: str, kinds: Iterable[ResourceKind[L]], clock: Callable[[], float] = monotonic) -> None:
+        self._provider = provider
+        self._kinds = tuple(kinds)
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._repeats = Repeats(_TOLD_SECONDS)
+
+    def all(self) -> Iterator[L]:
+        """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
+        for kind in self._kinds:
+            if self._due.get(kind.name, float("-inf")) <= self._clock():
+                yield from self._list(kind)
+
+    def delete(self, resource: L) -> None:
+        """Delete a resource of `all`; as its kind says it. Raises LookupError."""
+        kind = next((kind for kind in self._kinds if resource.type in (kind.name, *kind.types)), None)
+        if kind is None:
+            raise LookupError(f"Provider {self._provider}: resources of type {resource.type} are of no known kind")
+        kind.delete(resource)
+
+    def _list(self, kind: ResourceKind[L]) -> list[L]:
         try:
-            # For all that order.
-            with working_for(()):
-                self._executor.submit(self._run).add_done_callback(self._ended)
-        except RuntimeError:
-            # It was shut down, or the system has no more threads.
-            self._fail_left()
-
-    def _run(self) -> None:
-        while self._go_on():
-            self._call()
-            if self._at_once:
-                return
-
-    def _go_on(self) -> bool:
-        with self._lock:
-            self._running = bool(self._waiting)
-            return self._running
-
-    def _call(self) -> None:
-        taken: dict[K, Future[Any]] = {}
-        outcome: Future[Mapping[K, Any]] = Future()
-        settle((outcome,), lambda: self._send(lambda most=self._most: self._take(taken, most)))
-        error = outcome.exception()
-        if error is not None and not taken:
-            # It failed before its turn came.
-            self._take(taken, self._most)
-        for order, future in taken.items():
-            end_with(future, error or outcome.result().get(order))
-
-    def _take(self, taken: dict[K, Future[Any]], most: int) -> list[K]:
-        """Orders that are still wanted; those of the others hear why not."""
-        while not taken:
-            with self._lock:
-                if not self._waiting:
-                    break
-                common = next(iter(self._waiting))
-                group = list(self._waiting.pop(common).items())
-                if group[most:]:
-                    # The others come first now.
-                    self._waiting[common] = dict(group[most:])
-            for order, (future, holds) in group[:most]:
-                for hold in holds:
-                    hold.end()
-                try:
-                    self._permit(order)
-                    taken[order] = future
-                except ERRORS as error:
-                    # Whoever ordered it gets it.
-                    future.set_exception(as_exception(error))
-        if self._at_once and self._go_on():
-            # While this call is under way the next one waits for its turn.
-            self._begin()
-        return list(taken)
-
-    def _ended(self, run: Future[None]) -> None:
-        """Orders that are never sent, because the executor was shut down, must not be waited for."""
-        if run.cancelled():
-            self._fail_left()
-
-    def _fail_left(self) -> None:
-        with self._lock:
-            left, self._waiting = self._waiting, {}
-            self._running = False
-        error = CloudUnavailableException("the provider was stopped")
-        error.maybe_done = False
-        for future, holds in [waiting for group in left.values() for waiting in group.values()]:
-            for hold in holds:
-                hold.end()
-            future.set_exception(error)
+            found = list(kind.found())
+        except (LaunchError, RuntimeConfigurationException) as error:
+            if kind.vital:
+                raise
+            if self._repeats.worth_saying(kind.name):
+                resources_log.warning(
+                    "Provider %s: resources of kind %s cannot be listed: %s", self._provider, kind.name, error
+                )
+            return []
+        self._repeats.over(kind.name)
+        # What is there must be seen in two sweeps in a row.
+        ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
+        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+        return found
 
 
-def end_with(future: Future[Any], answer: Any) -> None:
-    """:param answer: of `Batches`: an exception = it failed; a future = it ends as that does."""
-    if isinstance(answer, BaseException):
-        future.set_exception(answer)
-    elif isinstance(answer, Future):
-        answer.add_done_callback(lambda one: settle((future,), one.result))
-    else:
-        future.set_result(answer)
+# What a driver derives from whose cloud is an `InstanceCloud`.
 
 
-# The search after an error: is there an instance of this node? One list call answers all who ask meanwhile.
+class CloudAdapter(Adapter):
+    """The constructor of a driver makes the cloud, and calls `use`. It must not call the cloud.
 
-#: Pauses between the looks for an instance whose creation has no answer: it may show late.
-LOOK_SECONDS: Final = (1.0, 3.0)
-
-
-class InstanceFinder:
-    """Looks for instances whose id is not known, because the answer to their creation was lost.
-
-    A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
-
-    :param list_instances: asks the cloud; may block and raise.
-    :param executor: where it is asked.
-    :param lag_seconds: of the lists, see `InstanceCloud`.
+    Beside what stands here a driver says what labels need and what the limits are.
     """
 
-    def __init__(
-        self,
-        provider_name: str,
-        list_instances: Callable[[], Iterable[Instance]],
-        executor: Executor,
-        lag_seconds: float = 0.0,
-    ) -> None:
-        self._provider_name = provider_name
-        self._list = list_instances
-        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
-        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
+    # Its machines share nothing but what is safe in several threads.
+    advance_threads = 8
+    instance_cloud: InstanceCloud[Any]
+    #: Launches instances.
+    creation_class: ClassVar[Any]
+    #: What may be left over, also images.
+    resources: ResourceKinds[Any]
+    #: What is done with images.
+    images: CloudImages = CloudImages()
 
-    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Generator[float, None, list[Any]]:
-        """Look for the instances of a node, in steps: yields the seconds until the next one.
+    def use(self, cloud: InstanceCloud[Any]) -> None:
+        self.instance_cloud = cloud
 
-        :param wake: makes the next step due now.
-        :param may_be_late: look more than once if there seems to be none.
-        :return: external ids.
-        :raises Exception: the cloud could not be asked.
-        """
-        pauses = list(self._pauses) if may_be_late else []
-        while True:
-            found = yield from ended(self.find(node_id), wake)
-            if found or not pauses:
-                return found
-            until = monotonic() + pauses.pop(0)
-            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
-            while (left := until - monotonic()) > 0:
-                yield left
+    def stop(self) -> None:
+        self.instance_cloud.stop()
 
-    def find(self, node_id: str) -> Future[list[Any]]:
-        """Begin to look; does not block. The result is the external ids of the instances of a node."""
-        return self._looks.add(node_id)
+    def getCreateStateMachine(self, *order: Any, **named: Any) -> Any:
+        """Takes the arguments of an `Order`."""
+        return self.creation_class.of(self.instance_cloud, Order(*order, **named))
 
-    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
-        for instance in self._list():
-            node_id = node_id_of(instance.metadata, self._provider_name)
-            if node_id in found and not instance.deleted and instance.external_id is not None:
-                found[node_id].append(instance.external_id)
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> Any:
+        return self.creation_class.deletion_class(self.instance_cloud, external_id, log)
+
+    def listInstances(self) -> list[Instance]:
+        cloud = self.instance_cloud
+        records = cloud.inventory.all(max_age=0.0)
+        cloud.learn(records)
+        found = [cloud.instance(record) for record in records]
+        for instance, record in zip(found, records, strict=True):
+            instance.ends = cloud.why_ended(record)
         return found
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.instance_cloud.unanswered()
+
+    def listResources(self) -> Iterable[Resource]:
+        return self.resources.all()
+
+    def instance_kind(self) -> ResourceKind[CloudResource]:
+        """The first row of `resources`: instances, as the framework has just listed them."""
+        return ResourceKind(
+            "instance", self._found_instances, lambda found: self.instance_cloud.delete_instance(found.id), vital=True
+        )
+
+    def _found_instances(self) -> Iterator[CloudResource]:
+        for record in self.instance_cloud.inventory.all(SWEEP_LIST_SECONDS):
+            yield CloudResource(record.metadata, "instance", record.id)
+
+    def upload(self, file: ImageFile) -> str:
+        """See `Adapter.uploadImage`."""
+        return self.images.upload(file)
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterable[ListedImage]:
+        return self.images.listed()
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.upload(
+            ImageFile(provider_image, image_name, filename, image_format, dict(metadata or {}), md5, sha256)
+        )
+
+    def deleteResource(self, resource: Resource) -> None:
+        self.resources.delete(resource)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """An instance that a launch wants: the arguments of `Adapter.getCreateStateMachine`.
+
+    :param label: label object of the pool.
+    :param image: external id of the newest upload of ``label.diskimage``; None = use ``label.cloud_image``.
+    :param request: None = the node is for no request.
+    :param az: the zone that was chosen for the node, or that of a node that the request has already.
+    """
+
+    hostname: str
+    label: Any
+    image: Any
+    metadata: dict[str, str]
+    request: NodeRequest | None
+    az: str | None
+    log: Log
+
+
+# `InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common.
+
+#: A machine that waits is woken; this is for the case that it is not. Its waiter is forgotten after 20 s.
+SAFETY_SECONDS: Final = 10.0
+
+
+def cloud_is_away(error: BaseException) -> bool:
+    """Does an error say that the cloud has not answered? Then nobody knows what it did."""
+    return isinstance(error, (CloudUnavailableException, OSError))
+
+
+class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
+    """A machine of steps: that of each state is the method of its name, such as ``_building``.
+
+    A step returns the instance = complete; True = look at the new state at once; False = wait. It does not block: calls
+    are made in threads of the cloud.
+    """
+
+    COMPLETE: ClassVar[str] = "complete"
+
+    def __init__(self, cloud: InstanceCloud[R], log: Log, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self.cloud = cloud
+        self.log = log
+        self.clock = clock
+        #: When the state began, and when the framework looked last.
+        self.since = clock()
+        self.advanced_at = clock()
+        #: Id of the instance in lists; ``external_id`` may say more.
+        self.record_id: str | None = None
+        self._call: Future[Any] | None = None
+        self._waiter: Waiter | None = None
+
+    def advance(self) -> Any:
+        self.advanced_at = self.clock()
+        self.next_advance_seconds = SAFETY_SECONDS
+        if self._waiter is not None:
+            self.cloud.inventory.touch(self._waiter)
+        # Whatever ended it, the lists must not go on for this one.
+        with OnError(lambda _: self.stop_waiting(False)):
+            while not self.complete:
+                result: Instance | bool = getattr(self, f"_{self.state}")()
+                if isinstance(result, Instance):
+                    self.end()
+                    return result
+                if not result:
+                    break
+        return None
+
+    # -- for steps --
+
+    def go(self, state: str) -> bool:
+        """Change the state; for ``return self.go(...)``: it is looked at at once."""
+        self.state = state
+        self.since = self.clock()
+        return True
+
+    def end(self) -> None:
+        """The machine is complete."""
+        self.stop_waiting(True)
+        self.go(self.COMPLETE)
+        self.complete = True
+
+    def call(self, function: Callable[[], Any]) -> None:
+        """Make a call in a thread of the cloud; its end wakes the machine. See `answered` and `answer`."""
+        self.await_call(self.cloud.others.submit(function))
+
+    def await_call(self, call: Future[Any]) -> None:
+        """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""
+        self._call = call
+        call.add_done_callback(lambda _: self.wake())
+
+    @property
+    def calling(self) -> bool:
+        """Was a call made whose answer was not taken?"""
+        return self._call is not None
+
+    @property
+    def answered(self) -> bool:
+        """Has the call ended?"""
+        return self._call is not None and self._call.done()
+
+    def answer(self) -> Any:
+        """Take the answer of a call that has ended. Raises what the call raised; SystemExit as RuntimeError."""
+        assert self._call is not None
+        call, self._call = self._call, None
+        try:
+            return call.result()
+        except SystemExit as error:
+            raise RuntimeError(f"the driver called sys.exit({error})") from error
+
+    def ask_itself(self) -> None:
+        """Ask for the instance, because it is in no list: lists can overlook it. See `own_answer`."""
+        record_id = self.record_id
+        assert record_id is not None
+        self.call(lambda: self.cloud.get_instance(record_id))
+
+    def own_answer(self, *passing: type[Exception]) -> R | None:
+        """Take the instance's own answer, which has come; None = an error that says nothing about it (logged).
+
+        :param passing: such errors, beside those of a cloud that is away.
+        :raises NotFound: it is gone: that is the proof.
+        :raises NotFoundByProxy: something before the cloud says so: that is none, but where all else says so, too.
+        :raises NotImplementedError: lists are all that the cloud has.
+        """
+        nothing: tuple[type[Exception], ...] = (CloudUnavailableException, OSError, *passing)
+        try:
+            record: R = self.answer()
+        except (NotFound, NotFoundByProxy):
+            raise
+        except nothing as error:
+            self.log.debug("Instance %s: %s", self.record_id, error)
+            return None
+        return record
+
+    def reached(self, when: float) -> bool:
+        """Is it this time yet? If not, the framework comes back then."""
+        left = when - self.clock()
+        if left <= 0:
+            return True
+        self.next_advance_seconds = min(SAFETY_SECONDS, left)
+        return False
+
+    def wait_for(self, kind: str, record_id: str | None = None, complete: bool = False) -> None:
+        """Be woken by news of an instance. See `nodepool.driver.statemachine.inventory.Waiter`."""
+        self.stop_waiting(False)
+        self._waiter = self.cloud.inventory.wait_for(kind, self._told, record_id, complete)
+
+    def lets_go_on(self, record: R | None) -> bool:
+        """Is what the lists say of the instance a reason to advance? If not, a step would only wait again.
+
+        Called in the thread that lists, maybe while the machine is advanced. Must not block.
+
+        :param record: None = it is in no list.
+        """
+        return True
+
+    def _told(self) -> None:
+        """There is news of what is waited for. A step takes a thread: none is woken for nothing."""
+        waiter, inventory = self._waiter, self.cloud.inventory
+        if waiter is None or waiter.record_id is None or self.lets_go_on(inventory.get(waiter.record_id)):
+            self.wake()
+        else:
+            inventory.touch(waiter)
+
+    def need_complete_lists(self) -> None:
+        """What is waited for may not show as a change."""
+        if self._waiter is not None:
+            self.cloud.inventory.need_complete(self._waiter)
+
+    def stop_waiting(self, happened: bool) -> None:
+        """No news are needed any more.
+
+        :param happened: what was waited for came.
+        """
+        if self._waiter is not None:
+            self.cloud.inventory.done(self._waiter, happened)
+            self._waiter = None

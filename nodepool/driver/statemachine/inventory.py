@@ -7,7 +7,7 @@ also shows deleted instances. From time to time all instances are listed, becaus
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
 deleted is proved otherwise, see `nodepool.driver.statemachine.InstanceCloud.begin_proof`. After the
-`Inventory` come when it lists, and inventories that watches feed.
+`Inventory` come when it lists, and inventories that watches feed. Last calls that serve many orders (`Batches`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
-from nodepool.exceptions import NotFound
+from nodepool.driver.framework.rate import HeldTime, HeldTogether, Hold, held_work, working_for
+from nodepool.exceptions import CloudUnavailableException, NotFound
+from nodepool.guard import ERRORS, as_exception, settle
 from nodepool.plan.retries import Backoff
 
 log = logging.getLogger("nodepool.driver.statemachine.Inventory")
@@ -797,3 +799,142 @@ class WatchedInventory(Inventory[R]):
         if due != float("inf") and not self.lists and not self.pace.complete_wanted():
             due = max(due, self._heard_at + SILENT_SECONDS, self.complete_at + SILENT_SECONDS)
         return due - now
+
+
+# `Batches`: orders of many that go to a cloud in few calls. All orders of a call end alike.
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Batches(Generic[K]):
+    """Gathers what is ordered while a call waits for its turn, or is under way. Thread-safe.
+
+    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
+    only for orders that are there.
+
+    :param send: makes one call: waits for its turn, asks its argument for the orders (maybe for at most so many), and
+        returns what came of each; an exception = it failed; a future = it ends as that does; nothing = None. What it
+        raises is the error of all of them. Blocks.
+    :param executor: runs it.
+    :param most: orders in a call.
+    :param common: equal for orders that may go in one call.
+    :param permit: asked of each order right before it is sent; what it raises is the order's error.
+    :param at_once: as many calls are under way as the executor has threads; False = one after the other.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Callable[..., list[K]]], Mapping[K, Any]],
+        executor: Executor,
+        most: int,
+        *,
+        common: Callable[[K], Hashable] = lambda _: None,
+        permit: Callable[[K], None] = lambda _: None,
+        at_once: bool = False,
+    ) -> None:
+        self._send, self._executor, self._most = send, executor, most
+        self._common, self._permit, self._at_once = common, permit, at_once
+        self._lock = threading.Lock()
+        #: By what they have in common; those whose turn is next are first. Those who ordered wait until it is sent.
+        self._waiting: dict[Hashable, dict[K, tuple[Future[Any], list[Hold]]]] = {}
+        #: Does a thread wait for a turn, or will one?
+        self._running = False
+
+    def add(self, order: K) -> Future[Any]:
+        """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
+        # Not under the lock, because these call others.
+        hold, common = Hold(), self._common(order)
+        with self._lock:
+            future, holds = self._waiting.setdefault(common, {}).setdefault(order, (Future(), []))
+            holds.append(hold)
+            begin, self._running = not self._running, True
+        if begin:
+            self._begin()
+        return future
+
+    def next_call(self) -> int:
+        """How many orders there are for the next call."""
+        with self._lock:
+            return len(next(iter(self._waiting.values()), ()))
+
+    def _begin(self) -> None:
+        try:
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
+        except RuntimeError:
+            # It was shut down, or the system has no more threads.
+            self._fail_left()
+
+    def _run(self) -> None:
+        while self._go_on():
+            self._call()
+            if self._at_once:
+                return
+
+    def _go_on(self) -> bool:
+        with self._lock:
+            self._running = bool(self._waiting)
+            return self._running
+
+    def _call(self) -> None:
+        taken: dict[K, Future[Any]] = {}
+        outcome: Future[Mapping[K, Any]] = Future()
+        settle((outcome,), lambda: self._send(lambda most=self._most: self._take(taken, most)))
+        error = outcome.exception()
+        if error is not None and not taken:
+            # It failed before its turn came.
+            self._take(taken, self._most)
+        for order, future in taken.items():
+            end_with(future, error or outcome.result().get(order))
+
+    def _take(self, taken: dict[K, Future[Any]], most: int) -> list[K]:
+        """Orders that are still wanted; those of the others hear why not."""
+        while not taken:
+            with self._lock:
+                if not self._waiting:
+                    break
+                common = next(iter(self._waiting))
+                group = list(self._waiting.pop(common).items())
+                if group[most:]:
+                    # The others come first now.
+                    self._waiting[common] = dict(group[most:])
+            for order, (future, holds) in group[:most]:
+                for hold in holds:
+                    hold.end()
+                try:
+                    self._permit(order)
+                    taken[order] = future
+                except ERRORS as error:
+                    # Whoever ordered it gets it.
+                    future.set_exception(as_exception(error))
+        if self._at_once and self._go_on():
+            # While this call is under way the next one waits for its turn.
+            self._begin()
+        return list(taken)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            self._fail_left()
+
+    def _fail_left(self) -> None:
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+            self._running = False
+        error = CloudUnavailableException("the provider was stopped")
+        error.maybe_done = False
+        for future, holds in [waiting for group in left.values() for waiting in group.values()]:
+            for hold in holds:
+                hold.end()
+            future.set_exception(error)
+
+
+def end_with(future: Future[Any], answer: Any) -> None:
+    """:param answer: of `Batches`: an exception = it failed; a future = it ends as that does."""
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    elif isinstance(answer, Future):
+        answer.add_done_callback(lambda one: settle((future,), one.result))
+    else:
+        future.set_result(answer)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One configured cloud, driven through its `Adapter`.
 
-First the transfers of its images, then the provider (`StateMachineProvider`), then deletions (rules X), what ``nodepool
-check`` finds out, and the driver.
+First the transfers of its images, then the provider (`StateMachineProvider`), what ``nodepool check`` finds out, and
+the driver.
 """
 
 from __future__ import annotations
@@ -13,29 +13,26 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar
 
-from nodepool import exceptions, log_names
+from nodepool import exceptions
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.framework.handler_hooks import node_logger
-from nodepool.driver.framework.rate import Flow, HeldTime, TimeLimit, ended, working_for
+from nodepool.driver.framework.rate import Flow, HeldTime, ended, working_for
 from nodepool.driver.framework.uploads import ListedImage
-from nodepool.driver.interface import Done, Driver, Provider
+from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine import instance, leaks
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.cloud import CloudProvider
-from nodepool.driver.statemachine.instance import Log, Resource, diskimage_of
+from nodepool.driver.statemachine.adapter import Adapter, Resource
+from nodepool.driver.statemachine.deletion import DeletingProvider
+from nodepool.driver.statemachine.instance import diskimage_of
 from nodepool.driver.statemachine.launch import StateMachineHandler
 from nodepool.driver.statemachine.leaks import ALIVE, LeakSweep, LostInstances
 from nodepool.guard import Guard
 from nodepool.metrics import reports
-from nodepool.model import states
 from nodepool.model.event import LostInstance
-from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import PauseStatus
 from nodepool.plan.attention import look_at_place, of_missing
@@ -83,11 +80,7 @@ class RunningTransfers:
             stop()
 
 
-#: So much longer than a deletion may take its end is waited for.
-WAIT_LONGER_SECONDS: Final = 10.0
-
-
-class StateMachineProvider(CloudProvider):
+class StateMachineProvider(DeletingProvider):
     """Owns launches and deletions: tasks of ``scheduler``.
 
     :param adapter: of the driver.
@@ -101,7 +94,6 @@ class StateMachineProvider(CloudProvider):
         if cloud is not None:
             self.RESUMES = cloud.resumes_launches
             cloud.on_room, cloud.on_lost = self._room_came_free, self._instance_ended
-        self._cleanups: dict[str, InstanceDeletion] = {}
         self.transfers = RunningTransfers()
         #: Which nodes are in doubt, or have lost their instance?
         self.lost = LostInstances(self, self.log, self.lag_seconds)
@@ -204,43 +196,6 @@ class StateMachineProvider(CloudProvider):
         if (text := self.pausedReason()) is None:
             return None
         return PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text, *self.calls.circuit_times)
-
-    # -- deletions --
-
-    def _take_on(self, deletion: Deletion) -> None:
-        if not self.scheduler.add(deletion, deletion.held):
-            raise RuntimeError(f"provider {self.name} has ended")
-
-    def startNodeCleanup(self, node: Node) -> NodeDeletion:
-        task = NodeDeletion(self, node)
-        self._take_on(task)
-        return task
-
-    def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
-        """Delete an instance that nobody uses, in the background."""
-        deletion = InstanceDeletion(self, external_id, log, persistent=True)
-        if not self.scheduler.add(deletion, deletion.held):
-            # The provider has ended.
-            deletion.set()
-        return deletion
-
-    def cleanupNode(self, node_id: Any) -> None:
-        task = InstanceDeletion(self, node_id, self.log, persistent=False)
-        self._take_on(task)
-        with self._lock:
-            self._cleanups[str(node_id)] = task
-
-    def waitForNodeCleanup(self, node_id: Any) -> None:
-        with self._lock:
-            task = self._cleanups.pop(str(node_id), None)
-        if task is None:
-            return
-        while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
-            task.join(left)
-        if task.is_alive():
-            raise exceptions.ServerDeleteTimeoutException(f"instance {node_id} is still there")
-        if task.error is not None:
-            raise task.error
 
     # -- images: these block as long as the cloud does; any thread, several at once --
 
@@ -391,139 +346,6 @@ class StateMachineProvider(CloudProvider):
         with Guard(self.log, "Leaked resources cannot be looked for", level=logging.WARNING, traceback=False):
             return self.sweep_leaks()
         return otherwise
-
-
-# Deletions: of a node with its instance (rules X), and of an instance that has no node.
-
-#: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
-DELETE_SECONDS: Final = 590.0
-#: Pause while a launch of the same node is brought to its end.
-LAUNCH_END_SECONDS: Final = 0.1
-
-
-class Deletion(Done, abc.ABC):
-    """A task of the scheduler, with its time limit."""
-
-    #: Yields the seconds until the next step.
-    _steps: Iterator[float]
-
-    def __init__(
-        self, provider: StateMachineProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__()
-        self._provider = provider
-        self._external_id = external_id
-        self.log = log
-        self.held = HeldTime(clock)
-        #: Until it is given up.
-        self.limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-
-    def step(self) -> float | None:
-        """See `nodepool.driver.framework.rate.Task`."""
-        try:
-            wait = next(self._steps, None)
-            if wait is not None and self.limit.left > 0:
-                return wait
-            if wait is not None:
-                raise exceptions.ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
-        except Exception as error:  # noqa: BLE001 - logged in there
-            self.error = error
-            self._failed(error)
-        self.set()
-        return None
-
-    @abc.abstractmethod
-    def _failed(self, error: Exception) -> None:
-        """It has ended with this. Does not raise."""
-
-    def _wake(self) -> None:
-        self._provider.scheduler.wake(self)
-
-
-class NodeDeletion(Deletion):
-    """Deletes one locked node: cloud first, then the znode.
-
-    Ends with the znode gone, or with the node unlocked and still `deleting`.
-    """
-
-    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
-        log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
-        super().__init__(provider, node.external_id, log, clock)
-        self._node = node
-        self._steps = self._run()
-
-    def step(self) -> float | None:
-        if self._node.lock is not None:
-            return super().step()
-        self.log.warning("Deletion stops: the lock of the node was lost")
-        self.set()
-        return None
-
-    def _run(self) -> Iterator[float]:
-        node, provider, zk = self._node, self._provider, cast("ZooKeeper", self._provider.zk)
-        launch = provider.launch_of(node.key)
-        if launch is not None:
-            # It may be in the middle of the creation: what it makes must be known here.
-            launch.abandon()
-            while not launch.complete:
-                yield LAUNCH_END_SECONDS
-            node.external_id = node.external_id or launch.node.external_id
-        if node.state != states.DELETING:
-            node.state = states.DELETING
-            zk.nodes.save(node)
-        targets = [node.external_id] if node.external_id else []
-        # Searched for in vain, it would keep its place in the quota for seconds.
-        if not targets and not provider.left_nothing(node.key):
-            # The creation may have given no answer.
-            targets = yield from provider.finder.search(node.key, self._wake, may_be_late=True)
-            if targets:
-                self.log.warning("Found instance(s) %s of the node", targets)
-            # One whose creation was on its way when its launcher died may still come.
-            provider.look_for_leaks_soon()
-        for external_id in targets:
-            self._external_id = external_id
-            yield from provider.removal(external_id, self.log, self._wake, lambda _: False)
-        provider.calls.worked()
-        zk.nodes.remove(node)
-        self.log.info("Deleted node of provider %s", node.provider)
-        provider.node_deleted(node)
-
-    def _failed(self, error: Exception) -> None:
-        self._provider.calls.judge(error)
-        if (
-            isinstance(error, (exceptions.LaunchError, OSError, exceptions.ZKException))
-            or self._provider.calls.circuit_open
-        ):
-            self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
-        else:
-            self.log.error("Deletion failed, it will be tried again", exc_info=error)
-        if self._node.lock is None:
-            return
-        try:
-            cast("ZooKeeper", self._provider.zk).unlockNode(self._node)
-        except exceptions.ZKException as problem:
-            self.log.error("Unlocking failed: %s", problem)
-
-
-class InstanceDeletion(Deletion):
-    """Deletes one instance.
-
-    :param persistent: try again after an error, with a growing pause, as long as the provider works. Else ``error``
-        says why it failed.
-    """
-
-    def __init__(self, provider: StateMachineProvider, external_id: Any, log: Log, *, persistent: bool) -> None:
-        super().__init__(provider, external_id, log)
-        self._persistent = persistent
-        self._steps = provider.removal(external_id, log, self._wake, self._may_be_done_later)
-
-    def _may_be_done_later(self, error: Exception) -> bool:
-        self._provider.calls.judge(error)
-        return self._persistent and self.limit.left > 0
-
-    def _failed(self, error: Exception) -> None:
-        """Those who wait for it raise the error."""
-        self.log.error("Instance %s could not be deleted: %s", self._external_id, error)
 
 
 # What ``nodepool check`` finds out beside the driver.

@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection, Problem, mappings, section_check
@@ -29,6 +29,7 @@ from nodepool.model.config_keys import (
     FLAG,
     PORT,
     REQUIRED,
+    TENANTS,
     TEXT,
     TEXTS,
     Number,
@@ -37,10 +38,11 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-from nodepool.plan.static import HostId, HostSpec
+from nodepool.plan.static import HostId, HostSpec, slot_of
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.model.node import Node
 
 
 #: Greatest port of TCP.
@@ -85,6 +87,9 @@ class StaticNode(Connection):
     )
 
     quarantine_after: int | None = key(Whole(0), None, "As in the provider, for this host.")
+    allowed_tenants: list[str] | None = key(
+        TENANTS, None, "Tenants whose requests may have the host, as in the top-level ``labels``.", default_text="all"
+    )
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.read_keys(data)
@@ -115,6 +120,7 @@ class StaticNode(Connection):
             timeout_seconds=self.timeout,
             quarantine_after=pool.provider.quarantine_after if self.quarantine_after is None else self.quarantine_after,
             attributes=pool.node_attributes,
+            allowed_tenants=None if self.allowed_tenants is None else tuple(self.allowed_tenants),
         )
 
 
@@ -128,6 +134,8 @@ class StaticPool(ConfigPool):
         self.provider: StaticProviderConfig = provider
         self.labels: set[str] = set()
         self.hosts: list[HostSpec] = []
+        #: Hosts that have ``allowed-tenants``.
+        self.restricted: dict[HostId, Sequence[str]] = {}
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
@@ -135,6 +143,17 @@ class StaticPool(ConfigPool):
             host = StaticNode(data).spec(self)
             self.hosts.append(host)
             self.labels.update(host.labels)
+            if host.allowed_tenants is not None:
+                self.restricted[host.id] = host.allowed_tenants
+
+    def tenantsOfLabel(self, label: str) -> Collection[str] | None:
+        """All of its hosts together: a host without a list is for every tenant."""
+        lists = [host.allowed_tenants for host in self.hosts if label in host.labels] if self.restricted else [None]
+        return None if None in lists else sorted({tenant for tenants in lists for tenant in tenants or ()})
+
+    def tenantsOfNode(self, node: Node) -> Sequence[str] | None:
+        """Of its host."""
+        return self.restricted.get(slot_of(node).host) if self.restricted else None
 
 
 def duplicate_hosts(provider: dict[str, Any]) -> Iterator[Problem]:

@@ -23,12 +23,12 @@ from nodepool.driver.static.checks import HostChecker, HostMonitor, Quarantines,
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard, as_exception
 from nodepool.model import states
-from nodepool.model.reasons import Reason, ReasonCode, ReasonText
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText, no_access
 from nodepool.model.status import HostStatus
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
-from nodepool.plan.triage import MIN_READY_REQUESTOR, can_match
+from nodepool.plan.triage import MIN_READY_REQUESTOR, RequestKind, can_match
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
@@ -415,9 +415,11 @@ class StaticProvider(Provider):
 
     # -- what the framework asks --
 
-    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
-        """Labels of each slot of a pool, in use or not."""
-        return [spec.labels for spec in self._hosts.values() if spec.pool == pool_name for _ in range(spec.slots)]
+    def slot_labels(self, pool_name: str, kind: RequestKind | None = None) -> list[tuple[str, ...]]:
+        """Labels of each slot of a pool, in use or not. :param kind: only slots for such requests; None = all."""
+        hosts = [spec for spec in self._hosts.values() if spec.pool == pool_name]
+        mine = [spec for spec in hosts if kind is None or kind.may_have(spec.allowed_tenants)]
+        return [spec.labels for spec in mine for _ in range(spec.slots)]
 
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """How many slots with the labels are in use, and which hosts are down. No I/O."""
@@ -488,10 +490,15 @@ class StaticNodeRequestHandler(NodeRequestHandler):
         return True
 
     def getDeclinedReasons(self) -> list[str]:
-        """More nodes than the pool has slots (S-15); min-ready requests: their nodes are always ready (S-14)."""
+        """More nodes than the pool has slots (S-15), or slots for the tenant (A-24); min-ready requests: their nodes
+        are always ready (S-14).
+        """
         reasons = self.basic_decline_reasons()
         if not reasons:
             short = too_few_slots(self.request.node_types, self.manager.slot_labels(self.pool.name))
+            kind = RequestKind.of(self.request)
+            if short is None and not can_match(kind.labels, self.manager.slot_labels(self.pool.name, kind)):
+                short = no_access(kind.tenant_name, "the hosts, of which the others are too few")
             reasons = [] if short is None else [ReasonText(short)]
         if not reasons and self.request.requestor == MIN_READY_REQUESTOR:
             reasons = [ReasonText(_NO_MIN_READY)]

@@ -23,6 +23,7 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.model.request import parent_of
 from nodepool.model.status import FailedLaunch, LaunchesStatus
 from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
@@ -192,6 +193,10 @@ class Desk:
     def paused(self) -> bool:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
+
+    def waiting_for_room(self) -> list[NodeRequestHandler]:
+        """Handlers of the requests that wait for room."""
+        return [handler for handler in map(self.handler, sorted(self._paused)) if handler is not None]
 
     @property
     def why_paused(self) -> Reason:
@@ -499,7 +504,9 @@ _ENDS: Final = frozenset({states.FULFILLED, states.FAILED})
 
 
 def note(request: NodeRequest) -> None:
-    """Note how long a request waited, if it has ended. Nobody waits for those of ``min-ready``. Does not block.
+    """Note how long a request waited, if it has ended. No job waits for one of ``min-ready``, or for a part alone.
+
+    Does not block.
 
     :param request: as it was stored just now, or as it was before it was withdrawn.
     """
@@ -508,5 +515,6 @@ def note(request: NodeRequest) -> None:
     elif request.state == states.PENDING:
         # It was withdrawn while it was served.
         ended(request, "cancelled")
-    if request.state in _ENDS and request.created_time is not None and request.requestor != MIN_READY_REQUESTOR:
+    for_itself = request.requestor != MIN_READY_REQUESTOR and parent_of(request) is None
+    if request.state in _ENDS and request.created_time is not None and for_itself:
         reports.report_wait(request.node_types, str(request.state), wall_time() - request.created_time)

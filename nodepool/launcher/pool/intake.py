@@ -26,6 +26,7 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
+from nodepool.launcher.pool.fair import YIELD_SECONDS
 from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.view import Pool
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest, OrderKey
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.shares import FairKey
     from nodepool.zk.connection import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
@@ -113,20 +115,25 @@ class Intake:
 
     def _take(self, candidates: list[Bucket]) -> None:
         """Take heads in service order until no bucket can go on."""
-        heap = [(bucket.head_key, number, bucket) for number, bucket in enumerate(candidates)]
+        order = self._pool.order
+        heap = [(order.key(bucket.kind, bucket.head_key), number, bucket) for number, bucket in enumerate(candidates)]
         heapq.heapify(heap)
         while heap:
             if self._fulfilled >= MAX_FULFILLED or self._launched >= MAX_LAUNCHED:
                 self._more = True
                 return
-            _, number, bucket = heap[0]
+            known, number, bucket = heap[0]
+            # What was served meanwhile may have made the share of its tenant larger.
+            if order.on and (key := order.key(bucket.kind, bucket.head_key)) > known:
+                heapq.heapreplace(heap, (key, number, bucket))
+                continue
             until = min((key for key, _, _ in heap[1:3]), default=None)
             if self._take_head(bucket, until) and len(bucket):
-                heapq.heapreplace(heap, (bucket.head_key, number, bucket))
+                heapq.heapreplace(heap, (order.key(bucket.kind, bucket.head_key), number, bucket))
             else:
                 heapq.heappop(heap)
 
-    def _take_head(self, bucket: Bucket, until: OrderKey | None) -> bool:
+    def _take_head(self, bucket: Bucket, until: FairKey | None) -> bool:
         """Judge and serve the first request of a bucket; False = nothing more of this bucket in this pass.
 
         :param until: with it more may be taken, as long as their keys are not above this one; None = all.
@@ -176,14 +183,16 @@ class Intake:
         return False
 
     def _serve(
-        self, bucket: Bucket, handler: NodeRequestHandler, verdict: triage.HeadVerdict, until: OrderKey | None
+        self, bucket: Bucket, handler: NodeRequestHandler, verdict: triage.HeadVerdict, until: FairKey | None
     ) -> bool:
         if isinstance(verdict, triage.Fulfil) and self.fast_path.takes(handler.request.key):
             self.fast_path.start(handler, verdict.nodes)
-            self._view.tenants.add(bucket.kind)
+            self._view.accepted(bucket.kind)
             self._fulfilled += 1
             return True
-        self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
+        # Beside those that wait for room only the one that goes before them is taken.
+        at_most = 1 if self._pool.desk.paused else MAX_LAUNCHED - self._launched
+        self._launched += self._batch.launch(bucket, handler, until, at_most)
         return not self._pool.desk.paused
 
     def _take_passed_over(self) -> None:
@@ -211,7 +220,7 @@ class Batch:
         self._handlers = handlers
         self._declines = declines
 
-    def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int) -> int:
+    def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: FairKey | None, at_most: int) -> int:
         """Lock requests together and let their handlers gather. Blocks for some round trips.
 
         :param bucket: whose first request is the handler's.
@@ -235,7 +244,7 @@ class Batch:
         finally:
             self._let_go_unlocked(handlers)
         for _ in locked:
-            self._view.tenants.add(kind)
+            self._view.accepted(kind)
         self._run(locked)
         return len(locked)
 
@@ -247,7 +256,7 @@ class Batch:
         handlers: list[NodeRequestHandler] = []
         for cached, nodes in self._pool.take_interrupted():
             # It is deleted, and the request served anew, as if nothing could be gone on with.
-            with Guard(self._pool.log, "Launches of request %s are not gone on with", cached.id, but=ZKConnectionError):
+            with Guard(self._pool.log, "Launches of request %s are not continued", cached.id, but=ZKConnectionError):
                 handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
                 handlers.append(handler)
@@ -263,12 +272,15 @@ class Batch:
         self._run(locked)
         return len(locked)
 
-    def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
+    def _followers(self, bucket: Bucket, until: FairKey | None, at_most: float) -> list[NodeRequestHandler]:
         """Handlers of the requests behind the head."""
         followers: list[NodeRequestHandler] = []
         for request_id in bucket.first(int(at_most))[1:]:
             cached = self._pool.open_request(request_id)
-            if cached is None or (until is not None and cached.order_key > until):
+            if cached is None:
+                break
+            key = self._pool.order.key(bucket.kind, cached.order_key, len(followers) + 1)
+            if until is not None and key > until:
                 break
             turns = self._view.turns.of_others(bucket.kind, cached)
             if turns:
@@ -315,6 +327,7 @@ class Batch:
         self._pool.desk.open(handler, Stage.LOCKING)
         request.state = states.PENDING
         request.nodes = []
+        self._pool.order.begin(request)
         node = handler.node_set.begin_ahead() if with_node else None
         return self._pool.zk.requests.send_lock(request, node)
 
@@ -706,12 +719,14 @@ class Handlers:
             return None
         if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
             return LAUNCHES_SECONDS
-        return POLL_SECONDS
+        return YIELD_SECONDS if self._pool.order.yielding else POLL_SECONDS
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
-        for handler in sorted(self._unfinished(), key=lambda handler: handler.request.order_key):
-            self.run(handler)
+        order = self._pool.order
+        for handler in sorted(self._unfinished(), key=lambda handler: order.of_request(handler.request)):
+            if not handler.paused or not order.yields(handler.request):
+                self.run(handler)
 
     def run(self, handler: NodeRequestHandler) -> None:
         """Let a handler gather; forget it when it is done with its request."""

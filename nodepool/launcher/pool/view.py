@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -17,9 +18,12 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
+from nodepool.launcher.pool.fair import PoolOrder
+from nodepool.launcher.pool.mixed import judge, pending_of
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
+from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
 from nodepool.model.node import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
@@ -32,7 +36,6 @@ from nodepool.plan.triage import (
     RequestKind,
     RequestQueue,
     is_free,
-    screen,
     why_failed,
 )
 from nodepool.runtime.providers import facade_for
@@ -45,10 +48,11 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.fair import TenantLedger
     from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
+    from nodepool.model.status import AccessRule, Maintenance
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
     from nodepool.zk.client import ZooKeeperClient
@@ -81,6 +85,7 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
+        self._mixed: frozenset[str] = frozenset()
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
@@ -94,21 +99,21 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent = pool.registered_pools(), pool.absent_pools()
-        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused)
+        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
+        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or len(self._verdicts) > MAX_KINDS:
+        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._me, self._registered, self._absent = me, registered, absent
+        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
-        self.turns.begin_pass(pool.launcher_id, registered)
+        self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
         """`plan.triage.screen` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -141,6 +146,11 @@ class PoolView:
         limit = self.pool.max_concurrency
         return min(room, limit - self.pool.launches_running() if limit > 0 else math.inf)
 
+    def accepted(self, kind: RequestKind) -> None:
+        """A request of a kind was accepted in this pass."""
+        self.tenants.add(kind)
+        self.pool.order.granted(kind)
+
     def may_probe(self, label: str) -> bool:
         """May a ready node of a label be tried for now, although the cloud refused one? True = it is tried."""
         now = monotonic()
@@ -149,10 +159,12 @@ class PoolView:
             self._probe_at[label] = now + PROBE_SECONDS
         return due
 
-    def no_ready_node(self, labels: Sequence[str]) -> Reason:
-        """What requests for these labels wait for, in a provider that launches nothing."""
-        free = {label: self.ready.count(label) for label in labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or reasons.NO_READY_NODE
+    def no_ready_node(self, kind: RequestKind) -> Reason:
+        """What requests of a kind wait for, in a provider that launches nothing."""
+        if self.ready.could_serve(kind.labels) and not self.ready.could_serve(kind.labels, kind):
+            return reasons.NODES_OF_OTHERS
+        free = {label: self.ready.count(label) for label in kind.labels}
+        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free) or reasons.NO_READY_NODE
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
@@ -181,7 +193,7 @@ class RequestView:
         #: Launches that may run in the provider, and that do, over all of its pools; 0 = none ever, below 0 = no limit.
         self.max_concurrency = limit = pool.max_concurrency
         #: Does a request of this pool wait for room?
-        self.paused = view.desk.paused
+        self.paused = view.desk.paused and not pool.order.overtakes(kind, request.order_key)
         # While the pool is paused that does not matter, and to count them takes long.
         self.launches_running = pool.launches_running() if limit > 0 and not self.paused else 0
         #: Why the provider launches nothing now; None = it does. While the pool is paused that does not matter.
@@ -285,11 +297,16 @@ class Pool:
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{self.provider_name}/{self.pool_name}"
+        need = partial(needed, self)
+        self.order = PoolOrder(self.queue, self.desk, launcher.ledger, need, self.place, log)
         #: There from the first pass on.
         self.provider: Provider
         self.config: ProviderConfig
         #: Labels of the pool: the same object as long as the configuration is the same.
         self.labels: frozenset[str] = frozenset()
+        #: Which tenants the pool serves, and the whole configuration that says so.
+        self.access: tuple[AccessRule, ...] = ()
+        self._whole_config: Config | None = None
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
         self.hold: Maintenance | None = None
         #: Labels that this pool does not serve, and why.
@@ -307,11 +324,19 @@ class Pool:
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         config = provider.provider
-        if getattr(self, "config", None) is not config:
+        whole = self.launcher.config()
+        same = getattr(self, "config", None) is config
+        if not same:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
             self.config = config
+        if not same or whole is not self._whole_config:
+            # Labels may have changed without the provider.
+            self.access = self.pool_config.access(whole.labels)
+            self._whole_config = whole
         self.provider = provider
+        if self.order.begin_pass(self.launcher.config(), self.registered_pools()):
+            self.request_changed("")
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
@@ -492,6 +517,7 @@ class Launcher:
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]
+    ledger: TenantLedger
     known_tenant_use: Callable[[str], QuotaInformation]
     passed: Callable[[str], None]
     lock_dir_lingers: Callable[[str], None]
@@ -532,7 +558,7 @@ class FreeNodes:
         if node is None or not self._is_unused(node) or node_id in self._reserved or self._is_aside(node):
             self.ready.discard(node_id)
         else:
-            self.ready.put(node)
+            self.ready.put(node, self._pool.pool_config.tenantsOfNode(node))
 
     def _is_unused(self, node: Node) -> bool:
         return is_free(node, *self._pool.pool_key) and not self._nodes.is_locked(node.key)
@@ -698,8 +724,7 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        requests = self._pool.cache.requests.values()
-        pending = [one for one in requests if one.tenant_name == name and one.state == states.PENDING]
+        pending = pending_of(name, self._pool.cache.requests.values())
         nodes = grouped(self._nodes(name) if pending else (), lambda node: node.allocated_to)
         total = QuotaInformation()
         for request in pending:
@@ -729,15 +754,17 @@ class TenantCheck:
             self._used[name].add(self._need(kind.labels))
 
     def _need(self, labels: Iterable[str]) -> QuotaInformation:
-        """What nodes of some labels need; labels that are not in this pool are not counted."""
-        need = QuotaInformation()
-        provider = self._pool.provider
-        if isinstance(provider, QuotaSupport):
-            pool, supported = self._pool.pool_config, self._pool.labels
-            for label in labels:
-                if label in supported:
-                    need.add(gateway.quota_needed_by_label(provider, label, pool))
-        return need
+        return needed(self._pool, labels)
+
+
+def needed(pool: Pool, labels: Iterable[str]) -> QuotaInformation:
+    """What nodes of some labels need; labels that are not in this pool are not counted. May raise anything."""
+    need, provider = QuotaInformation(), pool.provider
+    if isinstance(provider, QuotaSupport):
+        for label in labels:
+            if label in pool.labels:
+                need.add(gateway.quota_needed_by_label(provider, label, pool.pool_config))
+    return need
 
 
 def has_place(

@@ -10,11 +10,12 @@ among the registered pools, and the log of what waits.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -261,6 +262,10 @@ SIBLINGS_SECONDS: Final = 5.0
 SIBLINGS_LOOK_SECONDS: Final = 0.1
 #: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
 LOOKS_FOR_ITSELF: Final = 50
+#: So often it is asked how many nodes the pool can have, in seconds.
+CAPACITY_SECONDS: Final = 2.0
+#: From one look at the limits to the next one, where tenants have shares.
+LIMITS_SECONDS: Final = 5.0
 
 
 class PoolEntry:
@@ -273,7 +278,9 @@ class PoolEntry:
         self._sorted_labels: list[str] = []
         #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
         self._looks: float | None = 0.0
-        self._next_look = 0.0
+        self._next_look = self._next_capacity = 0.0
+        #: When the driver is asked for limits again.
+        self._limits_due = -math.inf
         #: Passes since the own entry was seen.
         self._unseen = 0
         self._pool = PoolComponent(socket.gethostname(), release_string())
@@ -304,13 +311,39 @@ class PoolEntry:
             "state": RUNNING,
             "supported_labels": self._sorted_labels,
             "priority": self.priority,
+            "allowed_tenants": self._context.access,
+            "capacity": self._capacity(),
             # Others take over what this pool gives back or does not take (A-4).
             "paused": paused or gateway.paused_reason(self._context.provider) is not None,
+            "limits": self._limits(),
         }
         if all(getattr(self._pool, name) == value for name, value in entry.items()):
             self._registration.ensure()
         else:
             self._registration.update(**entry)
+
+    def _capacity(self) -> Mapping[str, float]:
+        """What others share requests by. It is written again when it is quite different: all look at each change."""
+        known = self._pool.capacity
+        if monotonic() < self._next_capacity:
+            return known
+        self._next_capacity = monotonic() + CAPACITY_SECONDS
+        found = gateway.capacity(self._context.provider, self._context.pool_name)
+        same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
+        return known if same else found
+
+    def _limits(self) -> dict[str, float]:
+        """Of the pool and its cloud, for the shares of tenants: of each resource the smallest one."""
+        if not self._context.order.on:
+            return {}
+        if monotonic() < self._limits_due:
+            return self._pool.limits
+        self._limits_due = monotonic() + LIMITS_SECONDS
+        found: dict[str, float] = {}
+        for one in gateway.limit_status(self._context.provider, self._context.pool_name):
+            if one.limit is not None:
+                found[one.resource] = min(one.limit, found.get(one.resource, one.limit))
+        return found
 
     def remove(self) -> None:
         """Unregister. Raises ZKException: try again, the entry may still be there."""

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the page that records have changed: it then asks for its live part again, with the filters of its address.
+// The server sends the live part of the page when records that it shows change. Without that the page asks for it.
 (() => {
   "use strict";
-  const KINDS = ["nodes", "requests", "providers", "launchers", "images"];
-  // Viewers of a change do not ask all at the same moment.
-  const [AGAIN_MS, JITTER_MS] = [5000, 50];
+  const [AGAIN_MS, OLD_MS] = [5000, 25000];
   const { stream: address, snapshot: shown } = document.currentScript.dataset;
-  let [stale, lost, again, soon, stream] = [document.getElementById("stale"), false, 0, 0, null];
+  let [stale, lost, again, stream, shownAt] = [document.getElementById("stale"), false, 0, null, Date.now()];
 
-  const ask = () => document.body.dispatchEvent(new Event("records-changed"));
-  // The server tells of all kinds at the same time, and not often: the page asks once for all of them.
-  const askSoon = () => (soon ||= setTimeout(() => ((soon = 0), ask()), Math.random() * JITTER_MS));
-  const shows = (kind) => document.getElementById("live")?.dataset.kinds.split(" ").includes(kind);
+  const ask = () => document.body.dispatchEvent(new Event("show-again"));
+  const show = (text) => {
+    const live = document.getElementById("live");
+    shownAt = Date.now();
+    htmx.swap({ sourceElement: live, target: live, swap: "outerMorph", text });
+  };
   const setLost = (isLost) => {
     if (isLost && !lost) document.getElementById("stale-since").textContent = new Date().toLocaleTimeString();
     else if (lost && !isLost) ask();
@@ -30,8 +30,10 @@
     // No message reports what changed after this page was made and before the stream began.
     stream.addEventListener("hello", (event) => String(JSON.parse(event.data).snapshot) === shown || ask());
     stream.addEventListener("reset", ask);
-    KINDS.forEach((kind) => stream.addEventListener(kind, () => shows(kind) && askSoon()));
+    stream.addEventListener("part", (event) => show(JSON.parse(event.data).html));
   };
+  // Ages grow, and something on the way may hold back what the stream sends.
+  setInterval(() => document.hidden || Date.now() - shownAt < OLD_MS || ((shownAt = Date.now()), ask()), AGAIN_MS);
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", (event) => event.persisted && (connect(), ask()));
   // A browser has six connections to a server for all its tabs: one that is not seen keeps none.

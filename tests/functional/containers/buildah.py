@@ -98,6 +98,12 @@ class Container:
         """Run a command to its end."""
         return self._buildah.result("run", *self._options, self._name, "--", *command)
 
+    def output(self, *command: str) -> str:
+        """The same for a command that has to succeed: what it printed."""
+        done = self(*command)
+        assert done.status == 0, f"{' '.join(command)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
+        return done.out
+
     def daemon(self, command: Sequence[str], log: Path) -> ChildProcess:
         """Start a command that goes on; the caller stops it, and with it what runs in the container."""
         whole = ["buildah", "run", *self._options, self._name, "--", *command]

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 import yaml
 
 from tests.functional.install import debian_zookeeper
-from tests.functional.install.conftest import INSTALL
+from tests.functional.install.conftest import INSTALL, ROOT
 from tests.support.debian_tree import DebianTree
 from tests.support.launcher_config import StaticProvider, static_hosts
 from tests.support.ports import free_ports
@@ -37,6 +39,25 @@ def serves(debian: DebianTree) -> bool:
     """Is the node of the only host there and ready?"""
     listed = debian("nodepool", "list")
     return listed.status == 0 and any("127.1.0.1" in row and "ready" in row for row in listed.rows)
+
+
+def test_release(package: Path, tmp_path: Path) -> None:
+    """A second run makes the same bytes. It is signed with the key that is given."""
+    first = (package.parent / "SHA256SUMS").read_bytes()
+    environment = {**os.environ, "GNUPGHOME": str(tmp_path)}
+    tmp_path.chmod(0o700)
+    try:
+        for command in (
+            "gpg --batch --quiet --passphrase= --quick-generate-key release@example.com",
+            f"{ROOT}/tools/release --no-images --key release@example.com",
+            "gpg --batch --verify SHA256SUMS.asc SHA256SUMS",
+            "sha256sum --check --quiet SHA256SUMS",
+        ):
+            done = subprocess.run(command.split(), cwd=package.parent, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    finally:
+        subprocess.run(["gpgconf", "--kill", "all"], env=environment, check=True)
+    assert (package.parent / "SHA256SUMS").read_bytes() == first
 
 
 @pytest.mark.parametrize("release", ["bookworm", "trixie"])

@@ -365,6 +365,7 @@ def bomb(levels: int) -> str:
 TRAPS: Final = {
     "laughs": bomb(9),
     "brackets": "[" * 100_000,
+    "surrogate": "a: \ud800",
     "steps": "\n".join("  " * n + "a:" for n in range(60)),
     "aliases": "a0: &a0 []\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 99)),
 }

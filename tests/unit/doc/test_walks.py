@@ -26,9 +26,9 @@ class Length(NamedTuple):
 
 
 LENGTHS: Final = {
-    "a node request served by ready nodes": Length(13, 14),
-    "the launch of an AWS instance": Length(19, 16),
-    "the deletion of a node": Length(15, 10),
+    "a node request served by ready nodes": Length(12, 14),
+    "the launch of an AWS instance": Length(16, 16),
+    "the deletion of a node": Length(10, 10),
     "one web page": Length(8, 8),
 }
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from nodepool.driver.statemachine import Instance, instance
-from nodepool.driver.statemachine.instance import StateMachine
+from nodepool.driver.statemachine.adapter import StateMachine
 from tests.support.cloud_site import ObservedCloud, assert_unharmed
 
 NODE = "0000000042"

@@ -61,12 +61,15 @@ class Records(dict[str, Any]):
         self.locked: set[str] = set()
         self.empty: set[str] = set()
         self.is_locked, self.is_empty = self.locked.__contains__, self.empty.__contains__
+        self.listeners: list[Callable[..., None]] = []
+        self.add_listener = self.listeners.append
 
     def is_left(self, record_id: str) -> bool:
         return record_id not in self.locked
 
-    def add_listener(self, listener: Callable[..., None]) -> None:
-        self.tell = listener
+    def tell(self, *key: str) -> None:
+        for listener in self.listeners:
+            listener(*key)
 
     def ids(self) -> list[str]:
         return list(self)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.launcher.deletion import listen
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import ABSENT_SECONDS, PoolRegistry
 from nodepool.launcher.supervisor import Router
@@ -96,7 +97,7 @@ def test_pools_that_went() -> None:
     assert registry.put(("a",), ("b",), ("c",)) == []
     registry.gone_for_good("c")
     assert registry.put(("a",)) == ["b"]
-    assert [info.supports(["label-b"]) for info in registry.absent()] == [True]
+    assert [info.labels for info in registry.absent()] == [{"label-b"}]
     registry.clock.pass_seconds(ABSENT_SECONDS - 1)
     assert [info.id for info in registry.absent()] == ["b"]
     assert registry.put(("a",), ("b",)) == []
@@ -154,6 +155,7 @@ class Site:
             sweep_soon=self.note("sweep"), launcher_went=self.note("went"), reset_soon=self.note("reset")
         )
         parts = {"deletion": deletion, "cleanup": cleanup, "maintenance_worker": Pool(wake=self.note("maintenance"))}
+        parts["mixed"] = SimpleNamespace(changed=lambda _: None)
         launcher: Any = SimpleNamespace(
             cache=SimpleNamespace(**self.caches),
             pools=SimpleNamespace(changed=self.note("registry")),
@@ -162,6 +164,7 @@ class Site:
             tenant_limits=lambda: {"t": {}} if limited else {},
             counted=self.counts.append,
         )
+        listen(launcher.cache, launcher.deletion)
         Router(launcher)
 
     def note(self, what: str) -> Callable[[], None]:

@@ -26,7 +26,7 @@ from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LauncherComponent
+from nodepool.model.status import AccessRule, LauncherComponent, LauncherStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
@@ -103,11 +103,13 @@ def tables() -> dict[str, Table]:
     shown = full()
     seen = shown.observed
     launchers = [replace(seen.launchers[0], leader=True), seen.launchers[1]]
+    closed = next(pool for pool in seen.registered if getattr(pool, "provider_name", "") == "cloud-2")
+    closed.allowed_tenants = (AccessRule(("t1", "/t.*/")), AccessRule((), frozenset({"gpu"})))
     old = LauncherComponent("old", "11.0.0")
     old.state = "paused"
     summaries = summarize(seen.statuses)
     registered = [*registered_launchers(seen.registered), old]
-    nodes, limits = list(seen.nodes.values()), {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
+    nodes, limits = [*seen.nodes.values()], {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
     checks = [CheckResult("label s", False, "no flavor", "x"), CheckResult("quota", True, "10", "y")]
     return {
         "hosts": host_table(summaries, NOW),
@@ -117,7 +119,7 @@ def tables() -> dict[str, Table]:
         "capacity": capacity_table(summaries, NodeIndex.of(nodes).counts),
         "limits": pools.limit_table(summaries, NOW),
         "providers": pools.provider_table(summaries, launchers, NOW),
-        "tenants": pools.tenant_table(limits, nodes, seen.requests.values()),
+        "tenants": pools.tenant_table(replace(seen, launchers=[LauncherStatus(tenant_limits=limits)])),
         "builds": images.build_table(seen.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
         "status": images.image_status_table(seen.images, NOW),
         "overview": images.image_table(seen.images, NOW),

@@ -13,6 +13,7 @@ import pytest
 
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.status import AccessRule
 from nodepool.plan import triage
 from nodepool.plan.explain import explain, explain_request
 from nodepool.plan.observed import UnclearName, meant, similar
@@ -49,7 +50,25 @@ def test_may_a_pool_serve_a_kind(
 def test_state_after_a_refusal(declined_by: list[str], registered: list[str], absent: list[str], state: str) -> None:
     """A-15: a pool whose launcher is being restarted is waited for, if it could serve the request."""
     gone = [pool(*name.split("/")) for name in absent]
-    assert triage.declined_state(["small"], declined_by, registered, gone) == state
+    assert triage.declined_state(kind(declined_by=declined_by), registered, gone) == state
+
+
+@rows(__file__, "access")
+def test_access(
+    rules: list[list[str]], others: dict[str, Any] | None, who: dict[str, Any], verdict: str, text: str
+) -> None:
+    """A-24: by the pool's own rules and those of the others; one of 11.0.0 publishes none, and must not wait."""
+
+    def access(rules: list[list[str]] | None) -> Any:
+        read = [{"tenants": tenants.split(), "labels": labels} for tenants, *labels in rules or ()]
+        return AccessRule.read(None if rules is None else [{k: v for k, v in rule.items() if v} for rule in read])
+
+    me = replace(ME, access=access(rules))
+    able = [pool(name, access=access(found), priority=50) for name, found in (others or {}).items()]
+    found = triage.screen(kind("small large", **who), me, [me, *able])
+    assert type(found).__name__ == verdict
+    assert text in getattr(found, "reason", reasons.NO_ROOM).text
+    assert not isinstance(found, triage.Decline) or found.reason.code is ReasonCode.ACCESS_TENANT
 
 
 def test_label_of_a_pool_that_went_a_moment_ago() -> None:
@@ -58,6 +77,8 @@ def test_label_of_a_pool_that_went_a_moment_ago() -> None:
     assert isinstance(triage.screen(kind("gpu"), ME, [ME], absent), triage.Leave)
     assert isinstance(triage.screen(kind("gpu", declined_by=["restarted"]), ME, [ME], absent), triage.Decline)
     assert isinstance(triage.screen(kind("gpu huge"), ME, [ME], absent), triage.Decline)
+    closed = [replace(absent[0], access=(AccessRule(("other",)),))]
+    assert isinstance(triage.screen(kind("gpu"), ME, [ME], closed), triage.Decline)
     assert triage.screen(kind("small"), ME, [ME], absent) == triage.Consider()
 
 
@@ -194,7 +215,7 @@ def test_kinds_and_their_marks() -> None:
     changes: list[dict[str, Any]] = [{"provider": "p"}, {"tenant_name": "t"}, {"labels": "a a"}]
     assert all(kind(**{"labels": "a b", **change}) != first for change in [*changes, *marked])
     marks = [first.mark, *(kind(**fields).mark for fields in marked)]
-    assert (len(set(marks)), marks[0]) == (len(marks), "9b9cecbe")
+    assert (len(set(marks)), marks[0]) == (len(marks), "5174456a")
 
 
 @rows(__file__, "hints")
@@ -213,7 +234,7 @@ def test_hint(labels: str, hint: str) -> None:
 
 @rows(__file__, "explained")
 def test_explained(subject: str, there: dict[str, Any], expected: dict[str, Any]) -> None:
-    """D-9, D-10, E-3 to E-7, E-9 to E-16, M-4, M-7, S-17, T-13: one cause, one sentence, remedies."""
+    """D-9, D-10, E-3 to E-7, E-9 to E-16, M-4, M-7, MN-6, S-17, T-13: one cause, one sentence, remedies."""
     kind, _, name = subject.partition(" ")
     found = json.loads(json.dumps(explain(name, kind, world(there)).to_dict()))
     assert like(found, timed(expected)) == timed(expected)

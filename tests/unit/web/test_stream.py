@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -20,10 +20,11 @@ from nodepool.fast_json import loads
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.status import BuilderStatus
+from nodepool.plan.observed import NodeIndex, Observed
 from nodepool.web.changes import Access, Actions
 from nodepool.web.logins import Tokens
 from nodepool.web.server import WebServer
-from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker
+from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker, WebSnapshot
 from nodepool.web.stream import EventHub
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
@@ -62,9 +63,9 @@ class Reader:
 
 
 @contextmanager
-def viewing(server: WebServer, **headers: str) -> Iterator[Reader]:
+def viewing(server: WebServer, query: str = "", **headers: str) -> Iterator[Reader]:
     """A client of the stream."""
-    url = f"http://127.0.0.1:{server.port}{PATH}"
+    url = f"http://127.0.0.1:{server.port}{PATH}{query}"
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with httpx.Client(timeout=SECONDS) as client, client.stream("GET", url, headers=named) as answer:
         yield Reader(answer)
@@ -93,6 +94,38 @@ def test_stream_of_changes() -> None:
                 assert later.next() == hello
                 if missed:
                     assert later.next() == ("reset", {"seq": 2})
+
+
+def test_live_parts() -> None:
+    """WP-50, WP-60: a page gets its live part, made once for all its viewers, when records that it shows change."""
+    site = WebSite()
+    nodes, requests = {RecordKind.NODES: frozenset({"1"})}, {RecordKind.REQUESTS: frozenset({"1"})}
+    with serving(site) as server, ExitStack() as stack:
+        places = ["nodes%3Fstate=ready", "nodes%3Fstate=ready", "requests/a%252Fb", "nodes%3Fstate=no", "login"]
+        readers = [stack.enter_context(viewing(server, f"?page={place}")) for place in places]
+        assert [reader.next()[0] for reader in readers] == ["hello"] * len(places)
+        # At first it is not known what a page shows.
+        site.snapshots.changed = requests
+        parts = [reader.next() for reader in readers[:4]]
+        texts = ["Nothing is like that.", "Nothing is like that.", "There is no request a/b.", "The parameter"]
+        assert all(name == "part" and text in part["html"] for (name, part), text in zip(parts, texts, strict=True))
+        assert 'hx-get="?state=ready"' in parts[0][1]["html"]
+        assert parts[0] == parts[1]
+        assert readers[4].next()[0] == "requests", "there is no such page"
+        node = Node("small", "0000000001")
+        node.state = "ready"
+        site.snapshots.snapshot = WebSnapshot(1, Observed(1_000.0, nodes={node.key: node}))
+        site.snapshots.changed = nodes
+        assert [readers[0].next()[1]["seq"], readers[4].next()[1]["seq"]] == [2, 2]
+        site.snapshots.changed = requests
+        assert [readers[2].next()[1]["seq"], readers[4].next()[1]["seq"]] == [3, 3]
+        # Nothing that it shows has changed: only a new viewer, whose page may be another one, makes it be sent.
+        site.snapshots.changed = nodes
+        assert readers[4].next()[1]["seq"] == 4
+        with viewing(server, f"?page={places[0]}") as new:
+            assert new.next()[0] == "hello"
+            site.snapshots.changed = nodes
+            assert [new.next()[1]["seq"], readers[0].next()[1]["seq"]] == [5, 5]
 
 
 def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +319,23 @@ def test_is_made_anew_once_in_its_lifetime(place: Place) -> None:
     later = place.maker.latest()
     assert (later.number, later.observed.now) == (time_passes.number, 1_060.0), "only the time has changed"
     assert later.observed.nodes is time_passes.observed.nodes
+
+
+def test_index_follows_changes(place: Place) -> None:
+    """Of whatever changed, came and went, the index that was continued is the one that is made anew."""
+    moves = ["ready", "in-use", "deleting", "hold", None]
+    for step in range(40):
+        for number in range(20):
+            if (step * 7 + number * 3) % 10 < 3 and (state := moves[(step + number) % 5]) is not None:
+                node = place.put_node(f"{number:010d}")
+                node.provider, node.state = f"cloud-{number % 3}", state
+                node.allocated_to = f"100-{(step + number) % 4}" if number % 2 else None
+            elif (step + number) % 11 == 0:
+                place.nodes.shown.pop(f"{number:010d}", None)
+        place.put_node("0000000099")
+        place.clock.now += LIFETIME_SECONDS
+        seen = place.maker.latest().observed
+        assert seen.node_index == NodeIndex.of(seen.nodes.values())
 
 
 def test_not_complete(place: Place) -> None:

@@ -22,6 +22,7 @@ from benchmarks.aws_lists import answer
 from nodepool.driver.aws import types
 from nodepool.driver.aws.client import AnswerParsers, AwsTransport, Ec2
 from nodepool.driver.aws.images import ObjectStore
+from nodepool.driver.aws.launches import run_instances
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import Rig, instance, shown
@@ -122,7 +123,8 @@ def refusal(*codes: str) -> bytes:
 
 
 def _instances(transport: AwsTransport) -> Any:
-    return [(one.id, one.status) for one in Ec2(transport).instances()]
+    found = Ec2(transport).listed("DescribeInstances", "Reservations")
+    return [(one.id, one.status) for one in types.records_of(found)]
 
 
 def _quotas(transport: AwsTransport) -> Any:
@@ -150,7 +152,7 @@ QUOTAS = [{"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY"}}, {"Qu
             [("L-2", 64.0)],
         ),
         # Answers of success that have nothing in them.
-        ([(200, ec2("RunInstances"))], lambda t: Ec2(t).run_instances({}, 1, lambda: None), "has no instances"),
+        ([(200, ec2("RunInstances"))], lambda t: run_instances(Ec2(t), {}, 1, lambda: None), "has no instances"),
         ([(200, ec2("DescribeInstanceTypes"))], lambda t: Ec2(t).instance_type("t3.small"), CloudRefused),
         ([(200, ec2("DescribeImages"))], lambda t: Ec2(t).image("ami-1"), types.AwsNotFound),
         ([(200, ec2("DescribeHosts"))], lambda t: Ec2(t).host("h-1"), types.AwsNotFound),
@@ -195,7 +197,7 @@ def test_pages() -> None:
     client = rig.adapter.client
     assert client.volumes() == []
     assert rig.region.last("describe_volumes")["MaxResults"] == 500
-    for ask in (client.instances, lambda: _keys(rig.transport)):
+    for ask in (lambda: _instances(rig.transport), lambda: _keys(rig.transport)):
         with pytest.raises(CloudAway, match="the list does not end"):
             ask()
 

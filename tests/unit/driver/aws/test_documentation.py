@@ -13,7 +13,7 @@ TEXTS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "doc/so
 CODE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "nodepool/driver/aws").rglob("*.py"))
 #: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; most of those of EC2 without these; imports in a table.
 CALL = re.compile(
-    r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|(?:_(?:list|read|change)\(\s*|(?:True|False): \()"(\w+)"'
+    r'"([a-z0-9-]+)", (?:t\.)?[A-Z]+, "(\w+)"|(?:\.(?:listed|_read|_change)\(\s*|(?:True|False): \()"(\w+)"'
     r'|"(Describe\w+)", "Import'
 )
 #: Calls of S3: ``_call("HeadObject"``.

@@ -63,7 +63,7 @@ def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: in
         return aws.error(code, text.format(", ".join(bad))) if bad else {}
 
     rig = aws.Rig(terminate_instances=answer)
-    errors = rig.adapter.client.terminate(lambda: ["i-1", "i-2", "i-3", "i-4"])
+    errors = rig.adapter.instances.terminate(lambda: ["i-1", "i-2", "i-3", "i-4"])
     assert sorted(errors) == refused
     assert all(isinstance(found, NotFound) is ("NotFound" in code) for found in errors.values())
     assert rig.region.count("terminate_instances") == calls
@@ -71,7 +71,7 @@ def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: in
     assert ended == {"i-1", "i-2", "i-3", "i-4"} - set(refused)
     rig.region.answers["terminate_instances"] = aws.AWAY
     with pytest.raises(CloudAway):
-        rig.adapter.client.terminate(lambda: ["i-1", "i-2"])
+        rig.adapter.instances.terminate(lambda: ["i-1", "i-2"])
 
 
 @pytest.mark.parametrize(("answer", "deleted"), [({}, True), (UNKNOWN, True), (aws.AWAY, False)])
@@ -216,8 +216,8 @@ class Calls:
 
     def __init__(self, answer: Callable[[str], Iterable[str]] = list, spare: float = 0.0, late: str = "") -> None:
         self.executor = ManualExecutor(eager=False)
-        transport = SimpleNamespace(wait_turn=self.wait_turn, sleep=self.gather)
-        client: Any = SimpleNamespace(transport=transport, run_instances=self.run_instances)
+        transport = SimpleNamespace(wait_turn=self.wait_turn, sleep=self.gather, call=self.call)
+        client: Any = SimpleNamespace(transport=transport, head=str)
         self.batches = LaunchBatches(client, self.executor, lambda made: None)
         self.answer, self.spare = answer, spare
         #: Orders that come while a call waits for more.
@@ -235,12 +235,12 @@ class Calls:
         late, self.late = self.late, ""
         self.add(late)
 
-    def run_instances(self, arguments: dict[str, Any], *_: Any) -> Any:
+    def call(self, _service: str, _kind: str, _operation: str, arguments: dict[str, Any], *_: Any) -> Any:
         tags = tags_of(arguments)
         names = tags.get(BATCH_KEY, tags.get(instance.NODE_KEY, "")).replace(" ", "")
         self.sent.append(names)
         made = self.answer(names)
-        return [SimpleNamespace(id=name.upper(), launch_index=index) for index, name in enumerate(made)]
+        return {"Instances": [aws.instance(name.upper(), AmiLaunchIndex=index) for index, name in enumerate(made)]}
 
     def add(self, names: str) -> list[InstanceOrder]:
         orders = [
@@ -290,7 +290,7 @@ def test_joined_calls(
         (lambda names: "d"[names.index("d")], "abcd", ["abc", "d"], [ValueError] * 3 + ["D"]),
         # What was not carried out goes again, each alone, so that AWS says why; a single one is an error.
         (lambda names: names[0], "abc", ["abc", "b", "c"], ["A", "B", "C"]),
-        (lambda names: "", "a", ["a"], [RuntimeError]),
+        (lambda names: "", "a", ["a"], [CloudAway]),
     ],
 )
 def test_answers_of_a_joined_call(

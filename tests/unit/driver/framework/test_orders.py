@@ -13,7 +13,7 @@ import pytest
 
 from nodepool.driver.framework.rate import SharedThreads, ThreadShare
 from nodepool.driver.gateway import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
-from nodepool.driver.statemachine.instance import Batches
+from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor

@@ -9,7 +9,6 @@ import uuid
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1.types.compute import Instance
 
 from nodepool.driver.gce.facts import core_quotas, disk_quotas, places_of
 from nodepool.driver.gce.images import image_labels
@@ -29,6 +28,9 @@ IMAGE = "projects/debian-cloud/global/images/debian-12"
 @pytest.mark.parametrize(("changes", "expected"), driver_table("gce", "bodies"))
 def test_bodies(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """GC-2, GC-3, CM-1: what makes an instance. Google's own model of it knows all fields."""
+    # It takes two seconds, and each process of pytest loads this file.
+    from google.cloud.compute_v1.types.compute import Instance
+
     label = label_of(load(changed(changes)))
     body = instance_body("np0000000042", label, places_of(label)[0], IMAGE, METADATA)
     assert body == expected

@@ -15,7 +15,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.fact import Patience
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import Instance, StateMachineProvider
-from nodepool.driver.statemachine.instance import InstanceFinder
+from nodepool.driver.statemachine.cloud import InstanceFinder
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.launch import after_failure

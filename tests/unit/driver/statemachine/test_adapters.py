@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver import gateway
 from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
-from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
+from nodepool.driver.statemachine.cloud import create_machine_of, wants_request
 from nodepool.driver.statemachine.provider import RunningTransfers, StateMachineProvider
 
 # -- both published signatures of getCreateStateMachine work (reference/driver 14)

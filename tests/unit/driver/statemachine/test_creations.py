@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.instance import Creation, CreationKey, LostCreations
+from nodepool.driver.statemachine.adapter import Creation, CreationKey
+from nodepool.driver.statemachine.instance import LostCreations
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.statemachine.conftest import MakeSite
 

@@ -18,6 +18,7 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest
 from nodepool.plan.static import HostFacts, HostId, HostSpec, new_node
+from nodepool.plan.triage import RequestKind
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.failing_zk import FailingZooKeeper
 from tests.support.tables import driver_table
@@ -250,6 +251,23 @@ def test_node_that_is_not_free(how: str) -> None:
 
 
 # -- requests --
+
+
+def test_tenants_of_hosts(lab: Lab, hosts: Hosts) -> None:
+    """A-24: a host is for its tenants; what all hosts together could not serve for the tenant is declined."""
+    provider = lab.provider({**OFF, "allowed-tenants": ["a"]}, {**OFF, "name": "127.0.0.2"}, settled=True)
+    worker, pool = PoolWorkerStandIn(lab.zk, provider, "main"), provider.provider.pools["main"]
+    for node in lab.zk.all_nodes():
+        worker.ready_nodes.put(node, pool.tenantsOfNode(node))
+    for tenant, nodes, served in (("a", 2, 2), ("b", 1, 1), (None, 1, 1), ("b", 2, 1)):
+        request = NodeRequest("200-0000000001")
+        request.node_types, request.tenant_name = ["small"] * nodes, tenant
+        kind = RequestKind.of(request)
+        assert worker.ready_nodes.could_serve(request.node_types, kind)
+        assert len(worker.ready_nodes.choose(request.node_types, kind=kind)) == served
+        found = provider.getRequestHandler(worker, request).getDeclinedReasons()
+        assert [reason_of(text).code for text in found] == [ReasonCode.ACCESS_TENANT] * (nodes > served)
+    assert pool.tenantsOfLabel("small") is None
 
 
 @pytest.mark.parametrize(("labels", "requestor", "pool", "reason"), driver_table("static", "declines"))

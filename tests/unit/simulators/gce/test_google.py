@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 from google.auth.transport.requests import AuthorizedSession
-from google.cloud import compute_v1
 from google.oauth2 import service_account
 
 from simulators.gce import GceSettings, GceSimulator, ZoneCapacity, catalog
@@ -23,33 +22,32 @@ SCOPES: Final = ["https://www.googleapis.com/auth/cloud-platform"]
 Description = dict[str, Any]
 
 
-SPOT: Final = compute_v1.Scheduling(provisioning_model="SPOT", instance_termination_action="STOP")
-
-
 class Project:
     """A project whose time passes when the test says so, and Google's login with the key of its account."""
 
     def __init__(self, simulator: GceSimulator) -> None:
+        # It takes two seconds, and each process of pytest loads this file.
+        from google.cloud import compute_v1
+
+        self.models = compute_v1
         self.simulator = simulator
         account: Any = service_account.Credentials
         self.credentials = account.from_service_account_info(simulator.key, scopes=SCOPES)
         options = {"api_endpoint": simulator.url}
-        self.instances: Any = compute_v1.InstancesClient(credentials=self.credentials, client_options=options)
+        self.instances: Any = self.models.InstancesClient(credentials=self.credentials, client_options=options)
 
     def insert(self, name: str, **more: Any) -> Any:
         """Its operation. The types of the client refuse what does not have Google's shape."""
-        source = "projects/debian-cloud/global/images/family/debian-12"
-        disk = compute_v1.AttachedDiskInitializeParams(source_image=source, labels={"nodepool_node_id": "1"})
-        external = compute_v1.AccessConfig(type_="ONE_TO_ONE_NAT", name="External NAT")
-        instance = compute_v1.Instance(
+        models, source = self.models, "projects/debian-cloud/global/images/family/debian-12"
+        disk = models.AttachedDiskInitializeParams(source_image=source, labels={"nodepool_node_id": "1"})
+        external = models.AccessConfig(type_="ONE_TO_ONE_NAT", name="External NAT")
+        instance = models.Instance(
             name=name,
             machine_type=f"zones/{ZONE}/machineTypes/n2-standard-2",
             labels={"nodepool_node_id": "1"},
-            metadata=compute_v1.Metadata(items=[compute_v1.Items(key="ssh-keys", value="zuul:ssh-ed25519 AAAA")]),
-            disks=[compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=disk)],
-            network_interfaces=[
-                compute_v1.NetworkInterface(network="global/networks/default", access_configs=[external])
-            ],
+            metadata=models.Metadata(items=[models.Items(key="ssh-keys", value="zuul:ssh-ed25519 AAAA")]),
+            disks=[models.AttachedDisk(boot=True, auto_delete=True, initialize_params=disk)],
+            network_interfaces=[models.NetworkInterface(network="global/networks/default", access_configs=[external])],
             **more,
         )
         return self.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=instance)
@@ -121,9 +119,11 @@ def project(clock: ManualClock) -> Iterator[Project]:
 
 def test_answers(compute: Description, project: Project, clock: ManualClock) -> None:
     """Every field of every answer is one that Google has, of its kind; also in Cloud Storage."""
-    account = compute_v1.ServiceAccount(email="default", scopes=[])
+    models = project.models
+    account = models.ServiceAccount(email="default", scopes=[])
+    spot = models.Scheduling(provisioning_model="SPOT", instance_termination_action="STOP")
     operation = project.insert("np1", service_accounts=[account])
-    project.insert("np2", scheduling=SPOT, tags=compute_v1.Tags(items=["ssh"]))
+    project.insert("np2", scheduling=spot, tags=models.Tags(items=["ssh"]))
     clock.pass_seconds(1.0)
     project.simulator.change(capacity=[ZoneCapacity(room=2)])
     project.insert("np3")
