@@ -27,13 +27,13 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
         begin = samples[0][0]
         for number in range(int(size["seconds"] / step)):
             some = [one for one in samples if number <= (one[0] - begin) / step < number + 1]
-            percent = {tenant: 100 * part for tenant, part in parts(some).items()}
+            percent: dict[str, float | None] = {tenant: 100 * part for tenant, part in parts(some).items()}
             rows.append(Row(NAME, f"{(number + 1) * step / 60:g}", name, rounded(percent)))
     return rows
 
 
 def limit(_costs: Costs, rows: Sequence[Row]) -> list[Row]:
-    return [Row(NAME, row.case, LIMIT, rounded(fair(row.values))) for row in rows if row.candidate == OURS]
+    return [Row(NAME, row.case, LIMIT, rounded({**fair(row.values)})) for row in rows if row.candidate == OURS]
 
 
 SCENARIO = Scenario(
