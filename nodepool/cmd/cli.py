@@ -463,8 +463,8 @@ CONFIGURATION: Final = (
         "configuration.config-diff",
         "what a reload of a changed configuration would do",
         "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
-        argument("first", "the file in effect (default: that of -c)", metavar="FILE", type=absolute_path),
-        argument("second", "the changed file", metavar="FILE", nargs="?", type=absolute_path),
+        argument("old", "the file in effect (default: that of -c)", metavar="OLD", nargs="?", type=absolute_path),
+        argument("new", "the changed file", metavar="NEW", type=absolute_path),
         form("text", "json"),
         description="Compares two configuration files as a daemon does when its file changes: what has another value, "
         "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "

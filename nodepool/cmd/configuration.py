@@ -92,8 +92,7 @@ def do_config_diff(options: argparse.Namespace) -> int:
     """
     from nodepool.runtime.daemon import keep_usable
 
-    files = [path for path in (options.first, options.second) if path is not None]
-    old_path, new_path = [options.config, *files][-2:]
+    old_path, new_path = options.old or options.config, options.new
     old = _load(old_path, options.secure, "cannot be compared with")
     new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
     broken = {name: one.reason for name, one in new.providers.items() if isinstance(one, UnavailableProviderConfig)}

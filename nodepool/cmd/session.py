@@ -310,6 +310,7 @@ def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
     if not stream.isatty():
         yield print_lines
         return
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
@@ -322,7 +323,11 @@ def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
         stack.enter_context(live)
         for handler in logs:
             handler.setStream(sys.stderr)
-        yield lambda items: live.update(Text("\n".join(map(_bar, items)), no_wrap=True, overflow="crop"), refresh=True)
+        # A bar has one line. A sentence, such as what a request waits for, has as many as it needs.
+        yield lambda items: live.update(
+            Group(*(Text(_bar(item), no_wrap=item.percent is not None, overflow="crop") for item in items)),
+            refresh=True,
+        )
 
 
 def as_line(item: Item, name: str = "") -> str:

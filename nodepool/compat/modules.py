@@ -678,7 +678,7 @@ class ReleasedZooKeeper(ZooKeeper):
         """Read a request again into the same object. Raises ZKConflict if it is gone. Blocks."""
         fresh = self.requests.get(request.key)
         if fresh is None:
-            raise ZKConflict(f"request {request.id} is gone")
+            raise ZKConflict(f"request {request.id} does not exist any more")
         request.renew(fresh)
 
     def getNodeRequestLockStats(self, lock_id: str) -> NodeRequestLockStats | None:

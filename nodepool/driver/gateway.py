@@ -27,7 +27,7 @@ from nodepool.model.event import LostInstance
 from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
-from nodepool.plan.launch import meaning
+from nodepool.plan.launch import Failure, meaning
 
 # `RunningCalls`: calls of drivers that have not returned yet, and which of them are late.
 #
@@ -231,8 +231,10 @@ class Hook(Generic[P, R]):
         return getattr(owner, self.name)(*args, **kwargs)
 
     def _failed(self, provider: str, seconds: float, error: BaseException, owner: Any, args: tuple[Any, ...]) -> R:
-        self._count(provider, seconds, errors=int(not isinstance(error, ANSWERS)))
         told = as_exception(error)
+        is_answer = isinstance(error, ANSWERS)
+        is_of_cloud = not is_answer and meaning(told).kind in (Failure.CLOUD, Failure.UNKNOWN)
+        self._count(provider, seconds, int(not is_answer), f"{type(told).__name__}: {told}" if is_of_cloud else "")
         if isinstance(self.policy, Raises):
             if isinstance(told, NotImplementedError) and self.policy.without is not None:
                 without: R = self.policy.without()
@@ -249,11 +251,13 @@ class Hook(Generic[P, R]):
             log.error("Provider %s: error in %s(%s)", provider, self.name, ids, exc_info=told)
         return self.policy.make()
 
-    def _count(self, provider: str, seconds: float, errors: int = 0) -> None:
+    def _count(self, provider: str, seconds: float, errors: int = 0, away: str = "") -> None:
         count = self._counts.get(provider) or self._counts.setdefault(provider, CallCount(self.name, provider))
         with count.lock:
             count.calls += 1
             count.errors += errors
+            count.failed = count.failed + 1 if away else 0
+            count.away = away
             count.seconds += seconds
             count.last = seconds
 
@@ -356,12 +360,22 @@ def slow_calls(provider: str, least_seconds: float) -> dict[str, float]:
     """
     running = RUNNING.of_provider(provider)
     found = {}
-    for hook in HOOKS:
-        if hook.bound is OF_THE_CLOUD and hook.contract == "adapter":
-            seconds = max(hook.last(provider), running.get(hook.name, 0.0))
-            if seconds >= least_seconds:
-                found[hook.name] = seconds
+    for hook in _questions():
+        seconds = max(hook.last(provider), running.get(hook.name, 0.0))
+        if seconds >= least_seconds:
+            found[hook.name] = seconds
     return found
+
+
+def failing_calls(provider: str, least: int) -> dict[str, str]:
+    """Questions to the cloud of a provider that it did not answer so often in a row -> the last error. Any thread."""
+    counts = [count for hook in _questions() for count in hook.counts() if count.provider == provider]
+    return {count.hook: count.away for count in counts if count.failed >= least}
+
+
+def _questions() -> list[Hook[Any, Any]]:
+    """What asks the cloud."""
+    return [hook for hook in HOOKS if hook.bound is OF_THE_CLOUD and hook.contract == "adapter"]
 
 
 # What happens if a driver raises an exception: the policies of the hooks.
@@ -414,7 +428,7 @@ NOT_PAUSED: Final = Otherwise[Any](_NOT_TOLD, lambda: None)
 class CallCount:
     """The calls of one hook of one provider. ``lock`` guards the numbers, which go on growing."""
 
-    __slots__ = ("calls", "errors", "hook", "last", "lock", "provider", "seconds")
+    __slots__ = ("away", "calls", "errors", "failed", "hook", "last", "lock", "provider", "seconds")
 
     def __init__(self, hook: str, provider: str) -> None:
         self.hook, self.provider = hook, provider
@@ -423,6 +437,9 @@ class CallCount:
         self.seconds = 0.0
         #: Of the call that ended last.
         self.last = 0.0
+        #: Calls in a row that the cloud did not answer, or only with an error of its own, and the last one's text.
+        self.failed = 0
+        self.away = ""
 
 
 def call_counts() -> list[CallCount]:
@@ -563,7 +580,7 @@ instance_is_gone = NamedHook[[Any], bool | None](
     ),
 )
 why_lost = NamedHook[[Any], tuple[str, str] | None](
-    "whyLost", Otherwise("logged; nobody is told", lambda: None), AT_ONCE
+    "whyLost", Otherwise("logged; no other part of Nodepool is notified", lambda: None), AT_ONCE
 )
 delete_resource = NamedHook[[Any], None]("deleteResource", Raises("logged; the next sweep tries again"))
 get_quota_limits = NamedHook[[], QuotaInformation]("getQuotaLimits", Raises(_LAST_ANSWER, "no limits", no_limits))

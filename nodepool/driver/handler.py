@@ -117,6 +117,7 @@ class NodeRequestHandler(HandlerHooks):
     # -- could it ever be served? --
 
     def getDeclinedReasons(self) -> list[str]:
+        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
         found = self.basic_decline_reasons()
         if not found and not gateway.images_available(self):
             found = [reasons.ReasonText(self.why_images_missing())]
@@ -149,6 +150,7 @@ class NodeRequestHandler(HandlerHooks):
         return found or reasons.NO_ROOM
 
     def basic_decline_reasons(self) -> list[str]:
+        """The reasons of A-13 that hold even if ready nodes are there."""
         if self.pool.max_servers <= 0:
             return [reasons.ReasonText(reasons.POOL_DISABLED)]
         supported = self.provider.getSupportedLabels(self.pool.name)
@@ -224,8 +226,7 @@ class NodeRequestHandler(HandlerHooks):
             pool = self.node_set.full_pool()
             self.pw.evict(shared=pool is None)
             # What was taken just now was let go of for somebody, perhaps.
-            first = self._deadlock.look(self.node_set.next_label(), pool, at_once=not had_nodes)
-            if first is not None:
+            if (first := self._deadlock.look(self.node_set.next_label(), pool, at_once=not had_nodes)) is not None:
                 text = f"request {first.id} comes first, and each waits for the other"
                 self.log.info("Giving the request back: %s", text)
                 self._end(lambda: self._yield(Reason(ReasonCode.WAIT_DEADLOCK, text)))
@@ -272,7 +273,7 @@ class NodeRequestHandler(HandlerHooks):
             gateway.stop_waiting(self.manager, building)
 
     def _drop(self) -> None:
-        self.cancel("the request is gone")
+        self.cancel("the request does not exist any more")
 
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
@@ -812,7 +813,7 @@ class NodeSet:
                     gateway.let_go_of_aborted(hooks, node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
-                    hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                    hooks.log.debug("Node %s belongs to another request now: %s", node.id, conflict)
                 # Not before: after another error nobody else knows that the node is locked.
                 self._nodes[position] = None
 

@@ -260,7 +260,7 @@ class Provider(ProviderNotifications, abc.ABC):
     def capacity(self, pool_name: str) -> Mapping[str, float]:
         """Label -> how many nodes a pool can have in all, as far as it is known; '' = of any other label.
 
-        Asked every few seconds; must not do I/O or wait. A provider that makes no nodes has 0.
+        Asked every few seconds; must not do I/O or wait.
         """
         quota = getattr(super(), "capacity", None)
         return {} if quota is None else cast("Mapping[str, float]", quota(pool_name))

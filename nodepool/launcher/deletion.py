@@ -81,11 +81,9 @@ class _Sent(NamedTuple):
 def is_for_deletion(cache: NodepoolCache, node_id: str) -> bool:
     """Must the deletion worker look at a node?"""
     node = cache.nodes.get(node_id)
-    if node is None:
+    if node is None or cache.nodes.is_locked(node_id):
         return cache.nodes.is_empty(node_id)
-    return not cache.nodes.is_locked(node_id) and not isinstance(
-        plan.judge_unlocked(node, cache.requests.get), plan.Keep
-    )
+    return not isinstance(plan.judge_unlocked(node, cache.requests.get), plan.Keep)
 
 
 def listen(cache: NodepoolCache, worker: Part[DeletedNodeWorker]) -> None:
@@ -641,7 +639,9 @@ class CleanupWorker(Worker):
         held_since = transactions.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
         if stored is None or plan.is_of_holder(stored.mzxid, held_since, unchanged_seconds):
-            self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
+            self.log.debug(
+                "Node %s is not lost: the process that serves request %s has written it", node.id, request_id
+            )
             return
         if node.state == states.INIT:
             node.state = states.DELETING

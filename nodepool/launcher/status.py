@@ -24,7 +24,7 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.model.event import Event
+from nodepool.model.event import Event, clipped
 from nodepool.model.record import as_json
 from nodepool.model.status import (
     HostStatus,
@@ -186,6 +186,10 @@ class PoolStatusMaker:
             hosts=hosts,
             # Rounded down, so that a call that has not ended changes the record now and then only.
             slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
+            failing_calls={
+                hook: clipped(error)
+                for hook, error in gateway.failing_calls(pool.provider_name, attention.FAILING_CALLS).items()
+            },
             missing=dict(sorted(gateway.missing_instances(provider).items())),
             other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
@@ -294,7 +298,7 @@ MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
 LISTS: Final = (
     *("limits", "labels", "waiting", "requests", "declined"),
-    *("launching", "hosts", "slow_calls", "missing", "other_installations"),
+    *("launching", "hosts", "slow_calls", "failing_calls", "missing", "other_installations"),
 )
 #: Entries of one of them at most.
 MAX_ENTRIES: Final = 200

@@ -24,8 +24,8 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
-from nodepool.launcher.mixed import MixedWorker
 from nodepool.launcher.pool.fair import TenantLedger
+from nodepool.launcher.pool.mixed import MixedWorker
 from nodepool.launcher.pool.view import Launcher
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
@@ -138,7 +138,8 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
-        self.mixed = Part("MixedWorker", lambda: MixedWorker(self))
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()

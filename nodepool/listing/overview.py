@@ -199,6 +199,7 @@ def explanation_text(answer: explained.Explained, now: float) -> str:
         lines += _section("Waiting", _waiting(answer.waiting, now))
     lines += _section("History", _moments(getattr(answer, "history", ())))
     lines += _section("To do", getattr(answer, "remedies", ()))
+    lines += _section("End of its console", (getattr(answer, "console", None) or "").splitlines())
     # Names and texts come from other programs: no escape sequence of theirs may reach the terminal.
     return "\n".join(printable(line).rstrip() for line in lines)
 

@@ -60,7 +60,7 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
         Column("Waiting", "waiting", priority=3),
         Column("Launching", "launching", priority=6),
         Column("Failed (15 min)", "failed_15m", priority=4),
-        Column("Error", "error", least=60),
+        Column("Why", "error", least=60),
         Column("Next try", "next", table.until(now), priority=2),
         Column("Launchers", "launchers", priority=7),
         Column("Code", "code", priority=8),

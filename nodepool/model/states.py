@@ -65,7 +65,7 @@ NODE_MOVES: Final[dict[tuple[str, str], str]] = {
     **{(state, ABORTED): "the launch had no room, or lost the node" for state in _LAUNCH_STATES},
     **{(state, HOLD): "Zuul or an operator wants to look at it" for state in NODE_STATES},
     **{(state, DELETING): "it is to go" for state in NODE_STATES},
-    **{(state, DELETED): "it is gone" for state in NODE_STATES},
+    **{(state, DELETED): "it does not exist any more" for state in NODE_STATES},
 }
 #: The same for requests.
 REQUEST_MOVES: Final[dict[tuple[str, str], str]] = {
@@ -74,7 +74,7 @@ REQUEST_MOVES: Final[dict[tuple[str, str], str]] = {
     (REQUESTED, FAILED): "every pool has declined it",
     (PENDING, FULFILLED): "all its nodes are ready",
     (PENDING, FAILED): "every pool has declined it",
-    (PENDING, REQUESTED): "the pool gave it back, declined it, or is gone",
+    (PENDING, REQUESTED): "the pool gave it back, declined it, or was removed",
     (FULFILLED, REQUESTED): "its end could not be stored",
     (FULFILLED, FAILED): "its end could not be stored",
     (FAILED, REQUESTED): "its end could not be stored",

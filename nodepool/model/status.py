@@ -163,12 +163,16 @@ class LaunchStatus:
 
 @dataclass(frozen=True)
 class LaunchesStatus:
-    """Launches of the pool; those that ended are of the last 15 minutes."""
+    """Launches of the pool; those that ended are of the last 15 minutes.
+
+    :param consoles: node -> the end of its console, of the last nodes that did not pass their connection check.
+    """
 
     running: int = 0
     ok_15m: int = 0
     failed_15m: int = 0
     last_error: FailedLaunch | None = None
+    consoles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,7 @@ class PoolStatus(TypedRecord):
     :param labels: only those that cannot be served now.
     :param launching: the launches that have been in progress for longest.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param failing_calls: questions to the cloud that failed several times in a row -> the last error.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
     :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     :param omitted: entries that were left out of the lists below, because the record is bounded.
@@ -235,6 +240,7 @@ class PoolStatus(TypedRecord):
     launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
     slow_calls: Mapping[str, float] = field(default_factory=dict)
+    failing_calls: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     other_installations: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0

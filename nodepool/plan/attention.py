@@ -184,6 +184,11 @@ def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
         if calls:
             text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
+        failing = {hook: error for pool in members for hook, error in pool.failing_calls.items()}
+        # What is unavailable says so with the same error.
+        if failing and not any(pool.state == UNAVAILABLE for pool in members):
+            text = f"calls to the cloud of provider {provider} fail: {failing_calls(failing)}"
+            yield StatusProblem("provider", text, command=f"explain {provider}")
     for pool in pools:
         launches = slow(pool.launching)
         if launches:
@@ -279,6 +284,8 @@ UNKNOWN_SECONDS: Final = 300.0
 MOST_SECONDS: Final[Mapping[str, float]] = {"call": 60.0}
 #: A question to the cloud that takes so long is slow, in seconds.
 SLOW_CALL_SECONDS: Final = LEAST_SECONDS
+#: A question to the cloud that failed so often in a row needs attention. Any of them may fail once.
+FAILING_CALLS: Final = 2
 #: What a question to the cloud asks for.
 _ASKED: Final[Mapping[str, str]] = {
     "listInstances": "a list of instances",
@@ -353,6 +360,12 @@ def slow_calls(calls: Mapping[str, float]) -> str:
     """Questions to a cloud that take long, the longest first: ``a list of instances takes 42 s``."""
     ordered = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
     return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
+
+
+def failing_calls(calls: Mapping[str, str]) -> str:
+    """Questions to a cloud that fail: ``a deletion failed several times in a row (503)``."""
+    failed = "failed several times in a row"
+    return ", ".join(f"{_ASKED.get(hook, hook)} {failed} ({error})" for hook, error in sorted(calls.items()))
 
 
 def _times(launch: LaunchStatus, now: float) -> str:

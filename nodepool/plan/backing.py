@@ -139,7 +139,7 @@ def fate(backing: Backing, rules: Rules | None) -> Retain | Release:
             return Release(f"it is {age:.0f} s old, max-age is {rules.max_age_seconds:g} s")
         waits.append(rules.max_age_seconds - age)
     if waits[0] <= 0:
-        return Release(f"nobody has used it for {idle:.0f} s, grace-time is {rules.grace_seconds:g} s")
+        return Release(f"it has not been used for {idle:.0f} s, grace-time is {rules.grace_seconds:g} s")
     return Retain(min(waits))
 
 
@@ -187,5 +187,5 @@ def reason(label: str, backing_label: str, records: Sequence[Maintenance]) -> Re
     if ends:
         numbers["until"] = min(ends)
     why = "; ".join(record.text for record in records)
-    text = f"label {label} needs a node of label {backing_label}, which nobody makes now: {why}"
+    text = f"label {label} needs a node of label {backing_label}, which is not made now: {why}"
     return Reason(ReasonCode.BACKING_HELD, text, numbers)

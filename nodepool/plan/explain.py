@@ -317,6 +317,7 @@ def explain_node(node: Node, seen: Observed) -> explained.ExplainedNode:
         held_by=node.hold_by if node.state == states.HOLD else None,
         held_until=node.hold_until,
         hold_reason=str(node.comment) if node.comment and node.state == states.HOLD else None,
+        console=seen.consoles.get(node.key),
         history=_in_order([*moments, *_history(seen, lambda subject: subject == f"node {node.key}")]),
         remedies=_node_remedies(node, request, seen),
     )
@@ -369,7 +370,11 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
     origin = {} if request is None else origin_of(request)
     if "tenant" not in origin and node.tenant_name:
         origin["tenant"] = node.tenant_name
-    gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
+    gone = (
+        " (the request does not exist any more)"
+        if request is None and node.state not in (states.IN_USE, states.USED)
+        else ""
+    )
     who = "".join(f", {name} {value}" for name, value in origin.items())
     if node.requestor and node.requestor.startswith(REQUEST_COMMAND):
         who += f", requested by {node.requestor[len(REQUEST_COMMAND) + 1 :]}"
@@ -509,13 +514,15 @@ def _provider_text(
     calls = largest(pool.slow_calls for pool in pools)
     long = f"; {attention.summary(slow, running, now)}" if slow else ""
     long += f"; {attention.slow_calls(calls)}" if calls else ""
+    failing = {hook: error for pool in pools for hook, error in pool.failing_calls.items()}
+    long += f"; {attention.failing_calls(failing)}" if failing else ""
     if worst.state == "running":
         full = limiting(limit for pool in pools for limit in pool.limits)
         of = "" if full is None else f"{amount(full.used + full.others, full.resource)} of"
         most = "" if full is None else f"; {of} {amount(full.limit or 0, full.resource)} {full.resource} are used"
         broken = sorted({label for pool in pools for label in pool.labels})
         but = f", but not for {_named('label', broken)}" if broken else ""
-        return f"works{' slowly' if slow or calls else ''}{but}{long}{most}"
+        return f"works{' badly' if failing else ' slowly' if slow or calls else ''}{but}{long}{most}"
     cause = f": {worst.text}" if worst.text else ""
     which = "" if "/" in name or len(pools) == 1 else f" in pool {worst.pool}"
     return f"is {worst.state}{which}{cause}{long}"
@@ -567,7 +574,7 @@ def _deleted_node(node_id: str, seen: Observed) -> explained.ExplainedNode:
     if history and history[-1].what == What.DELETION_FAILED.value:
         trouble = f"; before that, deletion failed {history[-1].text}"  # Not why: at last, it succeeded.
     text = f"does not exist any more: it was deleted{trouble}"
-    return explained.ExplainedNode(node_id, "deleted", text, history=history)
+    return explained.ExplainedNode(node_id, "deleted", text, console=seen.consoles.get(node_id), history=history)
 
 
 # Hosts, images, launchers and tenants: what they are, and what is done with them.

@@ -122,6 +122,8 @@ class ExplainedNode(Explained):
     :param held_by: who keeps it, of a node on hold that an operator holds.
     :param held_until: when launchers delete it, in seconds since the epoch, of a node on hold; None = never.
     :param hold_reason: why it is kept, of a node on hold.
+    :param console: the end of the console of an attempt that failed; None = there is none, or the client of the API is
+        no operator.
     """
 
     kind: ClassVar[str] = "node"
@@ -141,6 +143,7 @@ class ExplainedNode(Explained):
     held_by: str | None = None
     held_until: float | None = None
     hold_reason: str | None = None
+    console: str | None = None
     history: Sequence[Moment] = ()
     remedies: Sequence[str] = ()
 
@@ -355,10 +358,13 @@ def _next_attempt(request: NodeRequest, first: PoolVerdict, seen: Observed) -> l
     return [f"{first.pool} is tried again in {max(0.0, when - seen.now):.0f} s" for when in due[:1]]
 
 
-def _last_error(request: NodeRequest, first: PoolVerdict, seen: Observed) -> list[str]:
+def _last_error(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
     errors = [status.launches.last_error for status in _statuses(first, seen)]
     found = [error for error in errors if error is not None]
-    return [f"the last launch that failed there, of node {error.node}: {error.text}" for error in found[:1]]
+    for error in found[:1]:
+        yield f"the last launch that failed there, of node {error.node}: {error.text}"
+        if error.node in seen.consoles:
+            yield f"nodepool explain {error.node} shows the end of its console"
 
 
 _FEWER: Final = "ask for fewer nodes in the nodeset, or {}; all nodes of a request come from one pool"
@@ -639,6 +645,9 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        ready = [one["provider"] for one in places if one["state"] == states.READY]
+        text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
+        text += f"; the upload to {', '.join(failed)} failed" if failed else ""
         if state == states.FAILED:
             remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
     if view.paused:

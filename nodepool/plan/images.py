@@ -137,7 +137,7 @@ def _reason(
         return f"the newest build has no {', '.join(lacking)}"
     stranded = _stranded(newest, users, own)
     if stranded:
-        return f"the files of the newest build are gone, and {', '.join(stranded)} has no upload of it"
+        return f"the files of the newest build do not exist any more, and {', '.join(stranded)} has no upload of it"
     return NotDue("the newest build is young enough", due_at)
 
 
@@ -322,7 +322,7 @@ def overtaken(build: BuildView | None, view: ImageView, provider: str) -> str | 
     :param build: None = it is gone.
     """
     if build is None or build.state != states.READY:
-        return "the build is gone or being deleted"
+        return "the build is deleted or being deleted"
     for other in view.builds.values():
         newer = other.state == states.READY and (other.time, other.id) > (build.time, build.id)
         if newer and any(not upload.rolled_back for upload in other.ready_uploads(provider)):
@@ -391,7 +391,7 @@ class BuildWait:
         if ended:
             return _build_end(image.name, ended[0])
         if gone:
-            return End(False, f"Build {image.name}-{min(gone)} was not finished: its record is gone")
+            return End(False, f"Build {image.name}-{min(gone)} was not finished: its record does not exist any more")
         return None
 
 

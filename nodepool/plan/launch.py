@@ -312,12 +312,12 @@ def judge_unlocked(node: Node, request: Callable[[str], NodeRequest | None]) -> 
     if node.state in states.DELETABLE_STATES:
         return Delete(f"{node.state} and unlocked")
     if node.allocated_to is None:
-        return Delete("never launched, for nobody") if node.state == states.INIT else Keep()
+        return Delete("never launched, for no request") if node.state == states.INIT else Keep()
     wanted_by = request(node.allocated_to)
     if node.state == states.READY and wanted_by is None:
-        return Deallocate(f"request {node.allocated_to} is gone")
+        return Deallocate(f"request {node.allocated_to} does not exist any more")
     if node.state == states.INIT and (wanted_by is None or wanted_by.state in ANSWERED_REQUEST_STATES):
-        return Delete(f"request {node.allocated_to} is gone or finished")
+        return Delete(f"request {node.allocated_to} was removed or is finished")
     return Keep()
 
 

@@ -144,6 +144,11 @@ class Observed:
         return {launch.node: launch for status in self.statuses for launch in status.launching}
 
     @cached_property
+    def consoles(self) -> Mapping[str, str]:
+        """The end of the console of nodes that failed, by node."""
+        return {node: text for status in self.statuses for node, text in status.launches.consoles.items()}
+
+    @cached_property
     def missing(self) -> frozenset[str]:
         """Nodes that may be lost, or in another place (D-9)."""
         return frozenset(node_id for status in self.statuses for node_id in status.missing)

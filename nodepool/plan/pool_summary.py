@@ -40,6 +40,7 @@ class PoolSummary:
     :param waiting: requests that wait for room or their turn in it.
     :param launching: launches that have been in their step for a while.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param failing_calls: questions to the cloud that failed several times in a row -> the last error.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
     :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     """
@@ -61,6 +62,7 @@ class PoolSummary:
     launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
     slow_calls: Mapping[str, float] = field(default_factory=dict)
+    failing_calls: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     other_installations: Mapping[str, int] = field(default_factory=dict)
 
@@ -92,6 +94,7 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         launching=[launch for record in records for launch in record.launching],
         hosts=_hosts(records),
         slow_calls=largest(record.slow_calls for record in records),
+        failing_calls={hook: error for record in records for hook, error in record.failing_calls.items()},
         missing={node: when for record in records for node, when in record.missing.items()},
         other_installations=largest(record.other_installations for record in records),
     )

@@ -27,7 +27,7 @@ from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
-from nodepool.model.request import NodeRequest, OrderKey, project_of
+from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
 from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
-#: How the requestors of launchers begin: those requests have no tenant, and are for all of them.
+#: How the requestors of launchers begin: those requests have no tenant, and are for all of them. A part of a request is
+#: for the tenant of the whole.
 LAUNCHERS: Final = "NodePool:"
 
 
@@ -67,7 +68,7 @@ class RequestKind(NamedTuple):
             request.tenant_name,
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
-            str(request.requestor).startswith(LAUNCHERS),
+            str(request.requestor).startswith(LAUNCHERS) and request.requestor != PART_REQUESTOR,
             project_of(request) if by_project else None,
         )
 
@@ -555,7 +556,8 @@ def label_hint(labels: Collection[str], pools: Sequence[PoolInfo], configured: M
             text = f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
         told.append(text)
     if not told and not any(wanted <= pool.labels for pool in pools):
-        told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+        together = "the nodes of a request come from one pool, unless labels have mixed-nodesets"
+        told.append(f"no pool has all of {', '.join(sorted(wanted))}: {together}")
     return "".join(f"; {text}" for text in told)
 
 
@@ -787,9 +789,9 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.WAITING, Stage.DEFERRED): "another process holds its lock, or another pool is to serve it first",
         (Stage.WAITING, Stage.CHECKING): "there is a ready node for each label",
         (Stage.WAITING, Stage.LOCKING): "there is room to launch its nodes",
-        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or gone",
+        (Stage.WAITING, Stage.DONE): "declined, taken by another pool, or removed",
         (Stage.DEFERRED, Stage.WAITING): "the time to look again has come",
-        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or gone",
+        (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
         (Stage.CHECKING, Stage.DONE): "gone",
@@ -804,18 +806,18 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",
         (Stage.GATHERING, Stage.DEFERRED): "given back",
-        (Stage.GATHERING, Stage.DONE): "declined or gone",
+        (Stage.GATHERING, Stage.DONE): "declined or removed",
         (Stage.PAUSED, Stage.GATHERING): "the driver ended the pause",
         (Stage.PAUSED, Stage.LAUNCHING): "room came for the nodes that were missing",
         (Stage.PAUSED, Stage.ENDING): "it ends, and launches still run",
         (Stage.PAUSED, Stage.DEFERRED): "given back",
-        (Stage.PAUSED, Stage.DONE): "declined or gone",
+        (Stage.PAUSED, Stage.DONE): "declined or removed",
         (Stage.LAUNCHING, Stage.PAUSED): "a launch was aborted",
         (Stage.LAUNCHING, Stage.ENDING): "it ends, and launches still run",
         (Stage.LAUNCHING, Stage.DEFERRED): "given back",
-        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or gone",
+        (Stage.LAUNCHING, Stage.DONE): "fulfilled, declined or removed",
         (Stage.ENDING, Stage.DEFERRED): "its launches have ended, and it is given back",
-        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or gone",
+        (Stage.ENDING, Stage.DONE): "its launches have ended, and it is declined or removed",
     }
 )
 

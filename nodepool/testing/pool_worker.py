@@ -40,6 +40,7 @@ class PoolWorkerStandIn:
         self._provider = provider
         self._pool_name = pool_name
         self._woken = threading.Event()
+        self.consoles: dict[str, str] = {}
         component = PoolComponent("localhost", "test")
         component.id = launcher_id
         component.name = pool_name
@@ -75,6 +76,9 @@ class PoolWorkerStandIn:
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         self.launch_errors[node.key] = text
+
+    def keep_console(self, node: Node, text: str) -> None:
+        self.consoles[node.key] = text
 
     def launch_error(self, node: Node) -> str:
         return self.launch_errors.get(node.key, "")

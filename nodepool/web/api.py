@@ -37,7 +37,7 @@ from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.image import ImagesView
 from nodepool.plan.attention import merged, registered_launchers
-from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
+from nodepool.plan.explain import causes, explain, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import Explained, ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES
 from nodepool.web.answers import (
@@ -67,6 +67,7 @@ from nodepool.web.frame import (
     state,
     wrong,
 )
+from nodepool.web.logins import is_operator
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -132,6 +133,8 @@ def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
         if _has(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         answer = {"now": snapshot.observed.now, "complete": snapshot.complete, **resource.answer(snapshot, query)}
+        if answer.get("console") and not is_operator(request):
+            answer["console"] = None
         return Response(to_json(answer), headers=headers, media_type="application/json")
 
     return Route(ROOT + resource.path, endpoint)
@@ -140,6 +143,7 @@ def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
 def _tag(request: Request, snapshot: WebSnapshot, boot: str) -> str:
     """Of the answer: what is asked for, and of which content."""
     asked = zlib.crc32(request.scope["path"].encode("utf-8", "replace") + b"?" + request.scope["query_string"])
+    asked += is_operator(request)
     return f'W/"{boot}-{snapshot.number}-{int(snapshot.observed.now // TAG_SECONDS)}-{asked:x}"'
 
 
@@ -237,7 +241,7 @@ def all_resources(zuul_url: str | None = None, history: History | None = None) -
         ApiResource(
             "/nodes/{name}/explain",
             "For whom a node is, and what is done with it, as `nodepool explain` tells it",
-            lambda snapshot, query: explain_node(_found_node(snapshot, query), snapshot.observed).to_dict(),
+            _explain_node,
             explained(ExplainedNode),
         ),
         table_resource(
@@ -363,6 +367,14 @@ def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
 
 def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     return objects_of(_node_table(snapshot, [_found_node(snapshot, query)]))[0]
+
+
+def _explain_node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+    seen, name = snapshot.observed, query.path["name"]
+    if name in seen.consoles:
+        # Why it failed is asked for when it is deleted.
+        return explain(name, "node", seen).to_dict()
+    return explain_node(_found_node(snapshot, query), seen).to_dict()
 
 
 def _found_node(snapshot: WebSnapshot, query: Query) -> Node:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ from nodepool.model.image import ImagesView
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.explained import Explained, Moment
+from nodepool.plan.explained import Explained, Moment, explain_image
 from nodepool.plan.observed import host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
@@ -73,6 +73,7 @@ from nodepool.web.frame import (
     RecordList,
     ShownFact,
     TableView,
+    counted_parts,
     fact,
     facts_of,
     first_rows,
@@ -227,6 +228,7 @@ nodes_page = partial(
         Filter.node,
         _node_table,
         Links.node,
+        lambda nodes, seen: [(node, node.key in seen.locked) for node in nodes],
     ),
 )
 
@@ -269,6 +271,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
             fact("Reason", answer.hold_reason),
         ],
         "history": story(answer.history, seen.now, life),
+        "console": answer.console,
         "commands": log_commands(f"node: {node_id}"),
     }
     return Page(f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), changes.of_node(node))
@@ -324,8 +327,7 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
     for name, value in life.facts.items():
         of = {"request": "request", "nodes": "node"}.get(name)
         link = links.of_column(name) if of is None else partial(_page_of, history, links, of)
-        names = value if isinstance(value, list) else [value]
-        parts = [CellText(str(one), None if link is None else link(one)) for one in names]
+        parts = counted_parts(value if isinstance(value, list) else [value], link)
         found.append(ShownFact(name.replace("_", " ").capitalize(), parts, folded=name not in _PLAIN))
     begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
     values = {
@@ -333,6 +335,7 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
         "explained": Explained(life.id, life.result, f"{when}{why}"),
         "facts": [fact("Result", f"{life.result}{waited}".strip()), *found],
         "history": story(begin, now, life),
+        "console": snapshot.observed.consoles.get(life.id) if life.kind == "node" else None,
         "commands": log_commands(f"{_MARKS[life.kind]}: {life.id}"),
     }
     return Page(title, values, (RecordKind(f"{life.kind}s"),))
@@ -597,8 +600,12 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             return None
         return f"{builder_url.format(quoted(hosts[build]))}/{address('logs', build)}"
 
+    answer = explain_image(name, snapshot.observed)
     values = {
+        "kind": "Image",
+        "explained": answer,
         "facts": [
+            *facts_of(answer, now, links),
             fact("Paused", "yes" if image.paused else "no"),
             fact("Build request", build_request_state(image)),
         ],
@@ -708,22 +715,26 @@ class Hit(NamedTuple):
     """A record that may be what is looked for.
 
     :param words: by which it is found, beside its name.
-    :param href: its page, or the row of a list, from the root of the site.
+    :param link: finds its page, or the row of a list, from the root of the site: of thousands of records few are shown.
     """
 
     kind: str
     name: str
     state: str | None
     words: Sequence[Any]
-    href: str | None
+    link: Callable[[Any], str | None]
+
+    @property
+    def href(self) -> str | None:
+        return self.link(self.name)
 
 
 def search_page(request: Request, snapshot: WebSnapshot, history: History) -> Page:
     """All records that have the text ``q``, those that are called so alone if there are any. One leads to its page."""
     text, links = query_of(request).text("q"), Links(snapshot)
     hits = _found(text.casefold(), chain(_records(snapshot, links, history), _ended(history, links))) if text else ()
-    if len(hits) == 1 and hits[0].href is not None:
-        return Page("Search", {}, to=hits[0].href)
+    if len(hits) == 1 and (to := hits[0].href) is not None:
+        return Page("Search", {}, to=to)
     columns = (Column("Name", "name"), Column("Kind", "kind"), Column("State", "state", style=listing_table.state))
     rows = [[CellText(hit.name, hit.href), hit.kind, hit.state] for hit in hits[:MOST_ROWS]]
     note = f"{len(hits) or 'No'} record{'s have' if len(hits) > 1 else ' has'} {text!r}."
@@ -739,10 +750,13 @@ def _found(text: str, records: Iterable[Hit]) -> Sequence[Hit]:
     padded = _DIGITS.sub(lambda digits: digits[0].lstrip("0").zfill(10), text)
     whole, parts = [], []
     for record in records:
-        words = [str(word).casefold() for word in (record.name, *record.words) if word]
-        if text in words or padded in words:
+        words = "\n".join([str(word) for word in (record.name, *record.words) if word]).casefold()
+        if text not in words and padded not in words:
+            continue
+        lines = words.split("\n")
+        if text in lines or padded in lines:
             whole.append(record)
-        elif any(text in word for word in words):
+        elif text in words:
             parts.append(record)
     return whole or parts
 
@@ -751,7 +765,7 @@ def _ended(history: History, links: Links) -> Iterator[Hit]:
     for kind in KINDS:
         for life in history.ended(kind):
             words = [life.id.rpartition("-")[2], *_words(life)]
-            yield Hit(f"ended {kind}", life.id, life.result, words, _page_of(history, links, kind, life.id))
+            yield Hit(f"ended {kind}", life.id, life.result, words, partial(_page_of, history, links, kind))
 
 
 def _words(life: Life | None) -> list[Any]:
@@ -770,20 +784,20 @@ def _records(snapshot: WebSnapshot, links: Links, history: History) -> Iterator[
     for request in seen.requests.values():
         data = request.requestor_data if isinstance(request.requestor_data, dict) else {}
         words = [request.key.rpartition("-")[2], request.event_id, *origin_of(request).values(), *data.values()]
-        yield Hit("request", request.key, request.state, words, links.request(request.key))
+        yield Hit("request", request.key, request.state, words, links.request)
     for node in seen.nodes.values():
         addresses = (node.public_ipv4, node.public_ipv6, node.private_ipv4, node.private_ipv6, node.interface_ip)
         # Zuul removes a request when it has its nodes: the job is in the history.
         job = _words(history.life("node", node.key))
         words = [*addresses, node.hostname, node.external_id, node.hold_job, project_of(node), *job]
-        yield Hit("node", node.key, node_status(node), words, links.node(node.key))
+        yield Hit("node", node.key, node_status(node), words, links.node)
     for pool in summarize(seen.statuses):
-        yield Hit("pool", pool.name, pool.state, (), links.pool(pool.name))
+        yield Hit("pool", pool.name, pool.state, (), links.pool)
         for host in pool.hosts:
-            yield Hit("host", host.name, host_state(host), [host_name(host.name)], address("hosts", q=host.name))
+            yield Hit("host", host.name, host_state(host), [host_name(host.name)], links.host)
     for image in seen.images.images.values():
-        yield Hit("image", image.name, "paused" if image.paused else None, list(image.builds), links.image(image.name))
+        yield Hit("image", image.name, "paused" if image.paused else None, list(image.builds), links.image)
     for launcher in seen.launchers:
-        yield Hit("launcher", launcher.host, launcher.state, (), links.launcher(launcher.host))
-    yield from (Hit("provider", name, None, (), links.provider(name)) for name in sorted(links.providers))
-    yield from (Hit("label", name, None, (), links.label(name)) for name in sorted(links.labels))
+        yield Hit("launcher", launcher.host, launcher.state, (), links.launcher)
+    yield from (Hit("provider", name, None, (), links.provider) for name in sorted(links.providers))
+    yield from (Hit("label", name, None, (), links.label) for name in sorted(links.labels))

@@ -12,6 +12,7 @@ import math
 import re
 import shlex
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -62,7 +63,7 @@ from nodepool.web.answers import (
 )
 from nodepool.web.logins import path_of, user_of
 from nodepool.web.snapshot import CellText, Link, Links, address
-from nodepool.web.stream import LivePage
+from nodepool.web.stream import MOST_VIEWERS, LivePage
 
 if TYPE_CHECKING:
     from nodepool.plan.explained import Explained
@@ -107,6 +108,7 @@ class Page:
     :param personal: it is not the same for everybody, also in its live part.
     :param to: where a browser goes at once instead, from the root of the site; empty = nowhere.
     :param status: of HTTP.
+    :param content: where it is equal, live parts of one address differ in ages only; None = it is not known.
     """
 
     title: str
@@ -117,6 +119,7 @@ class Page:
     template: str = "page.html"
     to: str = ""
     status: int = 200
+    content: Any = None
 
 
 _HTML: Final = "text/html; charset=utf-8"
@@ -133,6 +136,8 @@ _NO_PAGE: Final = {
     "": "There is no page of this address. The search above finds records by id, address, host, job and name.",
     "/login": "There are no logins here: webapp.auth.authenticators of the configuration is empty.",
 }
+#: Of two parts with the same lock one waits for the other.
+MAKING_LOCKS: Final = 64
 #: Makes a page; raises WebProblem. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -148,10 +153,12 @@ class Frame:
         self._snapshots = snapshots
         #: Live parts that are the same for everybody.
         self._kept = KeptAnswers(monotonic)
-        #: Held while a part is made, so that those who ask for the same meanwhile get that one.
-        self._making = threading.Lock()
+        #: By place, held while a part is made, so that those who ask for the same meanwhile get that one.
+        self._making = [threading.Lock() for _ in range(MAKING_LOCKS)]
         #: The pages, in the order in which they are looked for.
         self._pages: list[tuple[Route, MakePage]] = []
+        #: Place -> `Page.content` that its viewers have.
+        self._sent: dict[str, Any] = {}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_TEMPLATES),
             autoescape=True,
@@ -176,7 +183,7 @@ class Frame:
         return route
 
     def followed(self, request: Request) -> LivePage | None:
-        """The page that the parameter ``page`` names, by path and query from the root of the site; None = none."""
+        """The page that the parameter ``page`` names by path and query from the root of the site; None = none."""
         place = request.query_params.get("page", "")
         path, _, query = place.partition("?")
         where = {"path": f"/{unquote(path)}", "raw_path": f"/{path}".encode(), "query_string": query.encode()}
@@ -186,11 +193,14 @@ class Frame:
                 return LivePage(place, partial(self._part, Request({**request.scope, **where, **found}), make))
         return None
 
-    def _part(self, request: Request, make: MakePage) -> tuple[Sequence[str], str]:
+    def _part(self, request: Request, make: MakePage, is_new: bool) -> tuple[Sequence[str], str]:
         snapshot = self._snapshots.latest()
         page = self._page(request, make, snapshot)
-        if page.personal:
-            return (), ""
+        place, content = place_of(request), page.content
+        if page.personal or (content is not None and not is_new and self._sent.get(place) == content):
+            # Every page asks for its part now and then, so that ages grow.
+            return page.kinds, ""
+        self._sent = {**(self._sent if len(self._sent) < MOST_VIEWERS else {}), place: content}
         return page.kinds, self._render(page, request, snapshot, part=True).decode()
 
     async def error(self, request: Request, error: Exception) -> Response:
@@ -211,7 +221,7 @@ class Frame:
         if request.headers.get("hx-request") != "true":
             return self._make(request, make, part=False)
         # All viewers of a page ask for its part at the same time: it is made for one of them.
-        with self._making:
+        with self._making[hash(place_of(request)) % MAKING_LOCKS]:
             return self._make(request, make, part=True)
 
     def _make(self, request: Request, make: MakePage, *, part: bool) -> Response:
@@ -419,12 +429,7 @@ def _cell(
     if colour or column.key in _STATES:
         css = f"{css} state {colour} {state_class(value)}".strip()
     if isinstance(value, list):
-        counts = {name: value.count(name) for name in dict.fromkeys(value[:MOST_COUNTED])}
-        names = [(name, f"{count} x {name}" if count > 1 else str(name)) for name, count in counts.items()]
-        parts = [CellText(_cut(text), None if link is None else link(name)) for name, text in names[:CELL_NAMES]]
-        if len(names) > CELL_NAMES:
-            parts.append(CellText(f"{len(names) - CELL_NAMES} more"))
-        return Cell(parts, css, label)
+        return Cell(counted_parts(value, link), css, label)
     text, href = _cut(cell(column, value)), None if link is None else link(value)
     if isinstance(column.show, since):
         return Cell([CellText(column.show.ago(value), href, with_zone(value))] if text else [], css, label)
@@ -433,6 +438,16 @@ def _cell(
     if texts is not None:
         return Cell(texts(text), css, label, "")
     return Cell([CellText(text, href)] if text else [], css, label)
+
+
+def counted_parts(values: Sequence[Any], link: Link | None) -> list[CellText]:
+    """The texts of a list, each once with its number, e.g. ``2 x gpu``."""
+    names = list(Counter(values[:MOST_COUNTED]).items())
+    parts = [
+        CellText(_cut(f"{count} x {name}" if count > 1 else str(name)), None if link is None else link(name))
+        for name, count in names[:CELL_NAMES]
+    ]
+    return [*parts, CellText(f"{len(names) - CELL_NAMES} more")] if len(names) > CELL_NAMES else parts
 
 
 def state_class(state: Any) -> str:
@@ -549,7 +564,7 @@ def facts_of(answer: Explained, now: float, links: Links, **more: Link) -> list[
     found = []
     for name, values in facts(answer, now).items():
         link = more.get(name) or links.of_column(_LINKED.get(name, ""))
-        parts = [CellText(str(value), None if link is None else link(value)) for value in values]
+        parts = counted_parts(values, link)
         found.append(replace(fact(name, values[0], css="state" if name == "State" else ""), parts=parts))
     return found
 
@@ -708,7 +723,7 @@ class RecordList:
     :param orders: key of a column -> what is sorted by. ``id``, the first, is the order in which ``records`` has them.
     :param wanted: does a filter choose one, at a time in seconds since the epoch?
     :param table: makes rows of some.
-    :param link: where an id leads to.
+    :param link: where an id leads to. ``content``: what rows of some show, see `Page.content`.
     """
 
     subject: ListSubject
@@ -719,6 +734,7 @@ class RecordList:
     wanted: Callable[[Filter, Any, float], bool]
     table: Callable[[Sequence[Any], Observed], Table]
     link: Callable[[Links, Any], str | None]
+    content: Callable[[Sequence[Any], Observed], Any] = lambda _records, _seen: None
 
 
 def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -> Page:
@@ -741,7 +757,10 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
             return kind.table(found[first:end], seen)
 
         link = partial(kind.link, links)
-        return _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+        page = _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)
+        first, end = page.values["list"]["first"], page.values["list"]["end"]
+        content = kind.content(found[first:end], seen)
+        return replace(page, content=None if content is None else (content, len(found), snapshot.complete))
 
     return _kept_fields(query, kind.subject, fields, make)
 
@@ -807,7 +826,8 @@ def _list(
         "previous": link(page=page - 1) if page > 1 else None,
         "next": link(page=page + 1) if page < last else None,
         "empty": subject.empty,
-        "view": table_view(subject.title, make_table(first, end), links, head, id=id_link),
+        # Made when it is shown: of a page that has not changed it is not.
+        "view": lambda: table_view(subject.title, make_table(first, end), links, head, id=id_link),
     }
     return Page(subject.title, {"list": values}, subject.kinds)
 

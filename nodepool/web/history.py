@@ -31,7 +31,7 @@ from nodepool.listing.nodes import project_of
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import origin_of
-from nodepool.plan.explain import causes, wait_kind
+from nodepool.plan.explain import WaitCause, causes, wait_kind
 from nodepool.plan.pool_summary import by_provider, capacity, summarize
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import PassThread
@@ -58,6 +58,8 @@ MOST_TEXT: Final = 300
 MOST_ENTRIES: Final = 20
 #: The reason of an end is looked for so long, in seconds: launchers report it some seconds later.
 REASON_SECONDS: Final = 60.0
+#: A request that waited for longer has what it waited for as its reason, in seconds.
+SLOW_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Life:
     :param ended: when its record was removed, in seconds since the epoch; None = it is there.
     :param result: of a request ``fulfilled``, ``failed`` or ``removed`` (before it was answered); of a node ``used``,
         ``failed`` (its launch) or ``unused``. Empty = it has not ended.
-    :param reason: why it failed or was deleted, as far as that was reported.
+    :param reason: why it failed or was deleted, or what a request waited for that was slow or removed before it was
+        answered, as far as that was reported.
     """
 
     kind: str
@@ -150,10 +153,11 @@ STEPS: Final[Mapping[int, int]] = {10: 3600, 60: 86_400, 600: 7 * 86_400}
 Values = dict[str, Any]
 
 
-def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
+def sample_of(seen: Observed, waits: Mapping[str, int], why: Mapping[str, WaitCause]) -> Values:
     """The numbers of one moment.
 
     :param waits: how long requests waited that were fulfilled since the last sample, by `_bucket`.
+    :param why: see `waiting_for`.
     """
     by_state: defaultdict[str, Counter[str]] = defaultdict(Counter)
     by_pool: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -172,7 +176,7 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
     total: list[float | None] = [sum(row[place] or 0 for row in rows.values()) for place in range(len(COLUMNS))]
     total[-2] = None if None in limits else total[-2]
     launches = [status.launches for status in seen.statuses]
-    waiting = Counter(wait_kind(code) for code in _codes(seen))
+    waiting = Counter(wait_kind(why[one.key].code) for one in seen.waiting)
     return {
         "all": total,
         "providers": {name: rows[name] for name in busiest},
@@ -183,13 +187,12 @@ def sample_of(seen: Observed, waits: Mapping[str, int]) -> Values:
     }
 
 
-def _codes(seen: Observed) -> Iterable[str]:
-    """Of each request that waits the code of its reason. Those that are served are not explained one by one."""
-    reported = {one.id: one.code for status in seen.statuses for one in status.requests}
-    yield from (reported.get(one.key, "served.") for one in seen.waiting if one.state == states.PENDING)
-    requested = [one for one in seen.waiting if one.state == states.REQUESTED]
-    why = causes(requested, seen)
-    yield from (why[one.key].code for one in requested)
+def waiting_for(seen: Observed) -> Mapping[str, WaitCause]:
+    """Id of each request that waits -> what for. Those that are served are not explained one by one."""
+    reported = {one.id: WaitCause("", one.code, one.text) for status in seen.statuses for one in status.requests}
+    served = WaitCause("", "served.", "its nodes were being launched")
+    pending = {one.key: reported.get(one.key, served) for one in seen.waiting if one.state == states.PENDING}
+    return pending | causes((one for one in seen.waiting if one.state == states.REQUESTED), seen)
 
 
 def combined(samples: Sequence[Values]) -> Values:
@@ -244,6 +247,8 @@ class History:
         self._samples: dict[int, deque[tuple[int, bytes]]] = {step: deque() for step in STEPS}
         #: How long requests waited that were fulfilled since the last sample.
         self._waits: Counter[str] = Counter()
+        #: What requests waited for when the last sample was taken.
+        self._why: Mapping[str, WaitCause] = {}
         #: Lives of an earlier process, of which it is not known whether they go on.
         self._unsure: set[tuple[str, str]] = set()
         self.changes = Changes()
@@ -336,6 +341,9 @@ class History:
     def _end(self, life: Life, at: float, reason: str = "") -> None:
         del self._open[life.kind][life.id]
         over = self._with_result(life, at)
+        why = self._why.get(life.id) if life.kind == "request" else None
+        if why is not None and (over.result != states.FULFILLED or (over.waited or 0.0) > SLOW_SECONDS):
+            reason = reason or f"it waited: {why.text}"[:MOST_TEXT]
         self._keep(replace(over, reason=over.reason or reason))
 
     def _with_result(self, life: Life, at: float) -> Life:
@@ -373,17 +381,25 @@ class History:
     def _find_reasons(self, seen: Observed) -> None:
         """Why requests and nodes failed that ended a moment ago, as launchers report it."""
         known = {event.subject: event.text for event in seen.events}
+        of_pool = {}
         for status in seen.statuses:
             known.update((f"request {one.id}", one.text) for one in status.declined)
             error = status.launches.last_error
             if error is not None:
                 known[f"node {error.node}"] = error.text
+                of_pool[status.provider, status.pool] = f"a launch of its pool failed at that time: {error.text}"
         for kind in KINDS:
             for life in self.ended(kind):
-                if seen.now - (life.ended or 0.0) > REASON_SECONDS:
+                age = seen.now - (life.ended or 0.0)
+                if age > REASON_SECONDS:
                     break
+                if life.result != states.FAILED or (life.reason and kind == "node"):
+                    continue
                 text = known.get(f"{kind} {life.id}", "")
-                if text and life.result == states.FAILED and not life.reason:
+                if not text and age > REASON_SECONDS / 2:
+                    # Of many launches that failed at once a pool reports the last one only.
+                    text = of_pool.get((life.facts.get("provider"), life.facts.get("pool")), "")
+                if text and text[:MOST_TEXT] != life.reason:
                     self._keep(replace(life, reason=text[:MOST_TEXT]))
 
     # -- numbers --
@@ -395,7 +411,8 @@ class History:
         self._find_reasons(seen)
         waits, self._waits = self._waits, Counter()
         shortest = min(STEPS)
-        self._put(shortest, int(seen.now) // shortest * shortest, sample_of(seen, waits))
+        self._why = waiting_for(seen)
+        self._put(shortest, int(seen.now) // shortest * shortest, sample_of(seen, waits, self._why))
 
     def _put(self, step: int, at: int, values: Values) -> None:
         samples = self._samples[step]

@@ -173,6 +173,12 @@ def user_of(request: Request) -> User | None:
     return user
 
 
+def is_operator(request: Request) -> bool:
+    """Has an operator logged in?"""
+    user = user_of(request)
+    return user is not None and user.operator
+
+
 def _token(request: Request) -> tuple[str, bool]:
     """The token of a request and whether it is in a cookie. A header counts more."""
     header = request.headers.get("authorization", "")

@@ -118,11 +118,16 @@ class LivePage(NamedTuple):
     """A page that somebody looks at.
 
     :param place: of two with the same one the live parts are the same.
-    :param make: makes the part: the kinds of records that it shows, and its HTML.
+    :param make: makes the part: the kinds of records that it shows, and its HTML; empty = its viewers have the same,
+        which happens only if the argument, whether there is a new one, is False.
     """
 
     place: str
-    make: Callable[[], tuple[Collection[str], str]]
+    make: Callable[[bool], tuple[Collection[str], str]]
+
+
+#: What a page is taken to show until its first part is made.
+_EVERYTHING: Final = frozenset(RecordKind)
 
 
 class Viewer:
@@ -135,7 +140,7 @@ class Viewer:
         self.client = client
         self.page = page
         #: The page shows such records, as far as that is known yet.
-        self.kinds: frozenset[str] = frozenset(RecordKind)
+        self.kinds: frozenset[str] = _EVERYTHING
         #: Messages that it has not got yet.
         self.waiting: deque[Message] = deque()
         #: Set when there are messages, or `ended` is.
@@ -281,12 +286,15 @@ class EventHub:
                 makers[viewer.page.place] = viewer.page.make
         for place, make in makers.items():
             with Guard(log, "The live part of a page cannot be made: %s", place):
-                shown, html = await anyio.to_thread.run_sync(make, limiter=self._thread)
+                is_new = any(viewer.kinds is _EVERYTHING for viewer in viewers[place])
+                shown, html = await anyio.to_thread.run_sync(make, is_new, limiter=self._thread)
                 message = Message(self._seq, PART, {"seq": self._seq, "html": html})
                 for viewer in viewers[place]:
-                    # Of a slow one only the last part waits.
-                    viewer.kinds, viewer.waiting = frozenset(shown), deque([message])
-                    viewer.woken.set()
+                    viewer.kinds = frozenset(shown)
+                    if html:
+                        # Of a slow one only the last part waits.
+                        viewer.waiting = deque([message])
+                        viewer.woken.set()
 
 
 # Messages of the stream of events.

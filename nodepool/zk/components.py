@@ -123,7 +123,7 @@ class Registration:
                 if self._path is not None:
                     self._client.kazoo.delete(self._path)
             except NoNodeError:
-                self.log.debug("Registry entry %s was gone already", self._path)
+                self.log.debug("Registry entry %s did not exist any more", self._path)
             except KazooException as error:
                 raise translate(error) from None
             self._path = None

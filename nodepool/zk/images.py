@@ -367,7 +367,7 @@ class ImageStore:
         """A record may have been removed while its lock was being taken; then Kazoo has made it again, without data."""
         stat = self._stat(record)
         if stat is None or not stat.dataLength:
-            raise ZKConflict(f"{record} is gone")
+            raise ZKConflict(f"{record} does not exist any more")
 
     # -- znodes --
 
@@ -397,7 +397,7 @@ class ImageStore:
                 except NodeExistsError:
                     continue
                 except NoNodeError:
-                    raise ZKConflict(f"{record} is gone") from None
+                    raise ZKConflict(f"{record} does not exist any more") from None
 
     def _is_there(self, path: str) -> bool:
         """Is it there, when all that was written before has arrived?"""

@@ -192,7 +192,7 @@ class NodeStore(RecordStore[Node]):
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
         fresh = self.get(node.key)
         if fresh is None:
-            raise ZKConflict(f"node {node.id} is gone")
+            raise ZKConflict(f"node {node.id} does not exist any more")
         node.renew(fresh)
 
     # -- writing --

@@ -316,7 +316,7 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
     sync(client, path)
     answer = read_one(client, path)
     if answer is None:
-        raise ZKConflict(f"{path} is gone")
+        raise ZKConflict(f"{path} does not exist any more")
     found, stat = answer
     if stat.version == record.version:
         return False

@@ -10,7 +10,7 @@ from simulators.azure.admin_api import AzureAdminApi
 from simulators.azure.arm_ids import ArmPath, read_path
 from simulators.azure.cloud import Subscription
 from simulators.azure.resources import TENANT
-from simulators.azure.service import ArmService
+from simulators.azure.service import CONSOLE_PATH, ArmService
 from simulators.azure.settings import ArmErrorRule
 from simulators.azure.token_api import TokenApi
 from simulators.azure.upload_api import PAGES, UPLOAD_PATH
@@ -48,6 +48,9 @@ class AzureApplication(SimulatedApplication):
     def serve(self, request: Request) -> Answer:
         if request.path.startswith("/admin/"):
             return self.admin.handle(request)
+        if request.path.startswith(CONSOLE_PATH):
+            name = request.path.removeprefix(CONSOLE_PATH)
+            return Answer(200, f"[    0.000000] Linux version (simulated) of {name}\n{name} login: \n".encode())
         operation = self.operation(request)
         if operation == PAGES:
             rule = self.fault(operation)

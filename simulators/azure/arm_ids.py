@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ACTIONS = ("instanceview", "begingetaccess", "endgetaccess")
+ACTIONS = ("instanceview", "retrievebootdiagnosticsdata", "begingetaccess", "endgetaccess")
 #: As the counters call them, whatever the case of a path is.
 KINDS = {
     name.lower(): name

@@ -37,6 +37,7 @@ CODES: Final = {
     429: "TooManyRequests",
     503: "ServiceUnavailable",
 }
+CONSOLE_PATH: Final = "/console/"
 GROUP_OF_IDS: Final = f"/resourceGroups/{GROUP}/".encode()
 #: Errors of networks have a list of details, even if it is empty.
 _WITH_DETAILS: Final = frozenset({"NicInUse", "NicReservedForAnotherVm", "PublicIPAddressCannotBeDeleted"})
@@ -59,6 +60,7 @@ class ArmService:
             "virtualMachines.put": self._put_vm,
             "virtualMachines.delete": self._delete_vm,
             "virtualMachines.instanceview": self._instance_view,
+            "virtualMachines.retrievebootdiagnosticsdata": self._console,
             "networkInterfaces.delete": self._delete_interface,
             "publicIPAddresses.delete": self._delete_address,
             "disks.delete": self._delete_disk,
@@ -228,6 +230,13 @@ class ArmService:
             error = error["details"][0]
         disk = vm.properties["storageProfile"]["osDisk"]["name"]
         return json_answer(shapes.instance_view(state, error, disk, self.cloud.core.stamp()))
+
+    def _console(self, request: Request, path: ArmPath) -> Answer:
+        """RetrieveBootDiagnosticsDataResult in azure-mgmt-compute: addresses that need no login."""
+        vm = self.cloud.resources.get(VMS, path.name)
+        if not (vm.properties.get("diagnosticsProfile") or {}).get("bootDiagnostics", {}).get("enabled"):
+            raise ApiError(409, "Boot diagnostics is not enabled on the VM.", "OperationNotAllowed")
+        return json_answer({"serialConsoleLogBlobUri": f"{base_url(request)}{CONSOLE_PATH}{vm.name}?sig=s"})
 
     # -- what belongs to them --
 

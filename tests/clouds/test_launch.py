@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,9 @@ def test_host_keys(site: Site, sshd: SshServer) -> None:
     dead = {**site.section["cloud-images"][0], "name": "dead", "connection-port": 9}
     site.section["cloud-images"].append(dead)
     site.pool["labels"].append({**site.label, "name": "dead", "cloud-image": "dead"})
+    has_console = site.cloud.name != "ibmvpc"
+    if has_console:
+        site.pool["labels"][-1]["console-log"] = True
     site.launch()
     request, unreachable = site.submit(), site.submit(label="dead")
     (node,) = site.fulfilled(request).values()
@@ -60,6 +64,13 @@ def test_host_keys(site: Site, sshd: SshServer) -> None:
     assert node["connection_port"] == sshd.port
     assert node["interface_ip"]
     site.failed(unreachable, hurry=0.5)
+    if has_console:
+        # L-16: also of a node that does not exist any more.
+        told = r"nodepool explain (\d+) shows the end of its console"
+        site.wait("it has a console", lambda: re.search(told, site.command("explain", unreachable)), hurry=0.5)
+        found = re.search(told, site.command("explain", unreachable))
+        assert found is not None
+        assert re.search(r"End of its console:\n  .+\n  \S+ login:", site.command("explain", found[1]))
     site.give_back(request)
     site.wait_empty()
     assert site.cloud.made == 3

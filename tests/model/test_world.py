@@ -178,7 +178,7 @@ def test_requests_over_several_pools_are_served_as_a_whole(setup: Setup, moves: 
     setup=setups(**{**MIXED, "pools": st.just(2), "max_servers": st.just(2), "cloud_limit": st.integers(2, 3)}),
     moves=moves(("submit", "submit", *CALM), 12),
 )
-@budget(20)
+@budget(8)
 def test_requests_over_several_pools_do_not_wait_for_each_other(setup: Setup, moves: list[Move]) -> None:
     """MN-5: each holds a node whose room another one needs."""
     replay(setup, *(Move(0, "submit", number) for number in (0, 2, 4)), *moves)

@@ -197,7 +197,7 @@ def test_it_waits_and_says_why(launch: Launch, znodes: PoolZnodes, cloud: FakeCl
     wait_for("it waits", lambda: reason(launcher, request_id) == "backing.held")
     znodes.fulfilled(znodes.submit(["tiny"]))
     command = CommandLine(launcher.path)
-    text = "which nobody makes now: provider cloud is paused by alice@desk: network"
+    text = "which is not made now: provider cloud is paused by alice@desk: network"
     wait_for("explain says why", lambda: text in command("explain", request_id).out)
     told = command("explain", request_id).out
     assert "backing.held" in told

@@ -326,7 +326,7 @@ class InstanceCreation(AwsCreation):
             return self.cloud.launches.again(self._order)
         made: Future[str] = Future()
         # What is to be made may have to be looked up first.
-        order: Future[launches.InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
+        order: Future[launches.InstanceOrder] = self.cloud.creators.submit(self._order_at_place, key)
 
         def ordered(order: Future[launches.InstanceOrder]) -> None:
             if order.cancelled() or order.exception() is not None:

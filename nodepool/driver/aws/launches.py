@@ -459,7 +459,7 @@ class LaunchTemplates:
             try:
                 self._client.delete_template(template.id)
             except types.AwsNotFound as error:
-                log.debug("It is gone already: %s", error)
+                log.debug("It does not exist any more: %s", error)
 
 
 # `BatchTags`: gives instances that one call made for several nodes the tags of their own, off the way of launches.
@@ -540,7 +540,7 @@ class BatchTags:
         try:
             self._client.tag(wanted)
         except types.AwsNotFound as error:
-            log.debug("It is gone already: %s", error)
+            log.debug("It does not exist any more: %s", error)
         except LaunchError as error:
             log.warning("Tags are set later: %s", error)
         return {}

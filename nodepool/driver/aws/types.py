@@ -82,7 +82,7 @@ class AwsErrors(cloud_errors.CodedErrors):
         "InvalidGroupId.Malformed": "correct security-group-id of the pool",
         "InvalidAMIID.NotFound": "correct image-id, or upload the image again",
         "InvalidAMIID.Malformed": "correct image-id",
-        "InvalidAMIID.Unavailable": "the image is gone: correct image-id, or upload it again",
+        "InvalidAMIID.Unavailable": "the image does not exist any more: correct image-id, or upload it again",
         "InvalidParameterCombination": "check instance-type, image and volume of the label: they do not fit together",
         "VPCIdNotSpecified": "the account has no default VPC in the region: add subnet-id to the pool",
         "MissingInput": "the account has no default VPC in the region: add subnet-id to the pool",

@@ -25,7 +25,7 @@ from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_metadata
-from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, room_for
+from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, or_none, room_for
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import CloudDriver
 
@@ -71,6 +71,10 @@ class AzureAdapter(CloudAdapter):
             if not resource.used:
                 named = disk_metadata(resource.name, self.config.name) if kind == DISKS else {}
                 yield CloudResource(resource.metadata or named, type, resource.name)
+
+    def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
+        name = self.machines.record_id(external_id) if label.console_log else None
+        return None if name is None else or_none(lambda: self.client.console(name))
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         return self.machines.why_lost(external_id)

@@ -27,7 +27,15 @@ from nodepool.driver.framework.cloud_errors import (
     NotFoundByProxy,
     codes,
 )
-from nodepool.driver.framework.http.rest_calls import PROXY, CodedApi, RestAnswer, RestCalls, listed, same_server
+from nodepool.driver.framework.http.rest_calls import (
+    PROXY,
+    CodedApi,
+    NoAnswer,
+    RestAnswer,
+    RestCalls,
+    listed,
+    same_server,
+)
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.statemachine.inventory import CloudRecord
 
@@ -413,6 +421,7 @@ class Arm:
 
     def __init__(self, config: AzureProviderConfig, http: PlainHttp, login: AzureLogin) -> None:
         self._login = login
+        self._http = http
         self._group = config.resource_group
         self._location = plain_location(config.location)
         sizes = dict.fromkeys(_LIMITS, BucketSize(1, 0)) if config.rate == 0 else _LIMITS
@@ -455,6 +464,19 @@ class Arm:
             errors = self._read(path, COMPUTE_VERSION, "reading the state of a VM", _failures_in)
         return meaning(head, errors) if errors else None
 
+    def console(self, name: str) -> str | None:
+        """What a VM with boot diagnostics wrote to its serial console; None = nothing so far. Raises CloudNotFound."""
+        found = self.request("POST", VMS, name, "reading the console", "/retrieveBootDiagnosticsData").data
+        address = found.get("serialConsoleLogBlobUri") if isinstance(found, dict) else None
+        if not isinstance(address, str) or urllib.parse.urlsplit(address).scheme not in ("https", "http"):
+            return None
+        try:
+            answer = self._http.send("GET", address, {}, seconds=CALL_SECONDS)
+        except NoAnswer:
+            # Without what it says: the address is as good as a password.
+            return None
+        return answer.content.decode(errors="replace") if answer.status == 200 else None
+
     # -- resources of any kind --
 
     def all_of(self, kind: str) -> list[ArmResource]:
@@ -475,7 +497,9 @@ class Arm:
     def delete(self, kind: str, name: str) -> None:
         """Order the deletion of a resource; raises CloudNotFound if there is none."""
         if self.request("DELETE", kind, name, f"deleting {name}").status == 204:
-            raise CloudNotFound(f"Provider {self.calls.provider}: {name} is gone", code="NotFound", status=204)
+            raise CloudNotFound(
+                f"Provider {self.calls.provider}: {name} does not exist any more", code="NotFound", status=204
+            )
 
     def request(
         self, method: str, kind: str, name: str, what: str, action: str = "", body: Mapping[str, Any] | None = None

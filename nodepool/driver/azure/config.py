@@ -207,7 +207,6 @@ class AzureLabel(CloudLabel):
     """How to make a node of a label."""
 
     checks: ClassVar[tuple[Any, ...]] = (*CloudLabel.checks, _label_check)
-    without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
     diskimage: AzureDiskImage | None

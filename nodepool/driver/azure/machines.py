@@ -138,8 +138,11 @@ class AzureMachines(InstanceCloud[arm.VmRecord]):
         if name is None:
             return None
         if name in self._spot:
-            return EVICTED, f"spot VM {name} is gone: Azure evicted it, or others deleted it"
-        return DELETED, f"VM {name} is gone: somebody deleted it, or Azure evicted it if it was a spot VM"
+            return EVICTED, f"spot VM {name} does not exist any more: Azure evicted it, or others deleted it"
+        return (
+            DELETED,
+            f"VM {name} does not exist any more: it was deleted by others, or evicted by Azure if it was a spot VM",
+        )
 
     def record_id(self, external_id: Any) -> str | None:
         # Azure names things without regard to case.
@@ -225,7 +228,7 @@ class AzureMachines(InstanceCloud[arm.VmRecord]):
         used = {interface.name.lower() for interface in self.client.all_of(arm.INTERFACES) if interface.used}
         where = f"Provider {self.provider}"
         return {
-            name: CloudNotFound(f"{where}: {name} is gone, and its interface is free", code="NotFound", status=404)
+            name: CloudNotFound(f"{where}: {name} is deleted, and its interface is free", code="NotFound", status=404)
             for name in names
             if interface_name(name) not in used
         }
@@ -383,7 +386,7 @@ class AzureCreation(PlacedCreation[arm.VmRecord, VmPlace]):
         head = f"{self.where}: VM {record.id} failed"
         if self._why is None:
             operation, client = self._operation, self.cloud.client
-            self._why = self.submit(lambda: client.vm_failure(record.id, operation, head))
+            self._why = self.cloud.others.submit(client.vm_failure, record.id, operation, head)
             self._why.add_done_callback(lambda _: self.wake())
         if not self._why.done():
             return False
@@ -398,7 +401,7 @@ class AzureCreation(PlacedCreation[arm.VmRecord, VmPlace]):
     def gone(self) -> Exception:
         if self.places and self.places[0].spot:
             return CloudNoCapacityLater(
-                f"{self.where}: spot VM {self.record_id} was evicted by Azure, or somebody deleted it"
+                f"{self.where}: spot VM {self.record_id} was evicted by Azure, or deleted by others"
             )
         return super().gone()
 
@@ -454,6 +457,9 @@ def vm_body(
             "networkInterfaceConfigurations": [_interface(name, label.pool, subnet_id, tags)],
         },
     }
+    if label.console_log:
+        # Azure keeps it itself.
+        properties["diagnosticsProfile"] = {"bootDiagnostics": {"enabled": True}}
     if label.custom_data:
         properties["osProfile"]["customData"] = _encoded(label.custom_data)
     if label.user_data:

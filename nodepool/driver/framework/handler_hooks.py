@@ -49,6 +49,9 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     :param request: locked by the pool worker before it is served.
     """
 
+    #: Nodes gathered so far, locked by us, in the order of ``request.node_types``.
+    nodeset: list[Node]
+
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         self.pw = pw
         self.request = request
@@ -71,11 +74,6 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
             provider=self.provider.name,
             pool=self.pool.name,
         )
-
-    @property
-    @abc.abstractmethod
-    def nodeset(self) -> list[Node]:
-        """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
 
     @property
     @abc.abstractmethod
@@ -135,14 +133,6 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
         self.zk.unlockNode(node)
 
-    @abc.abstractmethod
-    def getDeclinedReasons(self) -> list[str]:
-        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
-
-    @abc.abstractmethod
-    def basic_decline_reasons(self) -> list[str]:
-        """The reasons of A-13 that hold even if ready nodes are there."""
-
 
 # The lines that a pool logs when it declines a request (rule J-3). Filters match how they begin.
 
@@ -195,6 +185,9 @@ class PoolWorkerView(Protocol):
 
         :param result: as in metrics: ``ready`` or ``error.<class>``. ``text``: why it failed.
         """
+
+    def keep_console(self, node: Node, text: str) -> None:
+        """Show what a node that failed wrote to its console. Any thread; does not block."""
 
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""

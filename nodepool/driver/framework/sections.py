@@ -117,7 +117,11 @@ class ImageLabel(config.LabelSettings):
         FILLED_TEXT, None, "Image of the provider's ``cloud-images``.", read=False, default_text="one is required"
     )
     console_log: bool = key(
-        FLAG, False, "Write the console to the log when the machine does not answer within ``boot-timeout``."
+        FLAG,
+        False,
+        "Write the console to the log when the machine does not answer within ``boot-timeout`` or fails its "
+        "``ready-check``. ``nodepool explain NODE`` shows the last 4 KiB, and so does the page of the node to "
+        "operators who have logged in.",
     )
     host_key_checking: bool = key(
         FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."

@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -132,7 +131,7 @@ class GceInstances(InstanceCloud[t.GceRecord]):
         self.client.delete_instance(*t.zone_and_name(record_id))
 
     def begin_deletion(self, record_id: str) -> Future[None]:
-        return self.submit(partial(self._delete_ours, record_id))
+        return self.others.submit(self._delete_ours, record_id)
 
     def _delete_ours(self, record_id: str) -> None:
         """A node names its instance before that is made: another Nodepool in the project may have one of the name."""
@@ -387,7 +386,7 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
                 continue
             operations = itertools.islice(client.operations(zone, "delete", "listing deletions"), OPERATIONS)
             for one in ended_well(ids, operations):
-                found[one] = CloudNotFound(f"{one} is gone, its deletion has ended", status=404)
+                found[one] = CloudNotFound(f"{one} does not exist any more, its deletion has ended", status=404)
         except LaunchError as error:
             # The other zones may answer.
             found |= dict.fromkeys(ids, error)
@@ -547,7 +546,7 @@ class GceCreation(PlacedCreation[t.GceRecord, GcePlace]):
             raise failure
 
     def gone(self) -> Exception:
-        return self._ended(f"instance {self.record_id} is gone")
+        return self._ended(f"instance {self.record_id} does not exist any more")
 
     def _ended(self, text: str) -> Exception:
         """The error of a launch whose instance was taken away."""

@@ -154,7 +154,7 @@ class IbmAdapter(CloudAdapter):
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         if not isinstance(external_id, str):
             return None
-        return "not_found", f"instance {external_id} is gone: somebody deleted it, or IBM did"
+        return "not_found", f"instance {external_id} does not exist any more: it was deleted by others, or by IBM"
 
     # -- quota --
 

@@ -99,7 +99,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
         if instance_id is None:
             record = self.ask_for(record_id)
             if record is None:
-                text = f"Provider {self.provider}: instance {record_id} is gone"
+                text = f"Provider {self.provider}: instance {record_id} does not exist any more"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
         self.client.delete("instance", instance_id)
@@ -294,7 +294,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
                 self.log.debug("The floating IP is bound later: %s", error)
                 self._bind_at = self.clock() + BUSY_SECONDS
         if self._floating is None and record.interface_id and self.reached(self._bind_at):
-            self._work = self.submit(lambda: self._bind(record))
+            self._work = self.cloud.others.submit(self._bind, record)
             self._work.add_done_callback(lambda _: self.wake())
         return self._floating is not None
 

@@ -262,7 +262,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def seen(self, record: KubeRecord) -> Instance | bool:
         own = self._own(record)
         if own is None:
-            self.waits_for = f"the cluster has told only of another {record.id}, of the attempt before"
+            self.waits_for = f"the cluster has reported only another {record.id}, of the attempt before"
             return False
         if own.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by another program")
@@ -358,7 +358,7 @@ class PodJudge:
         self._uid = pod.uid
         verdict = pod.verdict
         if pod.terminating:
-            raise LaunchStatusException(f"{self._where}: the pod is being deleted by somebody else")
+            raise LaunchStatusException(f"{self._where}: the pod is being deleted by others")
         now = self._clock()
         self._trouble_since = (self._trouble_since or now) if verdict.later else None
         if verdict.fatal or now - (self._trouble_since or now) >= MENDING_SECONDS:

@@ -583,7 +583,7 @@ class SlotAllocator:
         for opened in list(self.requests.open.values()):
             request = self.requests.look(opened.id)
             if request is None:
-                self._failed(opened, "is gone")
+                self._failed(opened, "does not exist any more")
                 self.requests.open.pop(opened.id, None)
             elif request.state == states.FAILED:
                 self._failed(opened, "failed: every pool declined it")

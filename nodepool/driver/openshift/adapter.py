@@ -121,7 +121,7 @@ class ProjectCloud(KubeCloud):
                 raise
             if self._is_gone(name):
                 raise CloudNotFound(str(error), 404, error.said) from error
-            raise NotYet(f"{error}; it is gone, or our rights have not come yet") from error
+            raise NotYet(f"{error}; it does not exist any more, or our rights have not come yet") from error
 
 
 # `ProjectCreation`: the launch of a node in a project of its own, with or without a pod (OS-1 to OS-4).

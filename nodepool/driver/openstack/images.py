@@ -119,7 +119,7 @@ class OpenStackImages(CloudImages):
                 if all(image.properties.get(key, properties.get(key)) == properties.get(key) for key in UPLOAD_KEYS):
                     self._api.delete_image(image.id)
         except CloudNotFound:
-            log.debug("Image %s is gone already", name)
+            log.debug("Image %s does not exist any more", name)
         except LaunchError as error:
             log.warning("Provider %s: image %s may be left over: %s", self.provider, name, error)
 

@@ -161,7 +161,7 @@ class ServerCreation(CreationMachine[Server]):
         server_id = self.external_id
         server = self.cloud.inventory.get(server_id)
         if server is None or server.status != ERROR:
-            self.forget_call()
+            self._call = None
             return self.go(self.BUILDING)
         if server.fault:
             raise error_status(self.where, server)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Creation, Instance, Log, Resource, StateMachine
     from nodepool.driver.statemachine.instance import InstanceCloud
     from nodepool.model.image import ImageUpload
@@ -313,6 +312,7 @@ class CloudProvider(StateMachineQuota, Provider):
         self._lock = threading.Lock()
         self._workers: set[PoolWorkerView] = set()
         self._launches: dict[str, RunningLaunch] = {}
+        self._cleanups: dict[str, Any] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
         self._idle = threading.Event()
@@ -354,10 +354,6 @@ class CloudProvider(StateMachineQuota, Provider):
     @abc.abstractmethod
     def look_for_leaks_soon(self) -> None:
         """Something may be left over: do not wait for the regular sweep. Any thread; does not block."""
-
-    @abc.abstractmethod
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nobody uses, in the background."""
 
     # -- images and zones --
 

@@ -119,7 +119,7 @@ class CreationMachine(InventoryMachine[R]):
 
         The future may end in any thread. What `create` is to raise is its exception.
         """
-        return self.submit(lambda: self.create(key), self.cloud.creators)
+        return self.cloud.creators.submit(self.create, key)
 
     @abc.abstractmethod
     def seen(self, record: R) -> Instance | bool:
@@ -345,7 +345,7 @@ class CreationMachine(InventoryMachine[R]):
                 self.unlisted()
                 return self._absent()
             # Whoever asked for the instance while it was absent has the answer.
-            self.forget_call()
+            self._call = None
             return self.seen(record)
         except LaunchError as error:
             return self._came_to_nothing(error)
@@ -358,7 +358,7 @@ class CreationMachine(InventoryMachine[R]):
         self.waits_for = str(error)
         self._begin_at = self.clock() + pause
         self.stop_waiting(False)
-        self.forget_call()
+        self._call = None
         self._deletion = self.leftovers()
         if self._deletion is None:
             return self.go(self.PAUSING)

@@ -17,12 +17,11 @@ from typing import Any, ClassVar, Final, cast
 from nodepool import exceptions, log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.framework.handler_hooks import node_logger
 from nodepool.driver.framework.rate import Driven, HeldTime, TimeLimit
 from nodepool.driver.interface import Done
-from nodepool.driver.statemachine.adapter import Adapter, Log
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.cloud import CloudProvider
 from nodepool.driver.statemachine.instance import InstanceCloud, InventoryMachine, cloud_is_away
 from nodepool.driver.statemachine.inventory import R
@@ -38,10 +37,6 @@ WAIT_LONGER_SECONDS: Final = 10.0
 
 class DeletingProvider(CloudProvider):
     """What the launcher has deleted by its provider."""
-
-    def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
-        super().__init__(adapter, provider_config)
-        self._cleanups: dict[str, InstanceDeletion] = {}
 
     def _take_on(self, deletion: Deletion) -> None:
         if not self.scheduler.add(deletion, deletion.held):
@@ -68,7 +63,7 @@ class DeletingProvider(CloudProvider):
 
     def waitForNodeCleanup(self, node_id: Any) -> None:
         with self._lock:
-            task = self._cleanups.pop(str(node_id), None)
+            task: InstanceDeletion | None = self._cleanups.pop(str(node_id), None)
         if task is None:
             return
         while task.is_alive() and (left := task.limit.left + WAIT_LONGER_SECONDS) > 0:
@@ -389,7 +384,7 @@ class DeletionMachine(InventoryMachine[R]):
         if self._first_sent_at is None:
             self._first_sent_at = self.clock()
         self._shown = self._shown or self.cloud.inventory.get(record_id) is not None
-        if not self.waiting:
+        if self._waiter is None:
             self.wait_for("delete", record_id)
         self.await_call(self.cloud.begin_deletion(record_id))
         return self.go(self.DELETING)

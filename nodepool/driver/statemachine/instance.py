@@ -325,7 +325,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     def begin_deletion(self, record_id: str) -> Future[None]:
         """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
-        return self.submit(partial(self.delete_instance, record_id))
+        return self.others.submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
         """One instance, as it is now; raises NotFound when it is gone: that is the proof.
@@ -373,7 +373,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
         cannot be told yet. A cloud that proves it for several at once may gather them.
         """
-        return self.submit(partial(self.get_instance, record_id))
+        return self.others.submit(self.get_instance, record_id)
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from; None = all instances.
@@ -400,13 +400,6 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def of_node(self, node_id: str) -> list[R]:
         """Instances whose metadata names a node of this provider. Does not block."""
         return [one for one in self.inventory.known() if node_id_of(one.metadata, self.provider) == node_id]
-
-    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
-        """Make a call in a thread of the cloud.
-
-        :param executor: a share of these threads; None = that of other calls than creations.
-        """
-        return (executor or self.others).submit(function)
 
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.
@@ -475,7 +468,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         try:
             delete()
         except NotFound:
-            log.debug("Instance %s is gone already", record_id)
+            log.debug("Instance %s does not exist any more", record_id)
         except LaunchError as error:
             # The search for leaks comes by later.
             log.warning("Instance %s could not be deleted: %s", record_id, error)
@@ -770,6 +763,7 @@ class CloudAdapter(Adapter):
 
     # Its machines share nothing but what is safe in several threads.
     advance_threads = 8
+    instance_cloud: InstanceCloud[Any]
     #: Launches instances.
     creation_class: ClassVar[Any]
     #: What may be left over, also images.
@@ -781,24 +775,17 @@ class CloudAdapter(Adapter):
         self.instance_cloud = cloud
 
     def stop(self) -> None:
-        self._cloud.stop()
+        self.instance_cloud.stop()
 
-    @property
-    def _cloud(self) -> InstanceCloud[Any]:
-        cloud: InstanceCloud[Any] = self.instance_cloud
-        return cloud
-
-    def getCreateStateMachine(self, *order: Any, **named: Any) -> StateMachine:
+    def getCreateStateMachine(self, *order: Any, **named: Any) -> Any:
         """Takes the arguments of an `Order`."""
-        machine: StateMachine = self.creation_class.of(self._cloud, Order(*order, **named))
-        return machine
+        return self.creation_class.of(self.instance_cloud, Order(*order, **named))
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> StateMachine:
-        machine: StateMachine = self.creation_class.deletion_class(self._cloud, external_id, log)
-        return machine
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> Any:
+        return self.creation_class.deletion_class(self.instance_cloud, external_id, log)
 
     def listInstances(self) -> list[Instance]:
-        cloud = self._cloud
+        cloud = self.instance_cloud
         records = cloud.inventory.all(max_age=0.0)
         cloud.learn(records)
         found = [cloud.instance(record) for record in records]
@@ -807,7 +794,7 @@ class CloudAdapter(Adapter):
         return found
 
     def unansweredCreations(self) -> Iterable[Creation]:
-        return self._cloud.unanswered()
+        return self.instance_cloud.unanswered()
 
     def listResources(self) -> Iterable[Resource]:
         return self.resources.all()
@@ -815,11 +802,11 @@ class CloudAdapter(Adapter):
     def instance_kind(self) -> ResourceKind[CloudResource]:
         """The first row of `resources`: instances, as the framework has just listed them."""
         return ResourceKind(
-            "instance", self._found_instances, lambda found: self._cloud.delete_instance(found.id), vital=True
+            "instance", self._found_instances, lambda found: self.instance_cloud.delete_instance(found.id), vital=True
         )
 
     def _found_instances(self) -> Iterator[CloudResource]:
-        for record in self._cloud.inventory.all(SWEEP_LIST_SECONDS):
+        for record in self.instance_cloud.inventory.all(SWEEP_LIST_SECONDS):
             yield CloudResource(record.metadata, "instance", record.id)
 
     def upload(self, file: ImageFile) -> str:
@@ -932,13 +919,9 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         self.go(self.COMPLETE)
         self.complete = True
 
-    def call(self, function: Callable[[], Any], executor: Executor | None = None) -> None:
+    def call(self, function: Callable[[], Any]) -> None:
         """Make a call in a thread of the cloud; its end wakes the machine. See `answered` and `answer`."""
-        self.await_call(self.submit(function, executor))
-
-    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
-        """Make a call in a thread of the cloud, of which the machine may know nothing."""
-        return self.cloud.submit(function, executor)
+        self.await_call(self.cloud.others.submit(function))
 
     def await_call(self, call: Future[Any]) -> None:
         """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""
@@ -988,10 +971,6 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
             return None
         return record
 
-    def forget_call(self) -> None:
-        """The answer is not needed any more."""
-        self._call = None
-
     def reached(self, when: float) -> bool:
         """Is it this time yet? If not, the framework comes back then."""
         left = when - self.clock()
@@ -1026,11 +1005,6 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         """What is waited for may not show as a change."""
         if self._waiter is not None:
             self.cloud.inventory.need_complete(self._waiter)
-
-    @property
-    def waiting(self) -> bool:
-        """Is the machine woken by news?"""
-        return self._waiter is not None
 
     def stop_waiting(self, happened: bool) -> None:
         """No news are needed any more.

@@ -30,8 +30,8 @@ from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.adapter import Instance, StateMachine
-from nodepool.driver.statemachine.cloud import CloudProvider, RunningLaunch
-from nodepool.driver.statemachine.deletion import removal
+from nodepool.driver.statemachine.cloud import RunningLaunch
+from nodepool.driver.statemachine.deletion import DeletingProvider, removal
 from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
@@ -52,7 +52,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: CloudProvider
+    manager: DeletingProvider
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 
@@ -212,9 +212,11 @@ class NodeLaunch(RunningLaunch):
     :param resumed: another launcher has begun it, and may have made an instance.
     """
 
+    provider: DeletingProvider
+
     def __init__(
         self,
-        provider: CloudProvider,
+        provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
@@ -319,7 +321,7 @@ class NodeLaunch(RunningLaunch):
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
         if cloud_away:
-            raise exceptions.CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
+            raise exceptions.CloudUnavailableException("the launch cannot be continued: the cloud does not answer")
         if named or found:
             if not named:
                 node.external_id = found.pop(0)
@@ -397,7 +399,9 @@ class NodeLaunch(RunningLaunch):
             yield min(wait, max(0.0, left))
         self.provider.calls.worked()
         if instance is None:
-            raise exceptions.LaunchStatusException("the driver said that the instance is complete, but not what it is")
+            raise exceptions.LaunchStatusException(
+                "the driver reported that the instance is complete, but not what it is"
+            )
         take_instance(self.node, instance, self.pool)
         if self.node.interface_ip is None and getattr(instance, "has_address", True):
             raise exceptions.LaunchNetworkException(
@@ -465,6 +469,7 @@ class NodeLaunch(RunningLaunch):
             console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
             if console:
                 self.log.info("Console of instance %s:\n%s", self.node.external_id, console)
+                self._handler.pw.keep_console(self.node, console)
             if output := getattr(error, "output", ""):
                 self.log.info("End of the output of the ready-check of instance %s:\n%s", self.node.external_id, output)
             gateway.notify_nodescan_failure(*of_instance)

@@ -14,7 +14,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.cloud import CloudProvider
+from nodepool.driver.statemachine.deletion import DeletingProvider
 from nodepool.driver.statemachine.instance import GONE, INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
 from nodepool.exceptions import NotFound, ZKConflict, ZKException
 from nodepool.guard import Guard
@@ -38,7 +38,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 class LeakSweep:
     """A resource is leaked if two consecutive sweeps find it without a node. ``_busy`` is held during a sweep."""
 
-    def __init__(self, provider: CloudProvider, log: Log, lost: Callable[[], LostInstances]) -> None:
+    def __init__(self, provider: DeletingProvider, log: Log, lost: Callable[[], LostInstances]) -> None:
         self._provider = provider
         self.log = log
         self._lost = lost
@@ -224,7 +224,7 @@ class LostInstances:
     """
 
     def __init__(
-        self, provider: CloudProvider, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
+        self, provider: DeletingProvider, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
     ) -> None:
         self._provider = provider
         self._log = log

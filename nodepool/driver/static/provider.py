@@ -421,10 +421,6 @@ class StaticProvider(Provider):
         mine = [spec for spec in hosts if kind is None or kind.may_have(spec.allowed_tenants)]
         return [spec.labels for spec in mine for _ in range(spec.slots)]
 
-    def capacity(self, pool_name: str) -> Mapping[str, float]:
-        """Only nodes that are there are handed out."""
-        return {"": 0.0}
-
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """How many slots with the labels are in use, and which hosts are down. No I/O."""
         return self._monitor.wait_reason(pool_name, labels, free)

@@ -9,6 +9,7 @@ latest launches ended, and what is noted of requests that ended.
 from __future__ import annotations
 
 import heapq
+import re
 import statistics
 import threading
 from collections import deque
@@ -400,6 +401,11 @@ class Explanations:
 AGE_SECONDS: Final = 900.0
 #: Nodes whose errors are remembered.
 MAX_ERRORS: Final = 1000
+#: Nodes whose consoles are, and bytes of the end of each: they are in the status of the pool.
+MAX_CONSOLES: Final = 3
+MAX_CONSOLE_BYTES: Final = 4096
+#: What a console sends to a terminal beside text (ECMA-48).
+_ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|.)")
 #: Ready launches of a label of which the usual time follows, and how many it takes at least.
 USUAL_OF: Final = 20
 USUAL_LEAST: Final = 3
@@ -415,6 +421,7 @@ class LaunchLog:
         self._last_error: FailedLaunch | None = None
         #: Node -> why its last attempt failed, of the last nodes.
         self._errors: dict[str, str] = {}
+        self._consoles: dict[str, str] = {}
         #: Label -> seconds that its last launches took.
         self._seconds: dict[str, deque[float]] = {}
 
@@ -449,6 +456,16 @@ class LaunchLog:
                 del self._errors[next(iter(self._errors))]
             self._errors[node_id or ""] = clipped(text)
 
+    def keep_console(self, node_id: str, text: str) -> None:
+        """Keep the end of the console of a node that failed, without colours and moves of the cursor."""
+        plain = "\n".join(_ESCAPES.sub("", text[-4 * MAX_CONSOLE_BYTES :]).splitlines())
+        shown = "".join(char if char.isprintable() or char == "\n" else " " for char in plain).strip()
+        with self._lock:
+            self._consoles.pop(node_id, None)
+            self._consoles[node_id] = shown.encode()[-MAX_CONSOLE_BYTES:].decode(errors="ignore")
+            while len(self._consoles) > MAX_CONSOLES:
+                del self._consoles[next(iter(self._consoles))]
+
     def error_of(self, node_id: str) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known, or long ago."""
         with self._lock:
@@ -466,7 +483,7 @@ class LaunchLog:
             if self._last_error is not None and self._last_error.at < oldest:
                 self._last_error = None
             ready = sum(ready for _, ready in self._ended)
-            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error)
+            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error, dict(self._consoles))
 
 
 #: Each request is declined by all pools that do not have its labels: that is no event. These reasons are.

@@ -256,7 +256,7 @@ class Batch:
         handlers: list[NodeRequestHandler] = []
         for cached, nodes in self._pool.take_interrupted():
             # It is deleted, and the request served anew, as if nothing could be gone on with.
-            with Guard(self._pool.log, "Launches of request %s are not gone on with", cached.id, but=ZKConnectionError):
+            with Guard(self._pool.log, "Launches of request %s are not continued", cached.id, but=ZKConnectionError):
                 handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
                 handlers.append(handler)

@@ -17,9 +17,9 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
-from nodepool.launcher.mixed import judge, pending_of
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool.fair import PoolOrder
+from nodepool.launcher.pool.mixed import judge, pending_of
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
@@ -491,6 +491,9 @@ class Pool:
             self.launch_log.ready(label, node.created_time)
         else:
             self.launch_log.failed(node.id, label, result, text)
+
+    def keep_console(self, node: Node, text: str) -> None:
+        self.launch_log.keep_console(node.key, text)
 
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)

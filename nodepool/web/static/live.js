@@ -2,7 +2,7 @@
 // The server sends the live part of the page when records that it shows change. Without that the page asks for it.
 (() => {
   "use strict";
-  const [AGAIN_MS, OLD_MS] = [5000, 30000];
+  const [AGAIN_MS, OLD_MS] = [5000, 25000];
   const { stream: address, snapshot: shown } = document.currentScript.dataset;
   let [stale, lost, again, stream, shownAt] = [document.getElementById("stale"), false, 0, null, Date.now()];
 
@@ -33,7 +33,7 @@
     stream.addEventListener("part", (event) => show(JSON.parse(event.data).html));
   };
   // Ages grow, and something on the way may hold back what the stream sends.
-  setInterval(() => document.hidden || Date.now() - shownAt < OLD_MS || ask(), OLD_MS);
+  setInterval(() => document.hidden || Date.now() - shownAt < OLD_MS || ((shownAt = Date.now()), ask()), AGAIN_MS);
   addEventListener("pagehide", disconnect);
   addEventListener("pageshow", (event) => event.persisted && (connect(), ask()));
   // A browser has six connections to a server for all its tabs: one that is not seen keeps none.

@@ -270,7 +270,7 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
     assert zk.getBuildProviders("debian", build_id) == []
     assert zk.deleteBuild("debian", build_id)
     assert zk.getBuild("debian", build_id) is None
-    with pytest.raises(ZKException, match="is gone"):
+    with pytest.raises(ZKException, match="does not exist any more"):
         zk.storeImageUpload(*place, upload)
 
 

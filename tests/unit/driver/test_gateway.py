@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import FunctionType, SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.gateway import Otherwise, ProviderHook, Raises
+from nodepool.driver.gateway import NamedHook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
@@ -27,8 +28,8 @@ OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
 }
 #: Called by the loading of the configuration, which is not a call of a provider.
 OF_THE_CONFIGURATION = {"reset", "getProviderConfig"}
-#: What a machine or an adapter asks of the framework, or tells it; and what a handler keeps.
-OF_THE_FRAMEWORK = {"wake", "wanted", "use", "nodeset"}
+#: What a machine or an adapter asks of the framework, or tells it.
+OF_THE_FRAMEWORK = {"wake", "wanted", "use"}
 
 
 def contract_methods(classes: tuple[type[Any], ...]) -> Iterator[str]:
@@ -45,7 +46,10 @@ def test_every_method_of_the_contract_has_a_policy(contract: str) -> None:
     """And each once."""
     names = [hook.name for hook in gateway.HOOKS if hook.contract == contract]
     assert len(names) == len(set(names))
-    assert set(names) == set(contract_methods(OWNERS[contract][1])) - OF_THE_CONFIGURATION - OF_THE_FRAMEWORK
+    # What the handler of the framework answers itself.
+    own = {"getDeclinedReasons", "basic_decline_reasons"} if contract == "handler" else set()
+    wanted = set(contract_methods(OWNERS[contract][1])) | own
+    assert set(names) == wanted - OF_THE_CONFIGURATION - OF_THE_FRAMEWORK
 
 
 # -- calls
@@ -103,6 +107,26 @@ def test_errors(
         )
         assert all("Provider cloud: " in text and "method(small)" in text for text in caplog.messages)
         assert answers.counts()[0].errors == len(caplog.records)
+
+
+def test_failing_calls() -> None:
+    """OV-2: a question that the cloud does not answer is noted until it answers one; each answer of it is one."""
+    asks: NamedHook[[], int] = NamedHook("asks", Raises(""))
+    steps = [
+        CloudUnavailableException("503"),
+        OSError("reset"),
+        NotFound("gone"),
+        KeyError("id"),
+        OSError("late"),
+        None,
+    ]
+    noted = []
+    for error in steps:
+        with contextlib.suppress(Exception):
+            asks("cloud", provider(asks=(lambda: 7) if error is None else fail(error)))
+        noted.append(gateway.failing_calls("cloud", 2))
+    assert noted == [{}, {"asks": "OSError: reset"}, {}, {}, {"asks": "OSError: late"}, {}]
+    assert gateway.failing_calls("another", 0) == {}
 
 
 # -- policies of some hooks, and what a provider need not say itself (reference/driver 2)

@@ -173,6 +173,23 @@ def test_no_room(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(stage.zk.getNodes()) == 2
 
 
+@pytest.mark.parametrize("launched", [False, True])
+def test_request_that_is_cancelled(stage: Stage, launched: bool) -> None:
+    """L-11: while it waits for room, or at the end of its last launch; its node is free."""
+    stage.provider.room = 1
+    handler = stage.begin(*["small"] * (1 if launched else 2))
+    if not launched:
+        handler.end(0, states.READY)
+        assert (handler.poll(), handler.is_paused()) == (False, True)
+    stage.zk.deleteNodeRequest(handler.request)
+    if launched:
+        handler.end(0, states.READY)
+        handler.poll()
+    else:
+        handler.run()
+    assert (handler.done, stage.nodes()) == (True, FREE)
+
+
 def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None:
     """Q-10, Q-12: each waits for what the other holds; the later one is given back, and makes room."""
     first = stage.submit("big", "big")

@@ -155,6 +155,7 @@ class Site:
             sweep_soon=self.note("sweep"), launcher_went=self.note("went"), reset_soon=self.note("reset")
         )
         parts = {"deletion": deletion, "cleanup": cleanup, "maintenance_worker": Pool(wake=self.note("maintenance"))}
+        parts["mixed"] = SimpleNamespace(changed=lambda _: None)
         launcher: Any = SimpleNamespace(
             cache=SimpleNamespace(**self.caches),
             pools=SimpleNamespace(changed=self.note("registry")),

@@ -107,7 +107,7 @@ def test_files_that_are_no_longer_there() -> None:
     everywhere = image(build("b1", "ready", 500.0, upload(1, provider="cloud"), upload(2, provider="other")))
     lost = plan.OwnBuilds("id-1", {})
     shared = plan.OwnBuilds("id-1", {("fedora", "b1"): {"qcow2"}})
-    text = "the files of the newest build are gone, and other has no upload of it"
+    text = "the files of the newest build do not exist any more, and other has no upload of it"
     for seen, own, due in [
         *((view, lost, True), (view, shared, True), (everywhere, lost, False), (view, None, False)),
         (view, plan.OwnBuilds("id-2", {}), False),

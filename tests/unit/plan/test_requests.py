@@ -234,7 +234,7 @@ def test_hint(labels: str, hint: str) -> None:
 
 @rows(__file__, "explained")
 def test_explained(subject: str, there: dict[str, Any], expected: dict[str, Any]) -> None:
-    """D-9, D-10, E-3 to E-7, E-9 to E-16, M-4, M-7, S-17, T-13: one cause, one sentence, remedies."""
+    """D-9, D-10, E-3 to E-7, E-9 to E-16, M-4, M-7, MN-6, S-17, T-13: one cause, one sentence, remedies."""
     kind, _, name = subject.partition(" ")
     found = json.loads(json.dumps(explain(name, kind, world(there)).to_dict()))
     assert like(found, timed(expected)) == timed(expected)

@@ -68,8 +68,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     made = Driver()
     monkeypatch.setattr(Drivers, "get", lambda name: made)
     module = sys.modules[Providers.__module__]
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(module, "LEAST_START_SECONDS", 0.2)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(module, "LEAST_START_SECONDS", 1.0)
     monkeypatch.setattr(module, "RETRY", Backoff(0.0, 0.0))
     yield made
     made.released.set()

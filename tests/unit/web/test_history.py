@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,30 @@ def test_results(start: Start) -> None:
     items = client.get("/api/v1/ended/requests?sort=-ended&fields=id,result").json()["items"]
     assert [(item["id"], item["result"]) for item in items] == [(REQUEST, "fulfilled"), (failed.key, "failed")]
     assert client.get("/api/v1/ended/nodes?since=1s").json()["total"] == 0
+
+
+def test_reasons(start: Start) -> None:
+    """WP-107: what a request waited for that was slow or removed; many launches of a pool that failed at once."""
+    one, error = start(), FailedLaunch("error.status", "no host", NOW, "0000000009")
+    status = observed.status(
+        "cloud-1", requests=[RequestStatus(observed.request(3).key, "paused", "room.cores", "full")]
+    )
+    waiting = [observed.request(1), observed.request(2), observed.request(3, state=states.PENDING)]
+    one.note(*waiting, observed.request(4))
+    one.passes(10, requests=waiting, statuses=[replace(status, launches=LaunchesStatus(last_error=error))])
+    one.note(*(observed.request(n, state=states.FULFILLED, state_time=NOW, created_time=NOW - 90) for n in (2, 3)))
+    one.note(observed.node(2, state=states.FAILED), observed.node(3, state=states.FAILED, provider="lab"))
+    one.remove("request", *(life.key for life in waiting), observed.request(4).key)
+    one.remove("node", "0000000002", "0000000003")
+    one.passes(50)
+    found = {int(life.id[-2:]): life.reason for life in one.history.ended("request")}
+    assert found[1] == found[2] != ""
+    assert found[1].startswith("it waited: ")
+    assert (found[3], found[4]) == ("it waited: full", "")
+    assert [life.reason for life in one.history.ended("node")] == [
+        "",
+        "a launch of its pool failed at that time: no host",
+    ]
 
 
 def test_what_ended_while_nobody_looked(start: Start) -> None:

@@ -6,16 +6,20 @@ from __future__ import annotations
 import html
 import logging
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
 
+from nodepool.listing.overview import explanation_text
+from nodepool.model.status import LaunchesStatus
+from nodepool.plan.explain import explain
 from nodepool.web.changes import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.frame import NAVIGATION
 from nodepool.web.logins import COOKIE
 from tests.support.tables import rows
-from tests.support.web_records import full
+from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import token, viewer_token
 from tests.unit.web.rig import BASE, HOLD, ORIGIN, PART, GuardedSite, bearer
@@ -252,3 +256,24 @@ def test_modes(kind: str, names: list[str]) -> None:
     subjects = [f"l{number}" for number in range(2 * MOST_SUBJECTS)]
     assert len(of_subjects(kind, [*subjects, *subjects], SEEN)) == MOST_SUBJECTS * len(names)
     assert of_subjects(kind, ["l1", "l1"], SEEN) == of_subject(kind, "l1", SEEN)
+
+
+@pytest.mark.parametrize("number", [1, 99])
+def test_consoles(number: int) -> None:
+    """WP-89, L-16: operators see the end of a node's console, also of a node that is deleted; nobody else does."""
+    node, small = f"{number:010}", full()
+    launches = LaunchesStatus(consoles={node: f"Kernel panic {HOSTILE}"})
+    statuses = [replace(small.observed.statuses[0], launches=launches)]
+    seen = replace(small.observed, statuses=statuses)
+    site = GuardedSite(replace(small, observed=seen))
+    tags = set()
+    for headers, shown in (({}, False), (bearer(viewer_token()), False), (bearer(token()), True)):
+        answer = site.client.get(f"/api/v1/nodes/{node}/explain", headers=headers)
+        assert ("Kernel panic" in str(answer.json()["console"])) == shown
+        tags.add(answer.headers["etag"])
+        page = site.client.get(f"/nodes/{node}", headers=headers).text
+        # There is no history of a deleted one here.
+        assert ("<pre>Kernel panic &lt;script&gt;" in page) == (shown and number == 1)
+        assert "Kernel panic" not in site.client.get(f"/nodes/{node}", headers={**headers, **PART}).text
+    assert len(tags) == 2
+    assert "End of its console:\n  Kernel panic" in explanation_text(explain(node, "node", seen), 1.0)

@@ -20,11 +20,11 @@ from nodepool.fast_json import loads
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.status import BuilderStatus
-from nodepool.plan.observed import NodeIndex
+from nodepool.plan.observed import NodeIndex, Observed
 from nodepool.web.changes import Access, Actions
 from nodepool.web.logins import Tokens
 from nodepool.web.server import WebServer
-from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker
+from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, RecordKind, SnapshotMaker, WebSnapshot
 from nodepool.web.stream import EventHub
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
@@ -112,10 +112,20 @@ def test_live_parts() -> None:
         assert 'hx-get="?state=ready"' in parts[0][1]["html"]
         assert parts[0] == parts[1]
         assert readers[4].next()[0] == "requests", "there is no such page"
+        node = Node("small", "0000000001")
+        node.state = "ready"
+        site.snapshots.snapshot = WebSnapshot(1, Observed(1_000.0, nodes={node.key: node}))
         site.snapshots.changed = nodes
         assert [readers[0].next()[1]["seq"], readers[4].next()[1]["seq"]] == [2, 2]
         site.snapshots.changed = requests
         assert [readers[2].next()[1]["seq"], readers[4].next()[1]["seq"]] == [3, 3]
+        # Nothing that it shows has changed: only a new viewer, whose page may be another one, makes it be sent.
+        site.snapshots.changed = nodes
+        assert readers[4].next()[1]["seq"] == 4
+        with viewing(server, f"?page={places[0]}") as new:
+            assert new.next()[0] == "hello"
+            site.snapshots.changed = nodes
+            assert [new.next()[1]["seq"], readers[0].next()[1]["seq"]] == [5, 5]
 
 
 def test_changes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,13 +109,14 @@ PAGES = ROOT / "doc/source/drivers/azure"
 def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
     """The least that the credentials need: no action is missing in the role, and none is too many."""
     image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}
-    data = section(cloud_images=[image], diskimages=[{"name": "fedora"}])
+    data = section(cloud_images=[image], diskimages=[{"name": "fedora"}], label={"console-log": True})
     with at_simulator(tmp_path, data, nic_reserved_seconds=0, boot_seconds=(0, 0)) as here:
         assert all(found.ok for found in here.adapter.preflight())
         for attempt, name in ((1, HOST), (2, f"{HOST}-2")):
             here.simulator.change(boots=[VmBootRule(count=1)])
             with pytest.raises(LaunchStatusException):
                 here.launch(attempt=attempt)
+            assert here.adapter.getConsoleLog(here.adapter.config.pools["main"].labels["small"], name)
             here.delete(name)
             # As the framework does it: an address can be deleted when its interface is absent.
             for _ in range(2):

@@ -19,9 +19,9 @@ def waiter(kind: str = "boot", since: float = NOW, record_id: str | None = None)
 class Pace(inventory.ListPace):
     """With some that wait, each for so many seconds, after so many waits that ended well."""
 
-    def __init__(self, *waited: float, ended: int = 0) -> None:
+    def __init__(self, *waited: float, ended: int = 0, seconds: float = 0.1) -> None:
         super().__init__()
-        self.end(ended)
+        self.end(ended, seconds)
         self.kept = [waiter(since=NOW - seconds) for seconds in waited]
         for one in self.kept:
             one.touched = NOW
@@ -44,6 +44,7 @@ class Pace(inventory.ListPace):
         (Pace(0), None, 0, 0.25),
         (Pace(1), None, 0, 0.25),
         (Pace(20), None, 0, 2.0),
+        (Pace(0, ended=1, seconds=2.0), None, 0, 1.4),
         (Pace(300), None, 0, 3.0),
         (Pace(0), None, 4, 4.0),
         (Pace(1), 0.5, 0, 0.5),
@@ -57,8 +58,9 @@ class Pace(inventory.ListPace):
     ],
 )
 def test_pauses(pace: Pace, shortest: float | None, took: float, expected: float) -> None:
-    """Prompt at first, slower for what takes long; many share the price of a list, and waits that ended pay for some.
+    """Prompt at first, or when an end can be expected; slower for what takes long; many share the price of a list.
 
+    Waits that ended pay for some.
     A list that takes long has as long a pause behind it; ``shortest`` is that of a cloud whose answers are large.
     """
     if shortest is not None:

@@ -13,7 +13,7 @@ import functools
 import logging
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,9 +36,12 @@ from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, sync
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool.view import Launcher
+    from nodepool.config.objects import Config
+    from nodepool.launcher.shared import EventRing, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.plan.triage import PoolInfo, RequestKind, Verdict
+    from nodepool.zk.nodes import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 
 @functools.lru_cache(maxsize=1000)
@@ -130,14 +133,11 @@ def waits_in_front(
 IDLE_SECONDS: Final = 30.0
 #: Between two looks at what is held, or could not be taken.
 LOOK_SECONDS: Final = 1.0
-#: So long another launcher, that has the first choice, is left a request.
-CHOICE_SECONDS: Final = 2.0
 #: Requests that are taken in one pass.
 MAX_TAKEN: Final = 50
 #: How long a whole waits with nodes in its hands, at first; twice as long each time after that. A whole that is larger
 #: than a quota would keep others waiting for ever.
 HOLD_SECONDS: Final = 600.0
-MAX_YIELDS: Final = 6
 #: Seconds from the end of a part until its request is deleted (as those of min-ready).
 LINGER_SECONDS: Final = 1.0
 #: Longest wait for the cache to have read what it was told of.
@@ -149,16 +149,23 @@ _LAST: Final = NodeRequest("999-9999999999")
 class MixedWorker(Worker):
     """One thread per launcher."""
 
-    def __init__(self, launcher: Launcher) -> None:
-        log = logging.getLogger(log_names.MIXED_WORKER)
-        super().__init__("MixedWorker", launcher.zk.client, log, IDLE_SECONDS)
-        self._launcher = launcher
-        self._zk, self._cache = launcher.zk, launcher.cache
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        cache: NodepoolCache,
+        pools: PoolRegistry,
+        config: Callable[[], Config],
+        maintenance: MaintenanceState,
+        events: EventRing,
+    ) -> None:
+        super().__init__("MixedWorker", zk.client, logging.getLogger(log_names.MIXED_WORKER), IDLE_SECONDS)
+        self._zk, self._cache, self._pools = zk, cache, pools
+        self._config, self._maintenance, self._events = config, maintenance, events
         self._wholes: dict[str, _Whole] = {}
         #: Left by the cache thread; '' = any may have changed. Deque operations are atomic.
         self._changed: deque[str] = deque([""])
-        #: Requests that may have to be split, and since when they are known (monotonic seconds).
-        self._candidates: dict[str, float] = {}
+        #: Requests that may have to be split.
+        self._candidates: set[str] = set()
         #: Requests for parts that are to be deleted, and when (monotonic seconds).
         self._doomed: list[tuple[float, NodeRequest]] = []
         #: Did the creation of a part give no answer? It may be there.
@@ -175,9 +182,10 @@ class MixedWorker(Worker):
             self.wake()
 
     def _may_split(self, request: NodeRequest) -> bool:
-        mixed = self._launcher.config().mixed_labels
-        mixes = bool(mixed) and request.state == states.REQUESTED and not mixed.isdisjoint(request.node_types)
-        return mixes and request.requestor != PART_REQUESTOR
+        mixed = self._config().mixed_labels
+        if not mixed or request.state != states.REQUESTED or request.requestor == PART_REQUESTOR:
+            return False
+        return not mixed.isdisjoint(request.node_types) and len(set(request.node_types)) > 1
 
     # -- the pass --
 
@@ -188,11 +196,9 @@ class MixedWorker(Worker):
         epoch, wholes = self._client.session_epoch, self._wholes.items()
         self._wholes = {key: one for key, one in wholes if (lock := one.request.lock) and lock.epoch == epoch}
         self._find_unsure()
-        now = monotonic()
         while self._changed:
             changed = self._changed.popleft()
-            for request_id in [changed] if changed else self._cache.requests.ids():
-                self._candidates.setdefault(request_id, now)
+            self._candidates.update([changed] if changed else self._cache.requests.ids())
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
                 self._look(whole)
@@ -223,19 +229,16 @@ class MixedWorker(Worker):
 
     def _take_some(self) -> bool:
         """Take requests that are to be split, in order; True = there are more."""
-        launcher, found = self._launcher, []
-        registered, mixed = launcher.pools.registered(), launcher.config().mixed_labels
-        pools = (*registered, *launcher.pools.absent())
-        own, now = {pool.launcher_id for pool in launcher.siblings()}, monotonic()
-        for request_id, since in list(self._candidates.items()):
+        found: list[tuple[NodeRequest, tuple[tuple[int, ...], ...]]] = []
+        mixed, pools = self._config().mixed_labels, (*self._pools.registered(), *self._pools.absent())
+        held = self._maintenance.of_labels().keys()
+        for request_id in list(self._candidates):
             request = self._cache.requests.get(request_id)
             if request is None or not self._may_split(request):
-                del self._candidates[request_id]
-            elif (parts := split(tuple(request.node_types), mixed, pools)) is not None:
-                chosen = triage.first_choice(request_id, registered)
-                if now > since + CHOICE_SECONDS or (chosen is not None and chosen.id in own):
-                    found.append((request, parts))
-        if launcher.maintenance.launcher is not None:
+                self._candidates.discard(request_id)
+            elif held.isdisjoint(request.node_types) and (parts := split(tuple(request.node_types), mixed, pools)):
+                found.append((request, parts))
+        if self._maintenance.launcher is not None:
             return False
         found.sort(key=lambda each: each[0].order_key)
         for request, parts in found[:MAX_TAKEN]:
@@ -345,13 +348,13 @@ class MixedWorker(Worker):
     def _fail(self, whole: _Whole, part: NodeRequest) -> None:
         """What every pool has declined a part of fails as a whole (A-15)."""
         request = whole.request
-        registered = [pool.id for pool in self._launcher.pools.registered()]
+        registered = [pool.id for pool in self._pools.registered()]
         for pool_id in registered:
             triage.decline(request, pool_id, registered)
         request.state = states.FAILED
         text = f"every pool declined its part of {', '.join(part.node_types)}, request {part.id}"
         self._log(request).info("Failing node request: %s (%s)", text, described(request), extra=origin_of(request))
-        self._launcher.events.add(f"request {request.id}", What.FAILED, text, ReasonCode.LAUNCH_FAILED.value)
+        self._events.add(f"request {request.id}", What.FAILED, text, ReasonCode.LAUNCH_FAILED.value)
         self._end(whole)
 
     def _fulfil(self, whole: _Whole) -> None:
@@ -393,13 +396,13 @@ class MixedWorker(Worker):
         elif first := self._waits_for(whole, [node for part in held for node in of_parts.get(part.key, ())]):
             self._give_back(whole, held, f"request {first.id} comes first, and each may wait for the other")
         elif now >= whole.since + HOLD_SECONDS * 2**whole.yields:
-            whole.yields = min(whole.yields + 1, MAX_YIELDS)
+            whole.yields = min(whole.yields + 1, 6)
             self._give_back(whole, held, f"the other parts are waited for since {now - whole.since:.0f} s")
 
     def _waits_for(self, whole: _Whole, held: Sequence[Node]) -> NodeRequest | None:
         """A request that waits for the room of the nodes that a whole has; None = none is known to."""
         requests, own = self._cache.requests, {part.id for part in whole.asked}
-        first = waits_in_front(whole.request, held, self._launcher.pools.registered(), requests.values())
+        first = waits_in_front(whole.request, held, self._pools.registered(), requests.values())
         for provider in {node.provider for node in held if node.provider is not None}:
             others = (node for node in self._cache.nodes.values() if node.allocated_to not in own)
             first = first or stands_before(_LAST, provider, None, others, requests.get)
