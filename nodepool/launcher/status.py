@@ -183,6 +183,7 @@ class PoolStatusMaker:
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=pool.launch_log.status(pool.launches()),
             launching=self._launching(now),
+            consoles=pool.launch_log.consoles(),
             hosts=hosts,
             # Rounded down, so that a call that has not ended changes the record now and then only.
             slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},

@@ -163,16 +163,12 @@ class LaunchStatus:
 
 @dataclass(frozen=True)
 class LaunchesStatus:
-    """Launches of the pool; those that ended are of the last 15 minutes.
-
-    :param consoles: node -> the end of its console, of the last nodes that did not pass their connection check.
-    """
+    """Launches of the pool; those that ended are of the last 15 minutes."""
 
     running: int = 0
     ok_15m: int = 0
     failed_15m: int = 0
     last_error: FailedLaunch | None = None
-    consoles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -212,6 +208,7 @@ class PoolStatus(TypedRecord):
     :param next: when an unavailable provider is tried again, in seconds since the epoch; None = not known.
     :param labels: only those that cannot be served now.
     :param launching: the launches that have been in progress for longest.
+    :param consoles: node -> the end of its console, of the last nodes that did not pass their connection check.
     :param slow_calls: questions to the cloud that take long -> how long, in seconds.
     :param failing_calls: questions to the cloud that failed several times in a row -> the last error.
     :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
@@ -238,6 +235,7 @@ class PoolStatus(TypedRecord):
     declined: Sequence[RequestStatus] = ()
     launches: LaunchesStatus = field(default_factory=LaunchesStatus)
     launching: Sequence[LaunchStatus] = ()
+    consoles: Mapping[str, str] = field(default_factory=dict)
     hosts: Sequence[HostStatus] = ()
     slow_calls: Mapping[str, float] = field(default_factory=dict)
     failing_calls: Mapping[str, str] = field(default_factory=dict)

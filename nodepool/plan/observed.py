@@ -146,7 +146,7 @@ class Observed:
     @cached_property
     def consoles(self) -> Mapping[str, str]:
         """The end of the console of nodes that failed, by node."""
-        return {node: text for status in self.statuses for node, text in status.launches.consoles.items()}
+        return {node: text for status in self.statuses for node, text in status.consoles.items()}
 
     @cached_property
     def missing(self) -> frozenset[str]:

@@ -262,11 +262,12 @@ class _Attempt:
         if transport.auth_publickey(command.username, command.key):
             raise ScanFailed("ready-check-key is not enough to log in")
 
+    def _is_cancelled(self) -> str:
+        return "was cancelled" if self._stop.is_set() else ""
+
     def _is_over(self) -> str:
         """Why the connection that runs a command is to be ended; empty = it is not."""
-        if self._stop.is_set():
-            return "was cancelled"
-        return "has not ended in time" if monotonic() >= self.deadline else ""
+        return self._is_cancelled() or ("has not ended in time" if monotonic() >= self.deadline else "")
 
     def _connect(self, addresses: Targets) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
@@ -311,7 +312,7 @@ class _Attempt:
         :param algorithms: what to accept as signature of the host; None = all that paramiko knows.
         :return: algorithms that both sides know, for key types that we have not got yet.
         """
-        sock = _CountingSocket(self._connect(addresses))
+        sock = _CountingSocket(self._connect(addresses), over=self._is_cancelled)
         with OnError(lambda _: sock.close()):
             self._take_turn()
         try:
@@ -375,8 +376,8 @@ class _Attempt:
 class _CountingSocket(socket.socket):
     """A connected socket that ends after some bytes, or when it is not wanted any more.
 
-    Read by paramiko's thread only, which looks ten times a second. ``trouble`` says why the stream was ended, or is
-    empty.
+    Read by paramiko's thread only, which looks ten times a second, also while the host takes nothing that is sent.
+    ``trouble`` says why the stream was ended, or is empty.
 
     :param over: why it is not wanted any more; empty = it is.
     """
@@ -390,7 +391,7 @@ class _CountingSocket(socket.socket):
         self.trouble = ""
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        self.trouble = self.trouble or self._over()
+        self._look()
         if self._left <= 0:
             self.trouble = f"sent more than {self._most // 1024} KiB"
         if self.trouble:
@@ -398,6 +399,15 @@ class _CountingSocket(socket.socket):
         data = super().recv(min(size, self._left), flags)
         self._left -= len(data)
         return data
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self._look()
+        if self.trouble:
+            raise OSError(self.trouble)
+        return super().send(data, flags)
+
+    def _look(self) -> None:
+        self.trouble = self.trouble or self._over()
 
 
 def _text_of(key: paramiko.PKey) -> str:
@@ -506,12 +516,11 @@ class Scans:
         text = CLOUD_INIT if label.ready_check == "cloud-init" else label.ready_check
 
         def check() -> tuple[str, ...]:
-            from paramiko import SSHException
-            from paramiko.pkey import PKey, UnknownKeyType
+            from paramiko.pkey import PKey
 
             try:
                 key = PKey.from_path(label.ready_check_key)
-            except (OSError, TypeError, ValueError, SSHException, UnknownKeyType) as error:
+            except Exception as error:  # noqa: BLE001 - of the parsers of three libraries
                 reason = _one_line(str(error)) or type(error).__name__
                 raise CheckFailed(f"ready-check-key {label.ready_check_key} cannot be used: {reason}") from None
             try:

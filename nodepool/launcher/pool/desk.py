@@ -466,6 +466,11 @@ class LaunchLog:
             while len(self._consoles) > MAX_CONSOLES:
                 del self._consoles[next(iter(self._consoles))]
 
+    def consoles(self) -> dict[str, str]:
+        """Node -> what is kept of its console."""
+        with self._lock:
+            return dict(self._consoles)
+
     def error_of(self, node_id: str) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known, or long ago."""
         with self._lock:
@@ -483,7 +488,7 @@ class LaunchLog:
             if self._last_error is not None and self._last_error.at < oldest:
                 self._last_error = None
             ready = sum(ready for _, ready in self._ended)
-            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error, dict(self._consoles))
+            return LaunchesStatus(running, ready, len(self._ended) - ready, self._last_error)
 
 
 #: Each request is declined by all pools that do not have its labels: that is no event. These reasons are.

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_ERRORS, USUAL_OF, LaunchLog
+from nodepool.launcher.pool.desk import AGE_SECONDS, MAX_CONSOLE_BYTES, MAX_CONSOLES, MAX_ERRORS, USUAL_OF, LaunchLog
 from nodepool.launcher.pool.worker import AGAIN_SECONDS, FIRST_SECONDS, PoolWorker, WaitingLines
 from nodepool.launcher.status import HOST_SECONDS, MAX_BYTES, MAX_ENTRIES, MAX_HOST_SECONDS, PoolStatusMaker, bounded
 from nodepool.model import status
@@ -199,3 +199,22 @@ def test_launch_log(monkeypatch: Patch) -> None:
     for _ in range(100):
         log.ready()
     assert log.status(0).ok_15m == 101
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("\x1b[31mred\x1b[0m\r\n\x1b[2J\x1bclogin:\x07 \x9b1m\n", "red\nlogin:   1m"),
+        ("\udce4\x00panic", "panic"),
+        ("ä" * 5000, "ä" * (MAX_CONSOLE_BYTES // 2)),
+        ("€" * 5000, "€" * (MAX_CONSOLE_BYTES // 3)),
+        ("\x1b[" * 99999, ""),
+    ],
+)
+def test_consoles(text: str, kept: str) -> None:
+    """L-16: what a terminal shows, of the last nodes; escapes and characters are not cut."""
+    log = LaunchLog()
+    for number in range(MAX_CONSOLES):
+        log.keep_console(str(number), "old")
+    log.keep_console("new", text)
+    assert log.consoles() == {**{str(number): "old" for number in range(1, MAX_CONSOLES)}, "new": kept}

@@ -13,7 +13,6 @@ from urllib.parse import urljoin
 import pytest
 
 from nodepool.listing.overview import explanation_text
-from nodepool.model.status import LaunchesStatus
 from nodepool.plan.explain import explain
 from nodepool.web.changes import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.frame import NAVIGATION
@@ -262,8 +261,7 @@ def test_modes(kind: str, names: list[str]) -> None:
 def test_consoles(number: int) -> None:
     """WP-89, L-16: operators see the end of a node's console, also of a node that is deleted; nobody else does."""
     node, small = f"{number:010}", full()
-    launches = LaunchesStatus(consoles={node: f"Kernel panic {HOSTILE}"})
-    statuses = [replace(small.observed.statuses[0], launches=launches)]
+    statuses = [replace(small.observed.statuses[0], consoles={node: f"Kernel panic {HOSTILE}"})]
     seen = replace(small.observed, statuses=statuses)
     site = GuardedSite(replace(small, observed=seen))
     tags = set()
@@ -276,4 +274,6 @@ def test_consoles(number: int) -> None:
         assert ("<pre>Kernel panic &lt;script&gt;" in page) == (shown and number == 1)
         assert "Kernel panic" not in site.client.get(f"/nodes/{node}", headers={**headers, **PART}).text
     assert len(tags) == 2
+    for address in ("/api/v1/providers", "/api/v1/providers/cloud-1", "/api/v1/pools", "/providers/cloud-1"):
+        assert "console" not in site.client.get(address, headers=bearer(token())).text.replace("console-log", "")
     assert "End of its console:\n  Kernel panic" in explanation_text(explain(node, "node", seen), 1.0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import socket
@@ -16,8 +17,8 @@ from typing import Any
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.keyscan import CONNECT_SECONDS, CheckFailed, ScanFailed, Scans, scan
-from tests.support.odd_hosts import OddHost, closes, is_silent
+from nodepool.driver.framework.keyscan import CONNECT_SECONDS, EXCHANGE_SECONDS, CheckFailed, ScanFailed, Scans, scan
+from tests.support.odd_hosts import OddHost, closes, is_silent, stops_after_banner, takes_nothing
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
 from tests.support.virtual_clock import VirtualClock
@@ -67,6 +68,19 @@ def test_stop_while_a_host_boots(scans: Scans) -> None:
         assert monotonic() - begun < CONNECT_SECONDS / 2
 
 
+@pytest.mark.parametrize("behave", [is_silent, stops_after_banner])
+def test_stop_while_a_host_says_nothing(scans: Scans, behave: Any) -> None:
+    """With a long limit, a late key exchange may take minutes."""
+    with OddHost(behave) as host:
+        future = scans.scan("127.0.0.1", host.port, 600.0, "ssh")
+        wait_for("it is connected", lambda: host.connections)
+        begun = monotonic()
+        scans.stop()
+        with pytest.raises(ScanFailed, match="stops"):
+            future.result(60)
+        assert monotonic() - begun < EXCHANGE_SECONDS / 2
+
+
 def test_turns() -> None:
     """A host that waits for its turn loses no time by it, and no connection when it is stopped."""
     turns, cancelled = threading.Semaphore(0), threading.Event()
@@ -108,6 +122,18 @@ def begin(scans: Scans, server: SshServer, command: str, timeout: float, **more:
     return scans.check(node, label)
 
 
+def odd_key() -> str:
+    """A private key of an unknown type, as OpenSSH writes it."""
+    words = [b"none", b"none", b""]
+    head = b"".join(len(word).to_bytes(4) + word for word in words) + (1).to_bytes(4)
+    public = b"\0\0\0\x03odd"
+    private = (b"\0\0\0\x07" * 2) + public + bytes(range(1, 10))
+    private = private[: len(private) // 8 * 8]
+    data = b"openssh-key-v1\0" + head + b"".join(len(part).to_bytes(4) + part for part in (public, private))
+    lines = base64.encodebytes(data).decode()
+    return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}-----END OPENSSH PRIVATE KEY-----\n"
+
+
 @pytest.mark.parametrize(
     ("command", "more", "reason", "output"),
     [
@@ -121,6 +147,7 @@ def begin(scans: Scans, server: SshServer, command: str, timeout: float, **more:
         ("kill -9 $$", {"timeout": 5.0}, r"without an exit code \(gave up after 5 s\)$|not ended in time", ""),
         ("true", {"username": "daemon"}, r"could not be run: .*Authentication failed. \(gave up after 60 s\)$", ""),
         ("true", {"ready_check_key": "/none"}, "^ready-check-key /none cannot be used: .*No such file", ""),
+        ("true", {"ready_check_key": "odd"}, "^ready-check-key .* cannot be used: Unsupported key type", ""),
         ("true", {"connection_port": is_silent, "timeout": 1.0}, "could not be run: .*gave up after 1 s", ""),
     ],
 )
@@ -129,6 +156,10 @@ def test_ready_checks_that_fail(
 ) -> None:
     """K-7: the limit holds whatever the host does; the reason has the end of the output, which is bounded."""
     clock, runs = VirtualClock(0.1), tmp_path / "runs"
+    if more.get("ready_check_key") == "odd":
+        # Of a kind that needs a token.
+        more = {"ready_check_key": str(tmp_path / "odd")}
+        (tmp_path / "odd").write_text(odd_key(), encoding="ascii")
     with contextlib.ExitStack() as around:
         around.enter_context(clock.running())
         if "connection_port" in more:
@@ -142,6 +173,14 @@ def test_ready_checks_that_fail(
     assert failure.value.output.endswith(output)
     assert len(failure.value.output) <= 2048
     assert failure.value.statsd_key == "error.readycheck"
+
+
+def test_ready_check_of_a_host_that_takes_nothing(scans: Scans, sshd: SshServer) -> None:
+    """K-7: the limit holds, too, if what is sent to it cannot be sent."""
+    with OddHost(takes_nothing) as host:
+        future = begin(scans, sshd, "true", 5.0, connection_port=host.port)
+        with pytest.raises(CheckFailed, match="has not ended in time"):
+            future.result(30)
 
 
 def test_ready_check_of_a_host_with_new_keys(scans: Scans, tmp_path: Path) -> None:
