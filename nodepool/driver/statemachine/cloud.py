@@ -445,6 +445,10 @@ class CloudProvider(StateMachineQuota, Provider):
             self._workers.add(poolworker)
         return self.handler_class(poolworker, request)
 
+    def pausedReason(self) -> str | None:
+        """Why nothing new is begun now; None = all is well."""
+        return f"the circuit breaker is open: {self.calls.circuit_reason}" if self.calls.circuit_open else None
+
     def wake_workers(self) -> None:
         """Pools that serve requests here look again. Any thread; does not block."""
         with self._lock:

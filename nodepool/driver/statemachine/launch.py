@@ -469,7 +469,7 @@ class NodeLaunch(RunningLaunch):
             console = gateway.get_console_log(*of_instance) if getattr(self.label, "console_log", False) else None
             if console:
                 self.log.info("Console of instance %s:\n%s", self.node.external_id, console)
-                self._handler.pw.keep_console(self.node, console)
+                self._handler.pw.keep_console(self.node, str(console))
             if output := getattr(error, "output", ""):
                 self.log.info("End of the output of the ready-check of instance %s:\n%s", self.node.external_id, output)
             gateway.notify_nodescan_failure(*of_instance)

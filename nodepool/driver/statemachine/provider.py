@@ -187,10 +187,6 @@ class StateMachineProvider(DeletingProvider):
         self.forget_unanswered()
         self.wake_workers()
 
-    def pausedReason(self) -> str | None:
-        """Why nothing new is begun now; None = all is well."""
-        return f"the circuit breaker is open: {self.calls.circuit_reason}" if self.calls.circuit_open else None
-
     def pauseStatus(self) -> PauseStatus | None:
         """`pausedReason`, since when, and when the cloud is asked again."""
         if (text := self.pausedReason()) is None:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine import StateMachine
 from nodepool.exceptions import CapacityException, CloudUnavailableException
+from nodepool.launcher.pool.desk import LaunchLog
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from tests.support.machine_driver import CreateMachine
@@ -101,3 +104,20 @@ def test_launches_that_cannot_end_well(
     wait_for("the launch ended", handler.launchesComplete)
     assert [node.state for node in handler.nodeset] == [states.FAILED]
     assert (site.cloud.calls["create"] == 0) == (what in ("no instance", "no upload"))
+
+
+@pytest.mark.parametrize("console", [b"Kernel panic", ["Kernel panic"], "Kernel panic"])
+def test_consoles_that_are_no_text(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, console: Any) -> None:
+    """L-16: whatever a driver has for a console, the scan is what failed, and the driver hears of it."""
+    site = make_site({"launch-retries": 1}, label={"console-log": True, "host-key-checking": True})
+    failed: Future[tuple[str, ...]] = Future()
+    failed.set_exception(ScanFailed("no answer"))
+    monkeypatch.setattr(site.provider.scans, "scan", lambda *order: failed)
+    monkeypatch.setattr(site.adapter, "getConsoleLog", lambda label, external_id: console)
+    kept = LaunchLog()
+    monkeypatch.setattr(site.worker, "keep_console", lambda node, text: kept.keep_console(node.key, text))
+    handler = site.accept("small")
+    wait_for("the launch ended", handler.launchesComplete)
+    assert "Kernel panic" in kept.consoles()[handler.nodeset[0].key]
+    assert site.results == ["error.keyscan"]
+    assert len(site.adapter.scan_failures) == 1
