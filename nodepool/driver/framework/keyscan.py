@@ -516,11 +516,14 @@ class Scans:
         text = CLOUD_INIT if label.ready_check == "cloud-init" else label.ready_check
 
         def check() -> tuple[str, ...]:
-            from paramiko.pkey import PKey
+            from cryptography.exceptions import UnsupportedAlgorithm
+            from paramiko import SSHException
+            from paramiko.pkey import PKey, UnknownKeyType
 
+            unusable = (OSError, TypeError, ValueError, SSHException, UnknownKeyType, UnsupportedAlgorithm)
             try:
                 key = PKey.from_path(label.ready_check_key)
-            except Exception as error:  # noqa: BLE001 - of the parsers of three libraries
+            except unusable as error:
                 reason = _one_line(str(error)) or type(error).__name__
                 raise CheckFailed(f"ready-check-key {label.ready_check_key} cannot be used: {reason}") from None
             try:

@@ -64,19 +64,21 @@ PAYLOADS = (
 
 def check(data: bytes) -> None:
     """Let a host say this, and then nothing more."""
-    gone = threading.Event()
-    # No second attempt.
-    gone.set()
+    ended = threading.Event()
 
     def say(host: OddHost, connection: socket.socket) -> None:
-        connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(65536):
-            continue
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                continue
+        finally:
+            # No second attempt.
+            ended.set()
 
     with OddHost(say) as host:
         try:
-            found = scan("127.0.0.1", host.port, timeout=20, retry_connect=False, cancelled=gone)
+            found = scan("127.0.0.1", host.port, timeout=20, retry_connect=False, cancelled=ended)
         except ScanFailed as error:
             check_reason(str(error))
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from typing import Any
 
@@ -41,13 +42,19 @@ def test_hosts_that_misbehave(behave: Any, reason: str, caplog: pytest.LogCaptur
     caplog.set_level(logging.DEBUG)
     threads = others()
     # Its first attempt says what is wrong; the last of many may end because the time is over.
-    once = threading.Event()
-    if behave is odd_hosts.sends_garbage:
-        once.set()
-    with OddHost(behave) as host:
+    once, garbage = threading.Event(), behave is odd_hosts.sends_garbage
+
+    def serve(host: OddHost, connection: socket.socket) -> None:
+        try:
+            behave(host, connection)
+        finally:
+            if garbage:
+                once.set()
+
+    with OddHost(serve) as host:
         descriptors = len(os.listdir("/proc/self/fd"))
         with pytest.raises(ScanFailed, match=reason) as failure:
-            scan("127.0.0.1", host.port, timeout=30 if once.is_set() else 0.5, cancelled=once)
+            scan("127.0.0.1", host.port, timeout=30 if garbage else 0.5, cancelled=once)
         assert others() == threads
     assert len(os.listdir("/proc/self/fd")) < descriptors
     assert "\n" not in str(failure.value)
