@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 COLOURS = {RELEASED: "#b0b0b0", OURS: "#2a6fbb", FLOOR: "#e0a030", LIMIT: "#333333"}
 #: Bars on a linear scale that differ by more than this cannot be compared by eye.
 LOGARITHMIC_FROM = 8.0
+#: Cases that differ by more than this are drawn on a logarithmic scale.
+WIDE_FROM = 20.0
 BAR_INCHES, PANEL_INCHES, INCHES_A_LETTER = 0.3, 2.0, 0.075
 
 
@@ -125,7 +127,8 @@ def _lines(axes: Axes, panel: Panel) -> None:
     for candidate, series in panel.series.items():
         points = [(x, y) for x, y in zip(numbers, series, strict=True) if y is not None]
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", color=COLOURS[candidate], label=candidate)
-    axes.set_xscale("log")
+    if max(numbers) > WIDE_FROM * min(numbers):
+        axes.set_xscale("log")
     axes.set_xticks(numbers, panel.cases)
     axes.minorticks_off()
     if panel.logarithmic:

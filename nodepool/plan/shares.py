@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fair shares: whose request gets the next room that comes free, where tenants want more than there is (rules FS).
 
-First what is counted: what each tenant uses (`Ledger`), and the room that its requests could use (`Place`). Then the
+First what is counted: what each tenant uses (`Ledger`), and the room that its requests could use. Then the
 order in which requests are served (`FairOrder`). Last the same for `nodepool explain` and the tables (`order_of`).
 All of it follows from ZooKeeper and the configuration, so all launchers find the same.
 """
@@ -186,40 +186,24 @@ def _node_project(node: Node, request: NodeRequest | None) -> str | None:
     return name if isinstance(name, str) else None if request is None else project_of(request)
 
 
-class Place(NamedTuple):
-    """A pool, whichever launchers serve it. :param limits: resource -> limit, of the pool and of its cloud."""
-
-    labels: frozenset[str]
-    limits: Amounts
-
-
-def places_of(pools: Iterable[PoolInfo]) -> dict[str, Place]:
-    """The places of some registered pools, as ``provider/pool``; launchers of old releases publish no limits."""
-    found: dict[str, Place] = {}
-    for pool in pools:
-        known = found.get(pool.place, Place(frozenset(), {}))
-        found[pool.place] = Place(known.labels | pool.labels, {**known.limits, **pool.limits})
-    return found
-
-
 def room_of(
-    names: Iterable[str], places: Mapping[str, Place], present: Callable[[str], Amounts]
+    names: Iterable[str], limits: Mapping[str, Amounts], present: Callable[[str], Amounts]
 ) -> tuple[Amounts, bool]:
     """How much there is in some places, of each resource that any of them limits; without limits, of instances.
 
     A place that does not limit a resource which others limit counts with what its nodes take of it.
 
-    :param present: what the nodes of a place take.
+    :param limits: of places. ``present``: what the nodes of a place take.
     :return: also, whether the limits alone say it.
     """
-    limits = {name: places[name].limits if name in places else {} for name in names}
-    counts = {resource for found in limits.values() for resource in found} or {"instances"}
+    here = {name: limits.get(name, NOTHING) for name in names}
+    counts = {resource for found in here.values() for resource in found} or {"instances"}
 
     def size(name: str, resource: str) -> float:
-        return limits[name].get(resource, present(name).get(resource, 0))
+        return here[name].get(resource, present(name).get(resource, 0))
 
-    room = {resource: sum(size(name, resource) for name in limits) for resource in counts}
-    return room, all(counts == found.keys() for found in limits.values())
+    room = {resource: sum(size(name, resource) for name in here) for resource in counts}
+    return room, all(counts == found.keys() for found in here.values())
 
 
 def dominant(use: Amounts, room: Amounts) -> tuple[float, str]:
@@ -273,12 +257,13 @@ class FairOrder:
         #: Are there shares?
         self.on = False
         self._policy = Policy({})
-        self._pools: Sequence[PoolInfo] | None = None
-        self._places: Mapping[str, Place] = {}
+        self._pools: Sequence[PoolInfo] = ()
+        #: Place -> limits. Launchers of old releases publish none.
+        self._limits: dict[str, Amounts] = {}
         self._versions: Mapping[str | None, int] = {}
         self._kinds_version = self._present_version = -1
-        #: Labels -> places that have all of them.
-        self._able: dict[tuple[str, ...], frozenset[str]] = {}
+        #: Labels and tenant -> places that may serve such requests.
+        self._able: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
         #: Tenant -> what waits, and places that this could use.
         self._waiting: dict[str, list[Bucket]] = {}
         self._wanted: dict[str, frozenset[str]] = {}
@@ -302,7 +287,9 @@ class FairOrder:
         self._policy, self._versions, self._kinds_version = policy, versions, self._queue.kinds_version
         self.on = bool(policy.tenants)
         if pools is not self._pools:
-            self._pools, self._places, same = pools, places_of(pools), False
+            self._pools, same = pools, False
+            # Several launchers may have the same one.
+            self._limits = {pool.place: pool.limits for pool in sorted(pools, key=lambda pool: len(pool.limits))}
             self._able.clear()
         if not self.on:
             return
@@ -316,7 +303,7 @@ class FairOrder:
         self._rooms.clear()
         self._waiting = grouped(self._queue.buckets(), lambda bucket: bucket.kind.tenant_name or "")
         self._wanted = {
-            tenant: frozenset(name for bucket in buckets for name in self.able(bucket.kind.labels))
+            tenant: frozenset(name for bucket in buckets for name in self._able_for(bucket.kind))
             for tenant, buckets in self._waiting.items()
         }
 
@@ -326,17 +313,16 @@ class FairOrder:
             return
         self._present_version = version
         for names in [names for names, (_, fixed) in self._rooms.items() if not fixed]:
-            now = room_of(names, self._places, self._present)
+            now = room_of(names, self._limits, self._present)
             if now != self._rooms[names]:
                 self._rooms[names] = now
                 self._plain.clear()
 
-    def able(self, labels: tuple[str, ...]) -> frozenset[str]:
-        """The places that have all of some labels."""
-        found = self._able.get(labels)
+    def _able_for(self, kind: RequestKind) -> frozenset[str]:
+        found = self._able.get((kind.labels, kind.tenant_name))
         if found is None:
-            names = (name for name, place in self._places.items() if place.labels.issuperset(labels))
-            found = self._able[labels] = frozenset(names)
+            found = frozenset(pool.place for pool in self._pools if pool.serves(kind))
+            self._able[kind.labels, kind.tenant_name] = found
         return found
 
     def key(self, kind: RequestKind, order: OrderKey, ahead: int = 0) -> FairKey:
@@ -417,7 +403,7 @@ class FairOrder:
         use, mine = self._use(tenant), self._policy.tenants.get(tenant, USUAL)
         names = self._wanted.get(tenant, frozenset()) | use.places
         if names not in self._rooms:
-            self._rooms[names] = room_of(names, self._places, self._present)
+            self._rooms[names] = room_of(names, self._limits, self._present)
         used = plus(use.amounts, use.lacking.get(self._place, {}))
         look = _Look(version, use, used, names, self._rooms[names][0], mine, labels, 0.0)
         look = self._known[tenant, labels] = look._replace(share=self._share(look, used))

@@ -27,7 +27,7 @@ from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
-from nodepool.model.request import NodeRequest, OrderKey, project_of
+from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
 from nodepool.model.status import AccessRule
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
-#: How the requestors of launchers begin: those requests have no tenant, and are for all of them.
+#: How the requestors of launchers begin: those requests have no tenant, and are for all of them. A part of a request is
+#: for the tenant of the whole.
 LAUNCHERS: Final = "NodePool:"
 
 
@@ -67,7 +68,7 @@ class RequestKind(NamedTuple):
             request.tenant_name,
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
-            str(request.requestor).startswith(LAUNCHERS),
+            str(request.requestor).startswith(LAUNCHERS) and request.requestor != PART_REQUESTOR,
             project_of(request) if by_project else None,
         )
 
@@ -601,15 +602,20 @@ def _score(request_id: str, pool_id: str) -> float:
     return -1 / math.log(uniform)
 
 
-def weights_of(rooms: Mapping[PoolInfo, float | None]) -> Mapping[str, float]:
+def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, float]:
     """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
 
     Launchers that serve the same pool of a provider share its room.
     """
-    if None in rooms.values() or not any(rooms.values()):
+    known: list[tuple[PoolInfo, float]] = []
+    for pool, room in rooms:
+        if room is None:
+            return {}
+        known.append((pool, room))
+    if not any(room for _, room in known):
         return {}
-    launchers = Counter((pool.provider_name, pool.name) for pool in rooms)
-    return {pool.id: (room or 0.0) / launchers[pool.provider_name, pool.name] for pool, room in rooms.items()}
+    launchers = Counter((pool.provider_name, pool.name) for pool, _ in known)
+    return {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.status import LauncherStatus, PoolComponent, TenantShare
 from nodepool.plan.explain import explain
 from nodepool.plan.observed import Observed
-from nodepool.plan.shares import Ledger, Place, Policy, dominant, order_of, room_of, served_before
+from nodepool.plan.shares import Ledger, Policy, dominant, order_of, room_of, served_before
 from nodepool.plan.triage import PoolInfo, RequestKind
 
 POOLS = [
-    PoolInfo("1", "cloud", frozenset({"small", "large"}), 100, False, "main", {"instances": 20, "cores": 80}),
-    PoolInfo("2", "cloud", frozenset({"small", "large"}), 100, False, "main", {"instances": 20, "cores": 80}),
-    PoolInfo("3", "gpus", frozenset({"gpu"}), 100, False, "main", {"instances": 4}),
+    PoolInfo("1", "cloud", frozenset({"small", "large"}), 100, False, "main", limits={"instances": 20, "cores": 80}),
+    PoolInfo("2", "cloud", frozenset({"small", "large"}), 100, False, "main", limits={"instances": 20, "cores": 80}),
+    PoolInfo("3", "gpus", frozenset({"gpu"}), 100, False, "main", limits={"instances": 4}),
 ]
 CORES = {"small": 2, "large": 16, "gpu": 4}
 
@@ -112,9 +112,9 @@ def test_order(policy: Policy, nodes: str, waiting: str, expected: str) -> None:
 )
 def test_room(names: str, room: Mapping[str, float], fixed: bool) -> None:
     """FS-3: limits; where there are none, what nodes take."""
-    places = {"cloud": Place(frozenset(), {"instances": 20, "cores": 80}), "lab": Place(frozenset(), {})}
+    limits: dict[str, dict[str, float]] = {"cloud": {"instances": 20, "cores": 80}}
     taken: dict[str, dict[str, float]] = {"lab": {"instances": 7, "cores": 30, "ram": 9}}
-    assert room_of(names.split(), places, lambda name: taken.get(name, {})) == (room, fixed)
+    assert room_of(names.split(), limits, lambda name: taken.get(name, {})) == (room, fixed)
     assert dominant({"instances": 1}, {"instances": 0}) == (1.0, "instances")
 
 
