@@ -74,12 +74,15 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return min(8, 2 * len(os.sched_getaffinity(0)))
 
 
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test in quarantine may fail."""
     if len(QUARANTINE) > MOST_IN_QUARANTINE:
         raise pytest.UsageError(f"{len(QUARANTINE)} tests are in quarantine: mend one first")
-    gc.freeze()
-    gc.enable()
     for item in items:
         if reason := QUARANTINE.get(item.nodeid.partition("[")[0]):
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))

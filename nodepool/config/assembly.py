@@ -275,7 +275,7 @@ class ProviderReader:
     def _check_tenants(self) -> None:
         """Another launcher may serve a tenant that no pool of this file serves."""
         pools = [pool for provider in self._config.providers.values() for pool in provider.pools.values()]
-        access = [(pool.labels, pool.access(self._config.labels)) for pool in pools]
+        access = [(pool.labels, pool.access(self._config.labels)) for pool in pools if isinstance(pool, ConfigPool)]
         for name in ("tenant-resource-limits", "tenant-shares"):
             for index, section in entries(self._document.data, name, "tenant-name"):
                 if access and not any(_serves(section["tenant-name"], *each) for each in access):

@@ -515,8 +515,8 @@ held_labels = ProviderHook[[str], Mapping[str, Reason]](
 )
 stop_waiting = ProviderHook[[Collection[str]], None]("stopWaiting", _NOTHING, AT_ONCE)
 error_labels = ProviderHook[[], Sequence[str]]("errorLabels", _DECLINED, AT_ONCE)
-capacity = ProviderHook[[str], Mapping[str, float]](
-    "capacity", Otherwise("logged; pools with the same priority share requests evenly", dict), AT_ONCE
+pool_capacity = ProviderHook[[str], Mapping[str, float]](
+    "poolCapacity", Otherwise("logged; pools with the same priority share requests evenly", dict), AT_ONCE
 )
 # For status records.
 limit_status = ProviderHook[[str], Sequence[LimitStatus]]("limitStatus", NO_LIST, AT_ONCE)

@@ -257,12 +257,12 @@ class Provider(ProviderNotifications, abc.ABC):
         """
         return ()
 
-    def capacity(self, pool_name: str) -> Mapping[str, float]:
+    def poolCapacity(self, pool_name: str) -> Mapping[str, float]:
         """Label -> how many nodes a pool can have in all, as far as it is known; '' = of any other label.
 
         Asked every few seconds; must not do I/O or wait.
         """
-        quota = getattr(super(), "capacity", None)
+        quota = getattr(super(), "poolCapacity", None)
         return {} if quota is None else cast("Mapping[str, float]", quota(pool_name))
 
     # -- for status records: any thread asks, every few seconds; none of these must do I/O or wait --

@@ -346,7 +346,9 @@ class Turns:
 
     def _weights(self, pools: Sequence[PoolInfo], request: NodeRequest) -> Mapping[str, float]:
         """Each pool's share of such requests; empty = all the same."""
-        return weights_of({pool: self._free.room(pool, request.node_types) for pool in pools}) if self._by_room else {}
+        if not self._by_room:
+            return {}
+        return weights_of((pool, self._free.room(pool, request.node_types)) for pool in pools)
 
     def _turns(self, pools: list[PoolInfo], request: NodeRequest, weights: Mapping[str, float]) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""

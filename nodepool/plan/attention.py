@@ -180,14 +180,12 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
 
 def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
-        calls = largest(pool.slow_calls for pool in members)
-        if calls:
-            text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
+        if calls := slow_calls(members):
+            text = f"the cloud of provider {provider} answers slowly: {calls}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
-        failing = {hook: error for pool in members for hook, error in pool.failing_calls.items()}
         # What is unavailable says so with the same error.
-        if failing and not any(pool.state == UNAVAILABLE for pool in members):
-            text = f"calls to the cloud of provider {provider} fail: {failing_calls(failing)}"
+        if (failing := failing_calls(members)) and not any(pool.state == UNAVAILABLE for pool in members):
+            text = f"calls to the cloud of provider {provider} fail: {failing}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
     for pool in pools:
         launches = slow(pool.launching)
@@ -356,14 +354,15 @@ def rounded(seconds: float) -> float:
     return seconds // step * step
 
 
-def slow_calls(calls: Mapping[str, float]) -> str:
+def slow_calls(pools: Iterable[PoolSummary]) -> str:
     """Questions to a cloud that take long, the longest first: ``a list of instances takes 42 s``."""
-    ordered = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
+    ordered = sorted(largest(pool.slow_calls for pool in pools).items(), key=lambda call: (-call[1], call[0]))
     return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
 
 
-def failing_calls(calls: Mapping[str, str]) -> str:
+def failing_calls(pools: Iterable[PoolSummary]) -> str:
     """Questions to a cloud that fail: ``a deletion failed several times in a row (503)``."""
+    calls = {hook: error for pool in pools for hook, error in pool.failing_calls.items()}
     failed = "failed several times in a row"
     return ", ".join(f"{_ASKED.get(hook, hook)} {failed} ({error})" for hook, error in sorted(calls.items()))
 

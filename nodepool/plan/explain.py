@@ -25,7 +25,7 @@ from nodepool.plan import attention, explained
 from nodepool.plan.attention import described
 from nodepool.plan.explained import ExplainedThing, LabelInPool, Moment, PoolVerdict, WaitingGroup, explain_image
 from nodepool.plan.observed import Observed, PoolFacts, host_name, of_node, of_provider, of_uploads
-from nodepool.plan.pool_summary import STATES, PoolSummary, largest, limiting, newest_limits, summarize
+from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, newest_limits, summarize
 from nodepool.plan.static import is_parked, slot_of
 
 #: Nodes of a request whose launches are described.
@@ -511,11 +511,9 @@ def _provider_text(
         return f"tells no status: {named(silent)}" if silent else "no launcher has it"
     slow = attention.slow(launch for pool in pools for launch in pool.launching)
     running = sum(pool.launches.running for pool in pools)
-    calls = largest(pool.slow_calls for pool in pools)
-    long = f"; {attention.summary(slow, running, now)}" if slow else ""
-    long += f"; {attention.slow_calls(calls)}" if calls else ""
-    failing = {hook: error for pool in pools for hook, error in pool.failing_calls.items()}
-    long += f"; {attention.failing_calls(failing)}" if failing else ""
+    calls, failing = attention.slow_calls(pools), attention.failing_calls(pools)
+    launches = attention.summary(slow, running, now) if slow else ""
+    long = "".join(f"; {text}" for text in (launches, calls, failing) if text)
     if worst.state == "running":
         full = limiting(limit for pool in pools for limit in pool.limits)
         of = "" if full is None else f"{amount(full.used + full.others, full.resource)} of"

@@ -602,15 +602,20 @@ def _score(request_id: str, pool_id: str) -> float:
     return -1 / math.log(uniform)
 
 
-def weights_of(rooms: Mapping[PoolInfo, float | None]) -> Mapping[str, float]:
+def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, float]:
     """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
 
     Launchers that serve the same pool of a provider share its room.
     """
-    if None in rooms.values() or not any(rooms.values()):
+    known: list[tuple[PoolInfo, float]] = []
+    for pool, room in rooms:
+        if room is None:
+            return {}
+        known.append((pool, room))
+    if not any(room for _, room in known):
         return {}
-    launchers = Counter((pool.provider_name, pool.name) for pool in rooms)
-    return {pool.id: (room or 0.0) / launchers[pool.provider_name, pool.name] for pool, room in rooms.items()}
+    launchers = Counter((pool.provider_name, pool.name) for pool, _ in known)
+    return {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What answers of pages and API are made of.
 
-First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then answers that are kept.
-Last tables that a page and the API share.
+First errors (RFC 9457) and JSON, then our own addresses, static files and links to Zuul, then texts in HTML, then
+answers that are kept. Last tables that a page and the API share.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -26,15 +29,15 @@ from nodepool import fast_json
 from nodepool.listing.nodes import host_table
 from nodepool.listing.pools import provider_table, tenant_table
 from nodepool.listing.records import launcher_table
-from nodepool.listing.table import Table
+from nodepool.listing.table import Table, printable_lines
 from nodepool.model.request import origin_of
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
-from nodepool.web.snapshot import quoted
+from nodepool.web.snapshot import CellText, quoted
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import Link, Links, WebSnapshot
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: Below this path errors have this form.
@@ -225,6 +228,78 @@ def zuul_links(record: NodeRequest, zuul_url: str | None) -> dict[str, str]:
     if isinstance(buildset, str) and buildset:
         found = {"buildset": f"{base}/buildset/{quoted(buildset)}", **found}
     return found
+
+
+# A text of another program, as pages show it, and its links and commands in HTML.
+
+#: Longest text that a page shows.
+MAX_TEXT: Final = 2000
+
+
+def shown_text(text: str) -> str:
+    """A text without characters that do more than be seen, and not too long. It is not escaped."""
+    if len(text) > MAX_TEXT:
+        return printable_lines(f"{text[:MAX_TEXT]}...")
+    return text if text.isprintable() else printable_lines(text)
+
+
+#: Longest text in a cell; the page of the row has all of it.
+MAX_CELL: Final = 300
+#: Names of a list in a cell, and those that are looked at.
+CELL_NAMES: Final = 20
+MOST_COUNTED: Final = 1000
+
+
+def cell_text(text: str) -> str:
+    """A text of a cell, not too long."""
+    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}..."
+
+
+def counted_parts(values: Sequence[Any], link: Link | None) -> list[CellText]:
+    """The texts of a list, each once with its number, e.g. ``2 x gpu``."""
+    names = list(Counter(values[:MOST_COUNTED]).items())
+    parts = [
+        CellText(cell_text(f"{count} x {name}" if count > 1 else str(name)), None if link is None else link(name))
+        for name, count in names[:CELL_NAMES]
+    ]
+    return [*parts, CellText(f"{len(names) - CELL_NAMES} more")] if len(names) > CELL_NAMES else parts
+
+
+def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Markup:
+    """Texts, each with its link.
+
+    :param root: the way from the page to the root of the site. ``between``: stands between them.
+    """
+    return Markup(between.join([_part(part, root) for part in parts]))
+
+
+#: The next rendering of a page has most of the same parts.
+@lru_cache(4096)
+def _part(part: CellText, root: str) -> str:
+    html: str = escape(shown_text(part.text))
+    if part.title:
+        html = f'<time title="{escape(part.title)}">{html}</time>'
+    if part.command:
+        html = command_html(part.text)
+    if part.href is None:
+        return html
+    is_elsewhere = part.href.startswith(("http://", "https://"))
+    return f'<a href="{escape(shown_text(part.href if is_elsewhere else root + part.href))}">{html}</a>'
+
+
+def command_html(command: str) -> Markup:
+    """A command with a button that copies it."""
+    html = escape(shown_text(command))
+    button = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
+    return Markup(f"<code>{html}</code>{button}")
+
+
+def text_html(text: str, links: Links, root: str) -> Markup:
+    """A text in which ids, names and commands are links; see `Links.of_text`.
+
+    :param root: see `parts_html`.
+    """
+    return parts_html(links.of_text(text), root, "")
 
 
 # `KeptAnswers`: what was made for one client is there for all others who ask for the same at the same time.

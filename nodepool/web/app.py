@@ -56,6 +56,7 @@ from nodepool.web.answers import (
     all_launchers,
     all_providers,
     all_tenants,
+    counted_parts,
     zuul_links,
 )
 from nodepool.web.frame import (
@@ -73,7 +74,6 @@ from nodepool.web.frame import (
     RecordList,
     ShownFact,
     TableView,
-    counted_parts,
     fact,
     facts_of,
     first_rows,

@@ -12,10 +12,9 @@ import math
 import re
 import shlex
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 from pathlib import Path
@@ -40,7 +39,6 @@ from nodepool.listing.table import (
     cell,
     duration,
     in_order,
-    printable_lines,
     shown,
     since,
     with_zone,
@@ -54,12 +52,18 @@ from nodepool.web.answers import (
     API,
     KeptAnswers,
     WebProblem,
+    cell_text,
+    command_html,
+    counted_parts,
     http_error,
     is_form,
     own_address,
+    parts_html,
     place_of,
     root_of,
     root_of_place,
+    shown_text,
+    text_html,
 )
 from nodepool.web.logins import path_of, user_of
 from nodepool.web.snapshot import CellText, Link, Links, address
@@ -305,19 +309,6 @@ def _title(error: HTTPException) -> str:
     return _TITLES.get(error.status_code, "Not understood" if error.status_code < 500 else "Not now")
 
 
-# `shown_text`: a text of another program, as pages show it.
-
-#: Longest text that a page shows.
-MAX_TEXT: Final = 2000
-
-
-def shown_text(text: str) -> str:
-    """A text without characters that do more than be seen, and not too long. It is not escaped."""
-    if len(text) > MAX_TEXT:
-        return printable_lines(f"{text[:MAX_TEXT]}...")
-    return text if text.isprintable() else printable_lines(text)
-
-
 def _shown(value: Any) -> Any:
     """What a template shows of a value."""
     if value is None:
@@ -327,11 +318,6 @@ def _shown(value: Any) -> Any:
 
 # A `Table` as a page shows it: texts, colours, and where each value leads to.
 
-#: Longest text in a cell; the page of the row has all of it.
-MAX_CELL: Final = 300
-#: Names of a list in a cell, and those that are looked at.
-CELL_NAMES: Final = 20
-MOST_COUNTED: Final = 1000
 #: Keys of columns -> class of their cells: what people want to know first, where a row is a card.
 _ROLES: Final = {
     **dict.fromkeys(("age_seconds", "age", "since", "oldest", "newest", "ended", "at"), "age"),
@@ -430,7 +416,7 @@ def _cell(
         css = f"{css} state {colour} {state_class(value)}".strip()
     if isinstance(value, list):
         return Cell(counted_parts(value, link), css, label)
-    text, href = _cut(cell(column, value)), None if link is None else link(value)
+    text, href = cell_text(cell(column, value)), None if link is None else link(value)
     if isinstance(column.show, since):
         return Cell([CellText(column.show.ago(value), href, with_zone(value))] if text else [], css, label)
     if column.key == "at":
@@ -440,24 +426,10 @@ def _cell(
     return Cell([CellText(text, href)] if text else [], css, label)
 
 
-def counted_parts(values: Sequence[Any], link: Link | None) -> list[CellText]:
-    """The texts of a list, each once with its number, e.g. ``2 x gpu``."""
-    names = list(Counter(values[:MOST_COUNTED]).items())
-    parts = [
-        CellText(_cut(f"{count} x {name}" if count > 1 else str(name)), None if link is None else link(name))
-        for name, count in names[:CELL_NAMES]
-    ]
-    return [*parts, CellText(f"{len(names) - CELL_NAMES} more")] if len(names) > CELL_NAMES else parts
-
-
 def state_class(state: Any) -> str:
     """The class with the colour of a state, e.g. ``s-in-use``; empty = the text is no word for a state."""
     name = state.partition(" (")[0].replace(" ", "-") if isinstance(state, str) else ""
     return f"s-{name}" if _STATE.fullmatch(name) else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}..."
 
 
 # HTML of the cells of tables and of texts with links. A page has a thousand of them; a template takes 2 ms longer.
@@ -475,43 +447,6 @@ def _cell_html(one: Cell, root: str) -> str:
     css = f' class="{one.css}"' if one.css else ""
     label = f' data-label="{escape(one.label)}"' if one.label and one.parts else ""
     return f"<td{css}{label}>{parts_html(one.parts, root, one.between)}</td>"
-
-
-def parts_html(parts: Iterable[CellText], root: str, between: str = ", ") -> Markup:
-    """Texts, each with its link.
-
-    :param root: see `row_html`. ``between``: stands between them.
-    """
-    return Markup(between.join([_part(part, root) for part in parts]))
-
-
-#: The next rendering of a page has most of the same parts.
-@lru_cache(4096)
-def _part(part: CellText, root: str) -> str:
-    html: str = escape(shown_text(part.text))
-    if part.title:
-        html = f'<time title="{escape(part.title)}">{html}</time>'
-    if part.command:
-        html = command_html(part.text)
-    if part.href is None:
-        return html
-    is_elsewhere = part.href.startswith(("http://", "https://"))
-    return f'<a href="{escape(shown_text(part.href if is_elsewhere else root + part.href))}">{html}</a>'
-
-
-def command_html(command: str) -> Markup:
-    """A command with a button that copies it."""
-    html = escape(shown_text(command))
-    button = f'<button type="button" class="copy" data-copy="{html}" aria-label="Copy {html}" title="Copy"></button>'
-    return Markup(f"<code>{html}</code>{button}")
-
-
-def text_html(text: str, links: Links, root: str) -> Markup:
-    """A text in which ids, names and commands are links; see `Links.of_text`.
-
-    :param root: see `row_html`.
-    """
-    return parts_html(links.of_text(text), root, "")
 
 
 # What pages about one thing have in common.

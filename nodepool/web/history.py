@@ -381,7 +381,7 @@ class History:
     def _find_reasons(self, seen: Observed) -> None:
         """Why requests and nodes failed that ended a moment ago, as launchers report it."""
         known = {event.subject: event.text for event in seen.events}
-        of_pool = {}
+        of_pool: dict[tuple[Any, Any], str] = {}
         for status in seen.statuses:
             known.update((f"request {one.id}", one.text) for one in status.declined)
             error = status.launches.last_error

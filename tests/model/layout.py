@@ -93,12 +93,12 @@ class Layout:
     def _can_mix(self, labels: Sequence[str]) -> bool:
         """The same, of several pools together."""
         launched = [label for label in labels if label in ("small", "large")]
-        parts = [[one for one in launched if one == label] for label in ("small", "large") if label in launched]
         rest = [label for label in labels if label not in launched]
+        parts: list[list[str]] = [[label] * launched.count(label) for label in sorted(set(launched))]
+        parts += [rest] if rest else []
         limits = [limit for limit in (self.limit, self.tenant_limit) if limit is not None]
         alone = dataclasses.replace(self, mixed=False)
-        whole = [*parts, rest] if rest else parts
-        return len(whole) > 1 and len(launched) <= min(limits) and all(map(alone.can_serve, whole))
+        return len(parts) > 1 and len(launched) <= min(limits) and all(alone.can_serve(part) for part in parts)
 
     def _hosts_can_serve(self, labels: list[str], hosts: list[HostLayout]) -> bool:
         if not labels:

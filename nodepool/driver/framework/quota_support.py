@@ -287,8 +287,8 @@ class QuotaSupport(abc.ABC):
             found += limits_of("cloud", limits, _use_of(tally, None), others.quota["compute"], asked_at)
         return found
 
-    def capacity(self, pool_name: str) -> dict[str, float]:
-        """By the known limits; nodes to come are like those that there are. See `Provider.capacity`."""
+    def poolCapacity(self, pool_name: str) -> dict[str, float]:
+        """By the known limits; nodes to come are like those that there are. See `Provider.poolCapacity`."""
         rooms = []
         for limit in self.limitStatus(pool_name):
             nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)

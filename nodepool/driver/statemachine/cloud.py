@@ -199,9 +199,9 @@ class StateMachineQuota(QuotaSupport):
         except NotKnown:
             return 0
 
-    def capacity(self, pool_name: str) -> dict[str, float]:
+    def poolCapacity(self, pool_name: str) -> dict[str, float]:
         """Also by what the cloud refused."""
-        found = super().capacity(pool_name)
+        found = super().poolCapacity(pool_name)
         for label in self.learned_limits.labels(pool_name):
             learned = self.nodeCount(pool_name) + self.learned_limits.room(pool_name, label)
             found[label] = min(found.get("", math.inf), learned)

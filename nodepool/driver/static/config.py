@@ -136,6 +136,8 @@ class StaticPool(ConfigPool):
         self.hosts: list[HostSpec] = []
         #: Hosts that have ``allowed-tenants``.
         self.restricted: dict[HostId, Sequence[str]] = {}
+        #: Label -> tenants that may have one of its hosts; None = all.
+        self.label_tenants: dict[str, frozenset[str] | None] = {}
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
@@ -145,11 +147,16 @@ class StaticPool(ConfigPool):
             self.labels.update(host.labels)
             if host.allowed_tenants is not None:
                 self.restricted[host.id] = host.allowed_tenants
+            for label in host.labels:
+                known = self.label_tenants.get(label, frozenset())
+                # A host without a list is for every tenant.
+                both = None if known is None or host.allowed_tenants is None else known.union(host.allowed_tenants)
+                self.label_tenants[label] = both
 
     def tenantsOfLabel(self, label: str) -> Collection[str] | None:
-        """All of its hosts together: a host without a list is for every tenant."""
-        lists = [host.allowed_tenants for host in self.hosts if label in host.labels] if self.restricted else [None]
-        return None if None in lists else sorted({tenant for tenants in lists for tenant in tenants or ()})
+        """Of all of its hosts together."""
+        tenants = self.label_tenants.get(label)
+        return None if tenants is None else sorted(tenants)
 
     def tenantsOfNode(self, node: Node) -> Sequence[str] | None:
         """Of its host."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodepool.launcher.pool.mixed import pending_of, split
@@ -37,6 +39,10 @@ def test_parts(labels: str, mixed: str, parts: tuple[tuple[int, ...], ...] | Non
 
 def test_what_counts_for_a_tenant() -> None:
     """MN-6: the parts, and what is not split."""
-    parts = {"requestor": PART_REQUESTOR, "requestor_data": {"parent": "200-0000000001"}, "state": "pending"}
+    parts: dict[str, Any] = {
+        "requestor": PART_REQUESTOR,
+        "requestor_data": {"parent": "200-0000000001"},
+        "state": "pending",
+    }
     requests = [request(1, state="pending"), request(2, **parts), request(3, state="pending"), request(4)]
-    assert [one.key[-1] for one in pending_of("t1", requests)] == ["2", "3"]
+    assert [one.key[-1] for one in pending_of("t1", [*requests, request(4)])] == ["2", "3"]

@@ -18,9 +18,9 @@ from nodepool.model.status import HostStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
-from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
+from nodepool.web.answers import KEPT_SECONDS, MAX_TEXT, MOST_ANSWERS, MOST_BYTES, KeptAnswers, shown_text
 from nodepool.web.app import MOST_SLOTS, SECURITY_HEADERS
-from nodepool.web.frame import MAX_TEXT, NAVIGATION, log_commands, shown_text
+from nodepool.web.frame import NAVIGATION, log_commands
 from nodepool.web.history import History
 from nodepool.web.overview import MOST_ROWS
 from nodepool.web.snapshot import WebSnapshot
