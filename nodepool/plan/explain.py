@@ -370,11 +370,8 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
     origin = {} if request is None else origin_of(request)
     if "tenant" not in origin and node.tenant_name:
         origin["tenant"] = node.tenant_name
-    gone = (
-        " (the request does not exist any more)"
-        if request is None and node.state not in (states.IN_USE, states.USED)
-        else ""
-    )
+    is_over = request is None and node.state not in (states.IN_USE, states.USED)
+    gone = " (the request does not exist any more)" if is_over else ""
     who = "".join(f", {name} {value}" for name, value in origin.items())
     if node.requestor and node.requestor.startswith(REQUEST_COMMAND):
         who += f", requested by {node.requestor[len(REQUEST_COMMAND) + 1 :]}"

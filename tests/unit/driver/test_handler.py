@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.handler import DeadlockAvoidance, NodeRequestHandler
+from nodepool.driver.framework.handler_hooks import DeadlockAvoidance
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node
