@@ -401,6 +401,11 @@ class PoolInfo:
         known = [nodes for nodes in found if nodes is not None]
         return min(known) if known and len(known) == len(found) else None
 
+    def labels_for(self, kind: RequestKind) -> frozenset[str]:
+        """The labels of which the tenant of such requests may have nodes of this pool (A-24)."""
+        denied = [labels for tenants, labels in self.access or () if not kind.may_have(tenants)]
+        return self.labels.difference(*(self.labels if labels is None else labels for labels in denied))
+
     def no_access(self, kind: RequestKind) -> Reason | None:
         """Why the tenant of such requests may not have nodes of this pool; None = it may (A-24)."""
         for tenants, labels in self.access or ():

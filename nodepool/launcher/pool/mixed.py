@@ -14,7 +14,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -66,12 +66,23 @@ def split(
     return tuple(map(tuple, parts.values()))
 
 
+def parts_for(
+    kind: RequestKind, node_types: Sequence[str], mixed: frozenset[str], pools: Sequence[PoolInfo]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The parts of a request, of pools that serve its tenant (`split`); None = it is not split.
+
+    If these pools have not all labels, others count, too: a part that they deny fails, and says why.
+    """
+    theirs = tuple(replace(pool, labels=pool.labels_for(kind)) if pool.access else pool for pool in pools)
+    return split(tuple(node_types), mixed, theirs) or split(tuple(node_types), mixed, tuple(pools))
+
+
 def judge(
     kind: RequestKind, me: PoolInfo, registered: Sequence[PoolInfo], absent: Sequence[PoolInfo], mixed: frozenset[str]
 ) -> Verdict:
     """`plan.triage.screen`, but what is served by several pools is declined by none."""
     found = triage.screen(kind, me, registered, absent)
-    if isinstance(found, triage.Decline) and split(kind.labels, mixed, (*registered, *absent)) is not None:
+    if isinstance(found, triage.Decline) and parts_for(kind, kind.labels, mixed, (*registered, *absent)) is not None:
         return triage.Leave(SEVERAL_POOLS)
     return found
 
@@ -164,8 +175,12 @@ class MixedWorker(Worker):
         self._wholes: dict[str, _Whole] = {}
         #: Left by the cache thread; '' = any may have changed. Deque operations are atomic.
         self._changed: deque[str] = deque([""])
-        #: Requests that may have to be split.
+        #: Requests that may have to be split, and those of them that are to be looked at.
         self._candidates: set[str] = set()
+        self._new: set[str] = set()
+        #: On what it depends which of them are split, and when all are looked at again (monotonic seconds).
+        self._depends: object = None
+        self._all_due = 0.0
         #: Requests for parts that are to be deleted, and when (monotonic seconds).
         self._doomed: list[tuple[float, NodeRequest]] = []
         #: Did the creation of a part give no answer? It may be there.
@@ -198,7 +213,7 @@ class MixedWorker(Worker):
         self._find_unsure()
         while self._changed:
             changed = self._changed.popleft()
-            self._candidates.update([changed] if changed else self._cache.requests.ids())
+            self._new.update([changed] if changed else self._cache.requests.ids())
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
                 self._look(whole)
@@ -229,16 +244,29 @@ class MixedWorker(Worker):
 
     def _take_some(self) -> bool:
         """Take requests that are to be split, in order; True = there are more."""
-        found: list[tuple[NodeRequest, tuple[tuple[int, ...], ...]]] = []
         mixed, pools = self._config().mixed_labels, (*self._pools.registered(), *self._pools.absent())
-        held = self._maintenance.of_labels().keys()
-        for request_id in list(self._candidates):
+        held, no_more = self._maintenance.of_labels().keys(), self._maintenance.launcher is not None
+        # Others change the registry often. A backlog of requests that one pool can serve is not looked at for that.
+        depends = (mixed, {*held}, no_more, [(pool.id, pool.labels, pool.access) for pool in pools])
+        if depends != self._depends or monotonic() >= self._all_due:
+            self._depends, self._all_due = depends, monotonic() + IDLE_SECONDS
+            self._new |= self._candidates
+        found: list[tuple[NodeRequest, tuple[tuple[int, ...], ...]]] = []
+        known: dict[tuple[RequestKind, tuple[str, ...]], tuple[tuple[int, ...], ...] | None] = {}
+        for request_id in self._new:
             request = self._cache.requests.get(request_id)
             if request is None or not self._may_split(request):
                 self._candidates.discard(request_id)
-            elif held.isdisjoint(request.node_types) and (parts := split(tuple(request.node_types), mixed, pools)):
+                continue
+            self._candidates.add(request_id)
+            kind = triage.RequestKind.of(request), tuple(request.node_types)
+            if kind not in known:
+                known[kind] = parts_for(*kind, mixed, pools) if held.isdisjoint(kind[1]) else None
+            if (parts := known[kind]) is not None:
                 found.append((request, parts))
-        if self._maintenance.launcher is not None:
+        # Until it is seen that they are taken.
+        self._new = {request.key for request, _ in found}
+        if no_more:
             return False
         found.sort(key=lambda each: each[0].order_key)
         for request, parts in found[:MAX_TAKEN]:
@@ -334,6 +362,9 @@ class MixedWorker(Worker):
     def _end(self, whole: _Whole, nodes: Sequence[Node] = ()) -> None:
         """Store the request as it is now, with the nodes, and let go of it. Raises ZKConflict: of a node."""
         request = whole.request
+        if request.state != states.FULFILLED:
+            # It may have had nodes that were not given to it after all.
+            request.nodes = []
         try:
             self._zk.requests.finish(request, nodes, nodes_too=True)
         except ZKConflict as conflict:
@@ -353,8 +384,12 @@ class MixedWorker(Worker):
             triage.decline(request, pool_id, registered)
         request.state = states.FAILED
         text = f"every pool declined its part of {', '.join(part.node_types)}, request {part.id}"
+        kind, code = triage.RequestKind.of(part), ReasonCode.LAUNCH_FAILED
+        denied = [pool.no_access(kind) for pool in self._pools.registered() if pool.labels.issuperset(kind.labels)]
+        if denied and denied[0] is not None and None not in denied:
+            text, code = f"{text}: {denied[0].text}", denied[0].code
         self._log(request).info("Failing node request: %s (%s)", text, described(request), extra=origin_of(request))
-        self._events.add(f"request {request.id}", What.FAILED, text, ReasonCode.LAUNCH_FAILED.value)
+        self._events.add(f"request {request.id}", What.FAILED, text, code.value)
         self._end(whole)
 
     def _fulfil(self, whole: _Whole) -> None:

@@ -287,11 +287,11 @@ class Pool:
         self.registered_pools, self.absent_pools = launcher.pools.registered, launcher.pools.absent
         self.provider_name, self.pool_name = self.pool_key = key
         self.launcher_id, self.log, self.wake = launcher_id, log, wake
-        self.request_changed, node_changed = changed
+        self.request_changed, self._node_changed = changed
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
         self.launch_log = LaunchLog()
-        self.free = FreeNodes(self, node_changed)
+        self.free = FreeNodes(self, self._node_changed)
         self.ready_nodes, self.evict, self.set_aside = self.free.ready, self.free.evict, self.free.set_aside
         #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
@@ -330,6 +330,8 @@ class Pool:
             # First: the driver may raise, and no configuration may stand here with the labels of another one.
             self.labels = frozenset(config.getSupportedLabels(self.pool_name))
             self.config = config
+            # Those that are free may be for other tenants now.
+            self._node_changed("")
         if not same or whole is not self._whole_config:
             # Labels may have changed without the provider.
             self.access = self.pool_config.access(whole.labels)

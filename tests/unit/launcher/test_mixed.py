@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodepool.launcher.pool.mixed import pending_of, split
+from nodepool.launcher.pool.mixed import MixedWorker, judge, parts_for, pending_of, split
+from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import PART_REQUESTOR
-from nodepool.plan.triage import PoolInfo
+from nodepool.model.status import AccessRule
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind
+from tests.support.local_launcher import fake_provider
 from tests.support.observed import request
+from tests.support.pool_znodes import PoolZnodes
+from tests.unit.launcher.conftest import Patch, Still, home
 
 POOLS = {"1": "a c", "2": "b", "3": "b c d", "4": "e"}
 
@@ -35,6 +41,89 @@ def test_parts(labels: str, mixed: str, parts: tuple[tuple[int, ...], ...] | Non
     """MN-1, MN-2."""
     pools = tuple(PoolInfo(name, name, frozenset(has.split()), 100, False) for name, has in POOLS.items())
     assert split(tuple(labels.split()), frozenset(mixed.split()), pools) == parts
+
+
+@pytest.mark.parametrize(
+    ("rules", "labels", "parts"),
+    [
+        # The first pool has most of the labels; it is for others, or only its label a is; it is for this tenant.
+        ({"1": (["t2"], None)}, "a b c", ((0,), (1,), (2,))),
+        ({"1": (["t2"], "a")}, "a b c", ((0,), (1,), (2,))),
+        ({"1": (["t1"], None)}, "a b c", ((0, 2), (1,))),
+        # One pool has all, for others; for all.
+        ({"4": (["t2"], None)}, "b c", ((0,), (1,))),
+        ({"1": (["t2"], None)}, "b c", None),
+        # Only a pool for others has the label: that part is to fail, or all are one.
+        ({"2": (["t2"], None), "4": (["t2"], "b")}, "a b c", ((0, 2), (1,))),
+        ({"5": (["t2"], None)}, "d", None),
+    ],
+)
+def test_parts_of_a_tenant(
+    rules: dict[str, tuple[list[str], str | None]], labels: str, parts: tuple[tuple[int, ...], ...] | None
+) -> None:
+    """MN-1, A-24: a pool that denies the tenant a label does not have it; no pool declines what is split."""
+    pools = []
+    for name, has in {"1": "a c", "2": "b", "3": "a", "4": "b c", "5": "d"}.items():
+        tenants, of_label = rules.get(name, (["/.*/"], None))
+        access = AccessRule(tuple(tenants), None if of_label is None else frozenset(of_label))
+        pools.append(PoolInfo(name, name, frozenset(has.split()), 100, False, access=(access,)))
+    kind, mixed = RequestKind.of(request(1, *labels.split())), frozenset("bc")
+    assert parts_for(kind, labels.split(), mixed, pools) == parts
+    expected = Leave if parts is not None else Consider if labels == "b c" else Decline
+    last = pools[3] if labels == "b c" else pools[4]
+    assert isinstance(judge(kind, last, pools, [], mixed), expected)
+
+
+def test_backlog_of_what_one_pool_serves(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: Patch) -> None:
+    """MN-1: work follows what changes, not the requests that wait; when no pool has all their labels they are split."""
+    sections = [
+        fake_provider(name, labels, cloud=cloud_name) for name, labels in (("one", ("a",)), ("two", ("a", "b")))
+    ]
+    labels = {"a": {}, "b": {"mixed-nodesets": True}}
+    launcher = still(sections, labels=labels)
+    launcher.worker("two")
+    ids, mixed = [znodes.submit(["a", "b"]) for _ in range(3)], launcher.nodepool.mixed.current
+    looks: list[Any] = []
+
+    def noted(*args: Any) -> Any:
+        looks.append(args)
+        return parts_for(*args)
+
+    monkeypatch.setattr(home(MixedWorker), "parts_for", noted)
+    launcher.knows_requests(3)
+    for _ in range(2):
+        launcher.settle()
+        mixed.run_once()
+    assert looks
+    looks.clear()
+    for _ in range(3):
+        mixed.run_once()
+    assert not looks
+    with monkeypatch.context() as patch:
+        known = launcher.nodepool.pools.registered()
+        known = [replace(pool, labels=frozenset("a" if pool.provider_name == "one" else "b")) for pool in known]
+        patch.setattr(launcher.nodepool.pools, "registered", lambda: known)
+        mixed.run_once()
+    assert {znodes.request_state(request_id) for request_id in ids} == {"pending"}
+
+
+def test_part_that_the_tenant_may_not_have(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """MN-3, A-24: it fails at once, and its event says why."""
+    sections = [fake_provider(name, (label,), cloud=cloud_name) for name, label in (("one", "a"), ("two", "b"))]
+    sections[1]["pools"][0]["allowed-tenants"] = ["other"]
+    launcher = still(sections, labels={"a": {}, "b": {"mixed-nodesets": True}})
+    worker, mixed = launcher.worker("two"), launcher.nodepool.mixed.current
+    request_id = znodes.submit(["a", "b"], tenant_name="t1")
+
+    def failed() -> bool:
+        launcher.worker("one").run_once()
+        mixed.run_once()
+        return znodes.request_state(request_id) == "failed"
+
+    launcher.passes(worker, "it fails", failed)
+    (found,) = [event for event in launcher.nodepool.events.last(100) if event.subject == f"request {request_id}"]
+    assert found.code == ReasonCode.ACCESS_TENANT.value
+    assert found.text.endswith("tenant t1 has no access: allowed-tenants of the pool")
 
 
 def test_what_counts_for_a_tenant() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
@@ -169,6 +170,21 @@ def test_provider_that_was_replaced_in_the_middle(
         patch.setattr(Pool, "provider_replaced", lambda _: True)
         worker.run_once()
     fulfil(launcher, worker, znodes, request_id)
+
+
+def test_tenants_of_hosts_are_changed(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch
+) -> None:
+    """A-24: a node that is free already is for the tenants of the configuration that the pass works with."""
+    node, kind = znodes.add_node("ready"), RequestKind.of(NodeRequest())
+    ready = worker.context.free.ready
+    launcher.passes(worker, "the node is known", lambda: node in ready)
+    assert ready.could_serve(["small"], kind)
+    provider = launcher.nodepool.providers.running["one"]
+    monkeypatch.setattr(type(worker.context.pool_config), "tenantsOfNode", lambda *_: ["a"])
+    monkeypatch.setattr(provider, "provider", copy(provider.provider))
+    worker.run_once()
+    assert not ready.could_serve(["small"], kind)
 
 
 def test_nodes_that_the_first_choice_lacks(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
