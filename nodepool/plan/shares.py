@@ -382,9 +382,10 @@ class FairOrder:
         return any(then.get(name, 0) > limit for name, limit in look.mine.guaranteed.items())
 
     def _share(self, look: _Look, used: Amounts) -> float:
-        # In the middle of being served: else tenants with large requests would get more than their part.
-        middle = plus(used, self._need(look.labels), 0.5)
-        return round(dominant(middle, look.room)[0] / look.mine.weight, DIGITS)
+        # In the middle of being served: else tenants with large requests would get more than their part. But where many
+        # tenants want room that alone may be more than any of them has: it would never be served.
+        half = {name: min(need / 2, used.get(name, 0)) for name, need in self._need(look.labels).items()}
+        return round(dominant(plus(used, half), look.room)[0] / look.mine.weight, DIGITS)
 
     def _first(self, tenant: str) -> tuple[str, ...] | None:
         """Labels of the tenant's first request that waits."""

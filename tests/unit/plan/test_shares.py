@@ -84,8 +84,9 @@ PROJECTS = Policy({"a": TenantShare()}, by_project=True)
         (PLAIN, "", "200 a small, 200 a small, 200 a small, 200 b small", "0 3 1 2"),
         (PLAIN, "1 a large, 3 b small", "200 a small, 200 b small", "1 0"),
         (HEAVY, "6 a small, 2 b small", "200 b small, 200 a small, 200 a small", "1 0 2"),
-        # FS-2: a large request counts with its half.
-        (PLAIN, "3 b small", "200 a small small small small small small small small small, 200 b small", "1 0"),
+        # FS-2: a large request counts with its half, but only as far as the tenant uses as much: it is served at last.
+        (PLAIN, "4 a small, 7 b small", "200 a small small small small small small small small, 200 b small", "1 0"),
+        (PLAIN, "1 a small, 3 b small", "200 b small, 200 a small small small small small small small", "1 0"),
         # FS-3: two of four GPUs are one half, ten of twenty servers, too; launchers of a pool share its room.
         (PLAIN, "2 a gpu, 8 b small", "200 a gpu, 200 b small", "1 0"),
         (PLAIN, "1 a gpu, 8 b small", "200 b small, 200 a gpu", "1 0"),
