@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.listing.pools import tenant_table
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -160,6 +161,8 @@ def test_explained() -> None:
     nodes = {node.key: node for node in nodes_of("4 a small, 2 b small")}
     told: dict[str, Any] = {"tenant_shares": {"a": TenantShare(2.0), "b": TenantShare(0.0)}}
     components = [component(info) for info in POOLS]
+    nodes["bad"] = nodes_of("1 z small")[0]
+    nodes["bad"].id, nodes["bad"].resources = "bad", {"instances": 1, "cores": 10**400}
     seen = Observed(2.0, waiting, nodes, components, launchers=[LauncherStatus(**told)])
     answer = explain("200-0000000001", "request", seen).to_dict()
     assert answer["ahead"] == 3
@@ -167,6 +170,7 @@ def test_explained() -> None:
         "tenant a uses 4 of 20 instances (20%, weight 2); first come 1 request of a, 1 request of b, 1 request of c"
     )
     assert explain("a", "tenant", seen).to_dict()["facts"]["share"] == ["4 of 20 instances (20%, weight 2)"]
+    assert [row[:4] for row in tenant_table(seen).rows if row[0] == "z"] == [["z", "instances", None, 1]]
     assert seen.order is not None
     assert served_before(seen.order, waiting["100-0000000005"], waiting.values()) == {}
 
