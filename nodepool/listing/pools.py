@@ -13,6 +13,7 @@ from nodepool.listing import table
 from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
+from nodepool.model.record import is_finite
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
 
 if TYPE_CHECKING:
@@ -174,11 +175,8 @@ def tenant_table(seen: Observed) -> Table:
 
 def resources_of(node: Node) -> dict[str, Any]:
     """What a node uses, as far as its record says; without, it is one instance."""
-    stored = node.resources or {}
-    numbers = {
-        name: value for name, value in stored.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
-    return numbers or {"instances": 1}
+    stored = (node.resources or {}).items()
+    return {name: value for name, value in stored if type(value) in (int, float) and is_finite(value)} or {"instances": 1}
 
 
 def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:

@@ -226,7 +226,8 @@ class Observed:
         told = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
         if told is None:
             return None
-        policy = Policy(told.tenant_shares, told.fair_projects)
+        shares = {name: share for name, share in told.tenant_shares.items() if share.weight > 0}
+        policy = Policy(shares, told.fair_projects)
         pools = [pool.info for pool in self.pools.values() if pool.component is not None]
         return order_of(policy, pools, self.nodes.values(), self.requests)
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from nodepool.model import states
 from nodepool.model.event import amount, grouped
 from nodepool.model.node import Node
+from nodepool.model.record import is_finite
 from nodepool.model.request import NodeRequest, OrderKey, project_of
 from nodepool.model.status import TenantShare
 from nodepool.plan.triage import Bucket, PoolInfo, RequestKind, RequestQueue
@@ -166,7 +167,7 @@ def _add(sums: dict[str, float], uses: Amounts, sign: int) -> None:
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value) and value > 0
 
 
 def uses_of(node: Node) -> Amounts:
@@ -273,6 +274,8 @@ class FairOrder:
         self._known: dict[tuple[str, tuple[str, ...]], _Look] = {}
         #: Tenant -> version and share, as long as that alone orders its requests: most are asked for in each pass.
         self._plain: dict[str | None, tuple[int, float]] = {}
+        #: Tenant -> labels of its first request that waits, when it was asked for or granted something last.
+        self._firsts: dict[str, tuple[str, ...] | None] = {}
         #: Tenant, and tenant and project -> what was granted in this pass.
         self._granted: dict[tuple[str | None, ...], Amounts] = {}
 
@@ -283,6 +286,7 @@ class FairOrder:
         :param versions: of the uses of tenants, see `Ledger`.
         """
         self._granted.clear()
+        self._firsts.clear()
         same = policy is self._policy and self._kinds_version == self._queue.kinds_version
         self._policy, self._versions, self._kinds_version = policy, versions, self._queue.kinds_version
         self.on = bool(policy.tenants)
@@ -347,6 +351,7 @@ class FairOrder:
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on."""
         self._plain.pop(kind.tenant_name, None)
+        self._firsts.pop(kind.tenant_name or "", None)
         if self.on:
             for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
                 self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
@@ -377,17 +382,20 @@ class FairOrder:
         return any(then.get(name, 0) > limit for name, limit in look.mine.guaranteed.items())
 
     def _share(self, look: _Look, used: Amounts) -> float:
-        # In the middle of being served: else tenants with large requests would get more than their part.
-        middle = plus(used, self._need(look.labels), 0.5)
-        return round(dominant(middle, look.room)[0] / look.mine.weight, DIGITS)
+        # In the middle of being served: else tenants with large requests would get more than their part. But where many
+        # tenants want room that alone may be more than any of them has: it would never be served.
+        half = {name: min(need / 2, used.get(name, 0)) for name, need in self._need(look.labels).items()}
+        return round(dominant(plus(used, half), look.room)[0] / look.mine.weight, DIGITS)
 
     def _first(self, tenant: str) -> tuple[str, ...] | None:
         """Labels of the tenant's first request that waits."""
         buckets = self._waiting.get(tenant, ())
         if len(buckets) == 1:
             return buckets[0].kind.labels
-        first = min((bucket for bucket in buckets if len(bucket)), key=lambda bucket: bucket.head_key, default=None)
-        return None if first is None else first.kind.labels
+        if tenant not in self._firsts:
+            first = min((bucket for bucket in buckets if len(bucket)), key=lambda bucket: bucket.head_key, default=None)
+            self._firsts[tenant] = None if first is None else first.kind.labels
+        return self._firsts[tenant]
 
     def _project_share(self, kind: RequestKind, ahead: int) -> float:
         if not self._policy.by_project:

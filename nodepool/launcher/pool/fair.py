@@ -117,9 +117,10 @@ class PoolOrder:
         """Look at what is now. Returns whether all requests are to be put into the queue once more."""
         again = False
         if config is not self._config:
-            self._config, self._policy = config, Policy(config.tenant_shares, config.fair_projects)
-            again = self._queue.by_project != config.fair_projects
-            self._queue.by_project = config.fair_projects
+            by_project = config.fair_projects and bool(config.tenant_shares)
+            self._config, self._policy = config, Policy(config.tenant_shares, by_project)
+            again = self._queue.by_project != by_project
+            self._queue.by_project = by_project
             self._needs.clear()
         self._front = None
         self._yields = {key: until for key, until in self._yields.items() if self._desk.serves(key)}

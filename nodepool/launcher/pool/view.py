@@ -337,8 +337,6 @@ class Pool:
             self.access = self.pool_config.access(whole.labels)
             self._whole_config = whole
         self.provider = provider
-        if self.order.begin_pass(self.launcher.config(), self.registered_pools()):
-            self.request_changed("")
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()

@@ -144,6 +144,9 @@ class PoolWorker(Worker):
             return 1.0
         self._update_entry()
         self._take_changes()
+        # After them: the room of a tenant is that of all its requests that wait.
+        if self.context.order.begin_pass(self._launcher.config(), self.context.registered_pools()):
+            self.request_changed("")
         if not self.entry.sees_all(pool.launcher_id for pool in self._launcher.siblings()):
             return SIBLINGS_LOOK_SECONDS
         self._handlers.poll()

@@ -111,11 +111,37 @@ def test_order_and_size_of_passes(
     assert sum(counted.new().values()) == 5
 
 
+def test_shares_of_what_came_just_now(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """FS-3: the room of a tenant is that of all its requests, also of those that come in the pass that takes them."""
+    sections = [
+        fake_provider(name, (label,), cloud=cloud_name, pool_max_servers=2)
+        for name, label in (("one", "small"), ("two", "big"))
+    ]
+    launcher = still(sections, tenant_shares=[{"tenant-name": "late"}])
+    worker = launcher.worker()
+    znodes.add_node("in-use", tenant_name="early")
+    znodes.add_node("in-use", type=["big"], provider="two", tenant_name="late")
+    launcher.settle()
+    limits = lambda: len([pool for pool in znodes.pools() if pool.get("limits")]) == 2  # noqa: E731
+    launcher.passes(worker, "the limits are known", limits)
+    for tenant in ("early", "late"):
+        znodes.submit(["small"], tenant_name=tenant)
+    launcher.knows_requests(2)
+    launcher.settle()
+    worker.run_once()
+    made = [node for node in znodes.nodes().values() if node["state"] != "in-use"]
+    assert [node["tenant_name"] for node in made] == ["late"]
+
+
 def test_work_follows_the_kinds_not_the_queue(
     still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: Patch
 ) -> None:
-    """A-7, A-9: of requests that are alike the first one is looked at in a pass, and none while the pool is paused."""
-    launcher = still([fake_provider("one", ("small", "big"), cloud=cloud_name, pool_max_servers=1)])
+    """A-7, A-9: of requests that are alike the first one is looked at in a pass, and none while the pool is paused.
+
+    Projects alone make no difference.
+    """
+    sections = [fake_provider("one", ("small", "big"), cloud=cloud_name, pool_max_servers=1)]
+    launcher = still(sections, fair_projects=True)
     worker, made = launcher.worker(), []
     fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     make = FakeProvider.getRequestHandler
@@ -125,7 +151,8 @@ def test_work_follows_the_kinds_not_the_queue(
         return make(provider, pool, request)
 
     monkeypatch.setattr(FakeProvider, "getRequestHandler", note)
-    ids = [znodes.submit([label]) for label in ["small", "big"] * 10]
+    projects = ({"project_name": str(number)} for number in range(20))
+    ids = [znodes.submit([label], requestor_data=next(projects)) for label in ["small", "big"] * 10]
     launcher.passes(worker, "one waits", lambda: worker.desk.paused and len(worker.queue) == 19)
     worker.run_once()
     assert set(made) <= {*ids[:4]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.listing.pools import tenant_table
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -15,7 +16,7 @@ from nodepool.model.status import LauncherStatus, PoolComponent, TenantShare
 from nodepool.plan.explain import explain
 from nodepool.plan.observed import Observed
 from nodepool.plan.shares import Ledger, Policy, dominant, order_of, room_of, served_before
-from nodepool.plan.triage import PoolInfo, RequestKind
+from nodepool.plan.triage import Bucket, PoolInfo, RequestKind
 
 POOLS = [
     PoolInfo("1", "cloud", frozenset({"small", "large"}), 100, False, "main", limits={"instances": 20, "cores": 80}),
@@ -84,8 +85,9 @@ PROJECTS = Policy({"a": TenantShare()}, by_project=True)
         (PLAIN, "", "200 a small, 200 a small, 200 a small, 200 b small", "0 3 1 2"),
         (PLAIN, "1 a large, 3 b small", "200 a small, 200 b small", "1 0"),
         (HEAVY, "6 a small, 2 b small", "200 b small, 200 a small, 200 a small", "1 0 2"),
-        # FS-2: a large request counts with its half.
-        (PLAIN, "3 b small", "200 a small small small small small small small small small, 200 b small", "1 0"),
+        # FS-2: a large request counts with its half, but only as far as the tenant uses as much: it is served at last.
+        (PLAIN, "4 a small, 7 b small", "200 a small small small small small small small small, 200 b small", "1 0"),
+        (PLAIN, "1 a small, 3 b small", "200 b small, 200 a small small small small small small small", "1 0"),
         # FS-3: two of four GPUs are one half, ten of twenty servers, too; launchers of a pool share its room.
         (PLAIN, "2 a gpu, 8 b small", "200 a gpu, 200 b small", "1 0"),
         (PLAIN, "1 a gpu, 8 b small", "200 b small, 200 a gpu", "1 0"),
@@ -100,6 +102,15 @@ PROJECTS = Policy({"a": TenantShare()}, by_project=True)
 )
 def test_order(policy: Policy, nodes: str, waiting: str, expected: str) -> None:
     assert served(policy, nodes, waiting) == expected
+
+
+def test_work_follows_the_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have hundreds of kinds of requests that wait: to order them does not look at all of them for each."""
+    looks, head_key = [], Bucket.head_key.fget
+    assert head_key is not None
+    monkeypatch.setattr(Bucket, "head_key", property(lambda bucket: looks.append(1) or head_key(bucket)))
+    served(PROJECTS, "1 a/x small", ", ".join(f"200 a/{number} small" for number in range(20)))
+    assert len(looks) <= 20 * 20
 
 
 @pytest.mark.parametrize(
@@ -129,8 +140,8 @@ def test_ledger() -> None:
     use = ledger.of("a")
     assert (use.amounts, use.lacking) == ({"instances": 1, "cores": 2}, {"cloud/main": {"instances": 1}})
     assert (ledger.waiting_in("cloud/main"), ledger.held_by(request.key)) == ([request.key], use.amounts)
-    for bad in ({"served_in": 7}, {"served_in": {"needs": {"instances": "x"}}}):
-        request.extra = bad
+    for bad in (7, {"needs": {"instances": 1}}, *({"pool": "cloud/main", "needs": {"cores": x}} for x in ("x", 10**400))):
+        request.extra = {"served_in": bad}
         ledger.put_request(request.key, request)
         assert ledger.waiting_in("cloud/main") == []
     ledger.put_request(request.key, None)
@@ -148,8 +159,10 @@ def test_explained() -> None:
     """E-15, E-17, FS-4: the use of the tenant, who goes first, and how many requests."""
     waiting = requests_of("200 a small, 200 a small, 200 b small, 200 b small, 200 b small, 100 c small")
     nodes = {node.key: node for node in nodes_of("4 a small, 2 b small")}
-    told: dict[str, Any] = {"tenant_shares": {"a": TenantShare(2.0)}}
+    told: dict[str, Any] = {"tenant_shares": {"a": TenantShare(2.0), "b": TenantShare(0.0)}}
     components = [component(info) for info in POOLS]
+    nodes["bad"] = nodes_of("1 z small")[0]
+    nodes["bad"].id, nodes["bad"].resources = "bad", {"instances": 1, "cores": 10**400}
     seen = Observed(2.0, waiting, nodes, components, launchers=[LauncherStatus(**told)])
     answer = explain("200-0000000001", "request", seen).to_dict()
     assert answer["ahead"] == 3
@@ -157,6 +170,7 @@ def test_explained() -> None:
         "tenant a uses 4 of 20 instances (20%, weight 2); first come 1 request of a, 1 request of b, 1 request of c"
     )
     assert explain("a", "tenant", seen).to_dict()["facts"]["share"] == ["4 of 20 instances (20%, weight 2)"]
+    assert [row[:4] for row in tenant_table(seen).rows if row[0] == "z"] == [["z", "instances", None, 1]]
     assert seen.order is not None
     assert served_before(seen.order, waiting["100-0000000005"], waiting.values()) == {}
 
