@@ -13,8 +13,8 @@ from nodepool.listing import table
 from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
-from nodepool.model.record import is_finite
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
+from nodepool.plan.shares import uses_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -152,7 +152,7 @@ def tenant_table(seen: Observed) -> Table:
     for node in seen.nodes.values():
         if node.tenant_name:
             counts[node.tenant_name] += 1
-            used.setdefault(node.tenant_name, Counter()).update(resources_of(node))
+            used.setdefault(node.tenant_name, Counter()).update(uses_of(node))
     waiting: Counter[str] = Counter()
     oldest: dict[str, float] = {}
     for request in seen.requests.values():
@@ -171,12 +171,6 @@ def tenant_table(seen: Observed) -> Table:
             share = round(100 * amount_used / room) if room > 0 else None
             rows.append([tenant, resource, *measured, share, counts[tenant], waiting[tenant], oldest.get(tenant)])
     return Table((*_COLUMNS, Column("Waiting since", "waiting_since", table.since(seen.now))), rows)
-
-
-def resources_of(node: Node) -> dict[str, Any]:
-    """What a node uses, as far as its record says; without, it is one instance."""
-    stored = (node.resources or {}).items()
-    return {name: value for name, value in stored if type(value) in (int, float) and is_finite(value)} or {"instances": 1}
 
 
 def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:

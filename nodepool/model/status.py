@@ -509,11 +509,14 @@ class PoolComponent(Component):
 
     def to_dict(self) -> dict[str, Any]:
         access = self.allowed_tenants
+        ours = {
+            "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
+            "capacity": dict(self.capacity) or None,
+            "limits": self.limits or None,
+        }
         return {
             **super().to_dict(),
-            "allowed_tenants": None if access is None else [rule.to_dict() for rule in access],
-            "capacity": dict(self.capacity),
-            **({"limits": self.limits} if self.limits else {}),
+            **{key: value for key, value in ours.items() if value is not None},
             "id": self.id,
             "name": self.name,
             "paused": self.paused,
