@@ -176,7 +176,9 @@ def tenant_table(seen: Observed) -> Table:
 def resources_of(node: Node) -> dict[str, Any]:
     """What a node uses, as far as its record says; without, it is one instance."""
     stored = (node.resources or {}).items()
-    return {name: value for name, value in stored if type(value) in (int, float) and is_finite(value)} or {"instances": 1}
+    return {name: value for name, value in stored if type(value) in (int, float) and is_finite(value)} or {
+        "instances": 1
+    }
 
 
 def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:

@@ -11,7 +11,7 @@ import pytest
 from nodepool.listing.pools import tenant_table
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest, OrderKey
 from nodepool.model.status import LauncherStatus, PoolComponent, TenantShare
 from nodepool.plan.explain import explain
 from nodepool.plan.observed import Observed
@@ -105,10 +105,15 @@ def test_order(policy: Policy, nodes: str, waiting: str, expected: str) -> None:
 
 
 def test_work_follows_the_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant may have hundreds of kinds of requests that wait: to order them does not look at all of them for each."""
-    looks, head_key = [], Bucket.head_key.fget
-    assert head_key is not None
-    monkeypatch.setattr(Bucket, "head_key", property(lambda bucket: looks.append(1) or head_key(bucket)))
+    """A tenant may have hundreds of kinds of requests that wait: for each the order does not look at all of them."""
+    looks, head_key = [], Bucket.__dict__["head_key"].fget
+
+    def look(bucket: Bucket) -> OrderKey:
+        looks.append(bucket)
+        found: OrderKey = head_key(bucket)
+        return found
+
+    monkeypatch.setattr(Bucket, "head_key", property(look))
     served(PROJECTS, "1 a/x small", ", ".join(f"200 a/{number} small" for number in range(20)))
     assert len(looks) <= 20 * 20
 
@@ -140,7 +145,11 @@ def test_ledger() -> None:
     use = ledger.of("a")
     assert (use.amounts, use.lacking) == ({"instances": 1, "cores": 2}, {"cloud/main": {"instances": 1}})
     assert (ledger.waiting_in("cloud/main"), ledger.held_by(request.key)) == ([request.key], use.amounts)
-    for bad in (7, {"needs": {"instances": 1}}, *({"pool": "cloud/main", "needs": {"cores": x}} for x in ("x", 10**400))):
+    for bad in (
+        7,
+        {"needs": {"instances": 1}},
+        *({"pool": "cloud/main", "needs": {"cores": x}} for x in ("x", 10**400)),
+    ):
         request.extra = {"served_in": bad}
         ledger.put_request(request.key, request)
         assert ledger.waiting_in("cloud/main") == []
