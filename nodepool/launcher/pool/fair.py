@@ -142,9 +142,12 @@ class PoolOrder:
         """Does a request go before all that wait for room in the pool?"""
         if not self.on:
             return False
+        waiting = self._desk.waiting_for_room()
+        # What it took of its room it would give back at once, and then take it again (Q-12).
+        if len(kind.labels) > 1 and any(one.nodeset and one.request.order_key < order for one in waiting):
+            return False
         if self._front is None:
-            waiting = (self.of_request(handler.request) for handler in self._desk.waiting_for_room())
-            self._front = min(waiting, default=())[:3]
+            self._front = min((self.of_request(one.request) for one in waiting), default=())[:3]
         return self._order.rank(kind, order) < self._front
 
     def yields(self, request: NodeRequest) -> bool:

@@ -122,7 +122,11 @@ def test_shares_of_what_came_just_now(still: Still, znodes: PoolZnodes, cloud_na
     znodes.add_node("in-use", tenant_name="early")
     znodes.add_node("in-use", type=["big"], provider="two", tenant_name="late")
     launcher.settle()
-    limits = lambda: len([pool for pool in znodes.pools() if pool.get("limits")]) == 2  # noqa: E731
+
+    def limits() -> bool:
+        launcher.worker("two").run_once()
+        return len([pool for pool in znodes.pools() if pool.get("limits")]) == 2
+
     launcher.passes(worker, "the limits are known", limits)
     for tenant in ("early", "late"):
         znodes.submit(["small"], tenant_name=tenant)
@@ -131,6 +135,23 @@ def test_shares_of_what_came_just_now(still: Still, znodes: PoolZnodes, cloud_na
     worker.run_once()
     made = [node for node in znodes.nodes().values() if node["state"] != "in-use"]
     assert [node["tenant_name"] for node in made] == ["late"]
+
+
+def test_what_would_yield_does_not_begin(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """FS-6, Q-12: a request that would give its nodes back at once to an older one with nodes is not taken."""
+    section = fake_provider("one", ("small", "big"), cloud=cloud_name, pool_max_cores=9)
+    section["pools"][0]["labels"][1]["cores"] = 4
+    launcher = still([section], tenant_shares=[{"tenant-name": "old"}])
+    worker = launcher.worker()
+    znodes.add_node("in-use", tenant_name="old", resources={"instances": 1, "cores": 3})
+    old = znodes.submit(["big", "big"], tenant_name="old")
+    launcher.passes(worker, "it waits with a node", lambda: worker.desk.paused and len(znodes.nodes()) == 2)
+    launcher.passes(worker, "that is ready", lambda: "ready" in [node["state"] for node in znodes.nodes().values()])
+    many, one = (znodes.submit(["small"] * count, tenant_name="new") for count in (3, 1))
+    launcher.passes(worker, "the single one is served", lambda: znodes.request_state(one) == "fulfilled")
+    assert znodes.request_state(many) == "requested"
+    assert znodes.request_state(old) == "pending"
+    assert cloud.calls["create"] == 2
 
 
 def test_work_follows_the_kinds_not_the_queue(

@@ -105,7 +105,7 @@ def test_order(policy: Policy, nodes: str, waiting: str, expected: str) -> None:
 
 
 def test_work_follows_the_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant may have hundreds of kinds of requests that wait. To order them does not look at all of them for each."""
+    """A tenant may have hundreds of kinds of requests that wait: for each the order does not look at all of them."""
     looks: list[Bucket] = []
     real: Any = vars(Bucket)["head_key"]
 
