@@ -21,13 +21,13 @@ TOP: Final = Path(__file__).parents[1]
 #: pictures of the web pages, ``nodepool request``, ``explain`` of anything, completion of names, JSON Schema, plug-ins;
 #: fair shares, access, placement, requests over several pools, ready-checks, consoles.
 BARS: Final = {
-    "product code lines": 53_200,
+    "product code lines": 53_230,
     "product files": 222,
     "product files below 60 code lines": 16,
     "product files with one importer": 23,
     "Protocol classes": 8,
     "code lines of the longest product file": 600,
-    "test code lines": 51_150,
+    "test code lines": 51_350,
     "lines of documentation": 10_800,
 }
 

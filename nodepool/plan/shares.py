@@ -35,7 +35,7 @@ USUAL: Final = TenantShare()
 #: Key of a request's record that is served: ``pool``, and ``needs`` of all of its nodes. 11.0.0 does not know it.
 SERVED_IN: Final = "served_in"
 #: What one node takes whose driver does not know better.
-ONE: Final[Amounts] = {"instances": 1.0}
+ONE: Final[Amounts] = {"instances": 1}
 
 
 class TenantUse(NamedTuple):
