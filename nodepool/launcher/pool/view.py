@@ -548,7 +548,7 @@ class FreeNodes:
         self._reserved: set[str] = set()
         #: Ready nodes that the driver refused: version, and until when.
         self._aside: dict[str, tuple[int | None, float]] = {}
-        #: When a node of the pool was last seen to go to `deleting`, or was sent there.
+        #: When a node of the pool was last seen to go to `deleting`, or was sent there (monotonic seconds).
         self._evicted_at = -math.inf
         self._next_look_elsewhere = -math.inf
 
@@ -604,7 +604,8 @@ class FreeNodes:
             and node.state == states.DELETING
             and node.state_time is not None
         ):
-            self._evicted_at = max(self._evicted_at, min(node.state_time, wall_time()))
+            age = max(0.0, wall_time() - node.state_time)
+            self._evicted_at = max(self._evicted_at, monotonic() - age)
 
     def evict(self, *, shared: bool = False) -> None:
         """Mark the oldest unused ready node of the pool `deleting`, unless one went lately.
@@ -612,7 +613,7 @@ class FreeNodes:
         :param shared: the room is missing that the pools of the provider share. If this pool has no such node, another
             pool's is deleted: no other launcher would ever make room for a request that waits here.
         """
-        if wall_time() - self._evicted_at < EVICTION_SECONDS:
+        if monotonic() - self._evicted_at < EVICTION_SECONDS:
             return
         oldest = self.oldest_unused() or (self._oldest_elsewhere() if shared else None)
         if oldest is None:
@@ -625,20 +626,20 @@ class FreeNodes:
         except ZKConflict as conflict:
             self._pool.log.debug("Ready node %s was not evicted: %s", node.id, conflict)
             return
-        self._evicted_at = wall_time()
+        self._evicted_at = monotonic()
         self._pool.log.info("Evicting unused ready node %s: a request waits for room", node.id)
 
     def _oldest_elsewhere(self) -> Node | None:
         """The oldest unused ready node of the provider's other pools; None also if one of their nodes went lately."""
         provider_name, now = self._pool.pool_key[0], wall_time()
-        if now < self._next_look_elsewhere:
+        if monotonic() < self._next_look_elsewhere:
             return None
-        self._next_look_elsewhere = now + ELSEWHERE_SECONDS
+        self._next_look_elsewhere = monotonic() + ELSEWHERE_SECONDS
         found: list[Node] = []
         for node in self._nodes.values():
             if node.provider != provider_name or node.pool is None:
                 continue
-            if node.state == states.DELETING and now - (node.state_time or 0) < EVICTION_SECONDS:
+            if node.state == states.DELETING and abs(now - (node.state_time or 0)) < EVICTION_SECONDS:
                 return None
             if is_free(node, provider_name, node.pool) and not self._nodes.is_locked(node.key):
                 found.append(node)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from nodepool.clock import monotonic
 from nodepool.driver.fake import FakeProvider
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.fact import NotKnown
@@ -19,7 +20,7 @@ from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.statemachine import StateMachineHandler
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.intake import LAUNCHES_SECONDS, POLL_SECONDS, Declines, Intake
-from nodepool.launcher.pool.view import Pool, TenantCheck
+from nodepool.launcher.pool.view import EVICTION_SECONDS, Pool, TenantCheck
 from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.launcher.shared import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, FreeCounts, Turns
 from nodepool.metrics.catalog import REQUEST_WAIT
@@ -259,6 +260,20 @@ def test_what_was_put_off(launcher: StillLauncher, worker: PoolWorker, znodes: P
     fulfil(launcher, worker, znodes, asked)
     assert (code(worker, useless), znodes.request_state(useless)) == (NO_ROOM.code, "requested")
     assert (znodes.node(unused) or {})["state"] == "deleting"
+
+
+def test_clock_is_set_back(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """Q-8: the pause between two evictions does not last longer by that."""
+    free, now = worker.context.free, monotonic()
+    unused = [znodes.add_node("ready", type=["big"]) for _ in range(2)]
+    launcher.passes(worker, "they are known", lambda: all(node in free.ready for node in unused))
+    free.evict()
+    assert len(free.ready) == 1
+    monkeypatch.setattr(home(Pool), "wall_time", lambda: 1000.0)
+    for seconds, left in ((EVICTION_SECONDS - 10, 1), (EVICTION_SECONDS + 60, 0)):
+        monkeypatch.setattr(home(Pool), "monotonic", lambda: now + seconds)  # noqa: B023
+        free.evict()
+        assert len(free.ready) == left
 
 
 def test_nodes_of_launchers_that_are_away(
