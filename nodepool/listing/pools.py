@@ -13,6 +13,7 @@ from nodepool.listing import table
 from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
+from nodepool.model.request import PART_REQUESTOR
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
 from nodepool.plan.shares import uses_of
 
@@ -156,7 +157,8 @@ def tenant_table(seen: Observed) -> Table:
     waiting: Counter[str] = Counter()
     oldest: dict[str, float] = {}
     for request in seen.requests.values():
-        if request.tenant_name and request.state in (states.REQUESTED, states.PENDING):
+        is_open = request.state in (states.REQUESTED, states.PENDING) and request.requestor != PART_REQUESTOR
+        if request.tenant_name and is_open:
             waiting[request.tenant_name] += 1
             since = request.created_time or seen.now
             oldest[request.tenant_name] = min(since, oldest.get(request.tenant_name, since))

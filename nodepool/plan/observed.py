@@ -19,7 +19,7 @@ from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import Event, counted, grouped
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest, parent_of
+from nodepool.model.request import PART_REQUESTOR, NodeRequest, parent_of
 from nodepool.model.status import (
     POOL_MARK,
     AbsentProvider,
@@ -180,13 +180,13 @@ class Observed:
 
     @cached_property
     def waiting(self) -> Sequence[NodeRequest]:
-        """Open requests, without those that keep ``min-ready`` nodes: no job waits for these."""
-        return [request for request in self._open if request.requestor != MIN_READY_REQUESTOR]
+        """Open requests for jobs: neither those that keep ``min-ready`` nodes, nor parts of others."""
+        return [request for request in self._open if request.requestor not in (MIN_READY_REQUESTOR, PART_REQUESTOR)]
 
     @property
     def spare(self) -> int:
         """Open requests that keep ``min-ready`` nodes."""
-        return len(self._open) - len(self.waiting)
+        return sum(request.requestor == MIN_READY_REQUESTOR for request in self._open)
 
     @cached_property
     def _provider_of(self) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from nodepool.listing.terminal import Display, show
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
+from nodepool.model.request import PART_REQUESTOR, NodeRequest
 from nodepool.model.status import AccessRule, LauncherComponent, LauncherStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import NodeIndex
@@ -110,6 +110,10 @@ def tables() -> dict[str, Table]:
     summaries = summarize(seen.statuses)
     registered = [*registered_launchers(seen.registered), old]
     nodes, limits = [*seen.nodes.values()], {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
+    # A part of a request is not counted beside it.
+    part = filled(NodeRequest("200-0000000099"), requestor=PART_REQUESTOR, tenant_name="t1", state=states.REQUESTED)
+    requests = {**seen.requests, part.key: part}
+    assert part not in replace(seen, requests=requests).waiting
     checks = [CheckResult("label s", False, "no flavor", "x"), CheckResult("quota", True, "10", "y")]
     return {
         "hosts": host_table(summaries, NOW),
@@ -119,7 +123,9 @@ def tables() -> dict[str, Table]:
         "capacity": capacity_table(summaries, NodeIndex.of(nodes).counts),
         "limits": pools.limit_table(summaries, NOW),
         "providers": pools.provider_table(summaries, launchers, NOW),
-        "tenants": pools.tenant_table(replace(seen, launchers=[LauncherStatus(tenant_limits=limits)])),
+        "tenants": pools.tenant_table(
+            replace(seen, requests=requests, launchers=[LauncherStatus(tenant_limits=limits)])
+        ),
         "builds": images.build_table(seen.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
         "status": images.image_status_table(seen.images, NOW),
         "overview": images.image_table(seen.images, NOW),
