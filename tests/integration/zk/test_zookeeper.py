@@ -225,7 +225,7 @@ def test_refresh(nodes: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     node.state = "building"
     nodes.save(node)
     nodes.remove_raw(node.key)
-    with pytest.raises(ZKConflict, match="gone"):
+    with pytest.raises(ZKConflict, match="does not exist any more"):
         nodes.refresh(node)
 
 
