@@ -28,7 +28,7 @@ NOTHING: Final[Amounts] = {}
 #: Smaller differences of shares, and smaller amounts, come from adding fractions.
 DIGITS: Final = 9
 TINY: Final = 1e-6
-#: With more sets of places, those that nobody uses any more are forgotten.
+#: With more sets of places, those that are not used any more are forgotten.
 MANY_ROOMS: Final = 1000
 #: A tenant that no entry of ``tenant-shares`` names, and requests without a tenant.
 USUAL: Final = TenantShare()
@@ -75,7 +75,7 @@ class Ledger:
     def put(self, node_id: str, node: Node | None, request: NodeRequest | None) -> None:
         """Count a node as it is now.
 
-        :param node: None = it is gone. ``request``: that it is allocated to, if that exists.
+        :param node: None = it does not exist any more. ``request``: that it is allocated to, if that exists.
         """
         old, new = self._nodes.pop(node_id, None), None
         if node is not None:
@@ -95,7 +95,10 @@ class Ledger:
             self.versions[None] += 1
 
     def put_request(self, request_id: str, request: NodeRequest | None) -> None:
-        """Count a request as it is now: one that is served, and says where. :param request: None = it is gone."""
+        """Count a request as it is now: one that is served, and says where.
+
+        :param request: None = it does not exist any more.
+        """
         self._begun.pop(request_id, None)
         found = None if request is None or request.state != states.PENDING else request.extra.get(SERVED_IN)
         if request is not None and isinstance(found, dict) and isinstance(found.get("needs"), dict):

@@ -151,9 +151,9 @@ MAX_TAKEN: Final = 50
 HOLD_SECONDS: Final = 600.0
 #: Seconds from the end of a part until its request is deleted (as those of min-ready).
 LINGER_SECONDS: Final = 1.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what has changed.
 SETTLE_SECONDS: Final = 5.0
-#: After everything else, for `stands_before`: whoever gathers in one pool does not look at wholes.
+#: After everything else, for `stands_before`: a handler that gathers in one pool does not look at wholes.
 _LAST: Final = NodeRequest("999-9999999999")
 
 
@@ -224,7 +224,7 @@ class MixedWorker(Worker):
         return 0.0 if more else LOOK_SECONDS if self._wholes or self._candidates or self._doomed else None
 
     def _find_unsure(self) -> None:
-        """Delete requests for parts that nobody knows: their creation gave no answer."""
+        """Delete requests for parts that no whole knows: their creation gave no answer."""
         if not self._unsure:
             return
         sync(self._client, paths.REQUESTS)
@@ -319,7 +319,7 @@ class MixedWorker(Worker):
         requests = self._cache.requests
         if requests.get(whole.request.key) is None:
             desk.note(whole.request)
-            self._drop(whole, "it is gone")
+            self._drop(whole, "it does not exist any more")
             return
         for positions, part in whole.parts.items():
             if part is not None:
@@ -400,7 +400,7 @@ class MixedWorker(Worker):
             nodes = list(self._zk.nodes.read_some(part.nodes))
             good = [node.id for node in nodes if node.state == states.READY and node.allocated_to == part.id]
             if good != part.nodes:
-                self._give_back(whole, [part], "one of them is gone")
+                self._give_back(whole, [part], "one of its nodes does not exist any more")
                 return
             found.update(zip(positions, nodes, strict=True))
         chosen = [found[position] for position in range(len(request.node_types))]
