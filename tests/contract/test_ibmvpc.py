@@ -67,6 +67,10 @@ class TestIbmVpc(LostMachineContract, ImageContract, DriverContract):
         assert state["bugs"] == []
         assert state["double_nodes"] == []
 
+    def is_clean(self) -> bool:
+        with self.simulator.cloud() as cloud:
+            return not cloud.contents()["floating_ips"]
+
     def _empty(self) -> bool:
         with self.simulator.cloud() as cloud:
             left = {**cloud.contents(), **cloud.left_of_uploads()}

@@ -53,6 +53,10 @@ class LostMachineContract(DriverHarness):
         zk.nodes.lock_and_save(deleted)
         self.bounded("the deletion of the idle node", provider.startNodeCleanup(deleted).join, self.node_seconds)
 
+    def is_clean(self) -> bool:
+        """Has the sweep deleted what machines leave behind, such as addresses? Override it where it may come later."""
+        return True
+
     def test_other_installation(self, provider: Provider, worker: PoolWorkerStandIn, zk: MemoryZooKeeper) -> None:
         """D-10: what bears the id of another installation stays, until that is adopted."""
         ours, other = "0123456789abcdef", "fedcba9876543210"
@@ -73,6 +77,6 @@ class LostMachineContract(DriverHarness):
 
         def gone() -> bool:
             sweep(ours, other)
-            return not found()
+            return not found() and self.is_clean()
 
         self.wait_until("what was adopted is deleted", gone)
