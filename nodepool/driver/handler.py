@@ -127,20 +127,20 @@ class NodeRequestHandler(HandlerHooks):
         return found
 
     def why_images_missing(self) -> reasons.Reason:
-        """Which images are missing, after `imagesAvailable` said so."""
+        """Which images are missing, after `imagesAvailable` returned False."""
         return reasons.IMAGE_MISSING
 
     def why_too_large(self) -> reasons.Reason:
-        """What the request exceeds, after `hasProviderQuota` said that it does. Blocks no longer than that one."""
+        """What the request exceeds, after `hasProviderQuota` returned False. Blocks no longer than that one."""
         found = (
             self.manager.excess(self.pool, self.request.node_types) if isinstance(self.manager, QuotaSupport) else None
         )
         return found or reasons.EXCEEDS_QUOTA
 
     def why_no_room(self, ntype: str) -> reasons.Reason:
-        """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
+        """What is used up, after `hasRemainingQuota` returned False. Blocks no longer than that one.
 
-        :raises NotKnown: the cloud has not said yet what a node needs.
+        :raises NotKnown: it is not known yet what a node needs.
         """
         if not self.manager.LAUNCHES:
             labels = self.request.node_types

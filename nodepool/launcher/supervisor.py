@@ -317,7 +317,7 @@ class Router:
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if node.state == states.BUILDING and not self._cache.nodes.is_locked(node_id):
-                # Its launcher went in the middle of it, and with it whoever served the request.
+                # Its launcher ended in the middle of it, and with it the handler of the request.
                 self._cleanup.current.reset_soon()
         if key is not None:
             owner = self._threads.get(*key)

@@ -488,14 +488,14 @@ def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
 
 def served_out_of_sight(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """What is done for a request that is locked, although no pool reports it."""
-    told = []
+    texts = []
     for part in (one for one in seen.requests.values() if parent_of(one) == request.key):
         labels, first = ", ".join(part.node_types), next(iter(verdicts(part, seen)), None)
         why = "" if first is None else f": {first.pool}: {first.text}"
         ready = part.state == states.FULFILLED
-        told.append(f"{labels} is ready" if ready else f"waits for {labels} from another pool, request {part.id}{why}")
-    if told:
-        return ReasonCode.SERVED_GATHERING, f"is served by several pools: {'; '.join(told)}"
+        texts.append(f"{labels} is ready" if ready else f"waits for {labels} from another pool, request {part.id}{why}")
+    if texts:
+        return ReasonCode.SERVED_GATHERING, f"is served by several pools: {'; '.join(texts)}"
     if seen.pools and all(pool.status for pool in seen.pools.values()):
         return ReasonCode.SERVED_LAUNCHING, "is served: a launcher has begun with it, and reports where in some seconds"
     return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"

@@ -223,11 +223,11 @@ class Observed:
     @cached_property
     def order(self) -> FairOrder | None:
         """The order of service where tenants have shares; None = they have none."""
-        told = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
-        if told is None:
+        having = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
+        if having is None:
             return None
-        shares = {name: share for name, share in told.tenant_shares.items() if share.weight > 0}
-        policy = Policy(shares, told.fair_projects)
+        shares = {name: share for name, share in having.tenant_shares.items() if share.weight > 0}
+        policy = Policy(shares, having.fair_projects)
         pools = [pool.info for pool in self.pools.values() if pool.component is not None]
         return order_of(policy, pools, self.nodes.values(), self.requests)
 

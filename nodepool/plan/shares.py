@@ -51,7 +51,7 @@ class TenantUse(NamedTuple):
     lacking: Mapping[str, Amounts]
 
 
-#: Tenant (None = it waits for anybody), project and place.
+#: Tenant (None = it is for any tenant), project and place.
 _Group: TypeAlias = tuple[str | None, str | None, str]
 
 

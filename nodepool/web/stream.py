@@ -115,7 +115,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class LivePage(NamedTuple):
-    """A page that somebody looks at.
+    """A page that has a viewer.
 
     :param place: of two with the same one the live parts are the same.
     :param make: makes the part: the kinds of records that it shows, and its HTML; empty = its viewers have the same,

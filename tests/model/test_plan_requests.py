@@ -60,7 +60,7 @@ def of_11(kind: triage.RequestKind, me: triage.PoolInfo, pools: list[triage.Pool
 def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(
     pools: list[triage.PoolInfo], kind: triage.RequestKind
 ) -> None:
-    """A-2 to A-6, A-15, A-24: nobody waits for one who waits for him.
+    """A-2 to A-6, A-15, A-24: no pool waits for one that waits for it.
 
     Whoever considers it may refuse it in the end. So the worst case is that all do; then it fails.
     """

@@ -230,7 +230,7 @@ class DeadlockAvoidance:
 
     def __init__(self, hooks: HandlerHooks) -> None:
         self._hooks = hooks
-        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        #: Until when it waits for room without a look whether it is in the way of another request (monotonic seconds).
         self._patient_until = 0.0
         #: After it yielded: the request that comes first, the label that there was no room for, and the configuration.
         self._yielded_to: tuple[str, str, ProviderConfig] | None = None
@@ -387,7 +387,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
 class NodeDeleter(threading.Thread):
     """Deletes one locked node: cloud first, then the znode (X-3 to X-6).
 
-    Ends with the znode gone, or with the node unlocked and still `deleting`.
+    Ends with the znode removed, or with the node unlocked and still `deleting`.
     """
 
     def __init__(self, zk: ZooKeeper, manager: Any, node: Node) -> None:

@@ -369,8 +369,8 @@ def proven_gone(client: ComputeEngine, take: Callable[[], list[str]]) -> Mapping
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks. Blocks.
 
     The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
-    one for each. For `nodepool.driver.statemachine.inventory.Batches`: NotFound for each that is gone; nothing = not
-    known yet.
+    one for each. For `nodepool.driver.statemachine.inventory.Batches`: NotFound for each that does not exist any more;
+    nothing = not known yet.
 
     :param take: gives the ids of instances in lists.
     """

@@ -156,7 +156,7 @@ class CreationMachine(InventoryMachine[R]):
     def unlisted(self) -> None:
         """A step: the creation was accepted, and its instance is in no list, or not any more. Does not block.
 
-        :raises LaunchError: the cloud has said elsewhere that there will be none.
+        :raises LaunchError: the cloud has answered elsewhere that there will be none.
         """
 
     def put_off(self, error: Exception) -> float | None:
@@ -226,7 +226,7 @@ class CreationMachine(InventoryMachine[R]):
 
     def _submit(self) -> bool:
         creation, repeated = self._creation, self._lost is not None
-        # What is still open counts against the limits, also if nobody waits any more.
+        # What is still open counts against the limits, also when no launch waits for it any more.
         self.cloud.creations.sent(creation)
         told: Future[str] = Future()
         call = self.begin_creation(creation.key)
@@ -319,7 +319,7 @@ class CreationMachine(InventoryMachine[R]):
         waited = self.clock() - self.since
         searched = waited >= SEARCH_SECONDS + self.cloud.lag_seconds and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
-        # Failures of before say nothing: nobody may have asked since the end of an outage.
+        # Failures of before say nothing: the cloud may not have been asked since the end of an outage.
         failures = min(inventory.pace.failures, inventory.failed_lists - self._failed_before)
         if not searched and failures < SEARCH_FAILURES and waited < 10 * (SEARCH_SECONDS + self.cloud.lag_seconds):
             return False
@@ -344,7 +344,7 @@ class CreationMachine(InventoryMachine[R]):
             if record is None:
                 self.unlisted()
                 return self._absent()
-            # Whoever asked for the instance while it was absent has the answer.
+            # A call that asked for the instance while it was absent has the answer.
             self._call = None
             return self.seen(record)
         except LaunchError as error:
@@ -366,7 +366,7 @@ class CreationMachine(InventoryMachine[R]):
         return self.go(self.CLEARING)
 
     def _clearing(self) -> bool:
-        """What was accepted must be gone: two instances for one node must never be."""
+        """What was accepted must not exist any more: two instances for one node must never be."""
         assert self._deletion is not None
         self._deletion.advance()
         if not self._deletion.complete:

@@ -48,7 +48,7 @@ class DeletingProvider(CloudProvider):
         return task
 
     def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
-        """Delete an instance that nobody uses, in the background."""
+        """Delete an instance that no node uses, in the background."""
         deletion = InstanceDeletion(self, external_id, log, persistent=True)
         if not self.scheduler.add(deletion, deletion.held):
             # The provider has ended.
@@ -74,7 +74,7 @@ class DeletingProvider(CloudProvider):
             raise task.error
 
     def node_deleted(self, node: Node) -> None:
-        """The znode of a node is gone."""
+        """The znode of a node does not exist any more."""
         with self._lock:
             self._unmade.pop(node.key, None)
         gateway.node_deleted_notification(self, node)
@@ -130,7 +130,7 @@ class Deletion(Done, abc.ABC):
 class NodeDeletion(Deletion):
     """Deletes one locked node: cloud first, then the znode.
 
-    Ends with the znode gone, or with the node unlocked and still `deleting`.
+    Ends with the znode removed, or with the node unlocked and still `deleting`.
     """
 
     def __init__(self, provider: DeletingProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
@@ -231,7 +231,7 @@ def removal(
 ) -> Iterator[float]:
     """Delete one instance completely. What had no effect is sent again after a while.
 
-    Yields the seconds until the next step; it ends when the instance is gone. Raises what the driver raises.
+    Yields the seconds until the next step; it ends when the instance is deleted. Raises what the driver raises.
 
     :param wake: makes the next step due now.
     :param try_again: is an error one that another attempt may get over?
@@ -328,7 +328,7 @@ class DeletionMachine(InventoryMachine[R]):
         return None
 
     def after(self) -> Callable[[], Any] | None:
-        """What may be left when the instance is gone and must go, too, as a call that blocks; None = nothing.
+        """What may be left after the instance and must go, too, as a call that blocks; None = nothing.
 
         Also asked if there never was an instance.
         """
@@ -365,7 +365,7 @@ class DeletionMachine(InventoryMachine[R]):
         return self._side_call_is_over() and self._send()
 
     def _side_call_is_over(self) -> bool:
-        """Has what goes with the instance gone, or is it known that it will not? A refusal does not keep the rest."""
+        """Is what goes with the instance deleted, or is it known that it will not? A refusal does not keep the rest."""
         if not self.answered:
             return False
         try:
@@ -413,7 +413,7 @@ class DeletionMachine(InventoryMachine[R]):
         return self.go(self.WAITING)
 
     def _unknown(self) -> bool:
-        """The cloud does not know the instance: it is gone, or so new that not all of the cloud knows it yet."""
+        """The cloud does not know the instance: it is deleted, or so new that not all of the cloud knows it yet."""
         assert self._first_sent_at is not None
         old_at = self._first_sent_at + self.cloud.lag_seconds
         if self._accepted or not self.cloud.new_may_be_unknown or self.clock() >= old_at:
@@ -451,7 +451,7 @@ class DeletionMachine(InventoryMachine[R]):
         return self._send()
 
     def _ask(self) -> bool:
-        """Have it proved that the instance is gone, if the lists give reason to think so."""
+        """Have it proved that the instance is deleted, if the lists give reason to think so."""
         inventory, cloud, record_id = self.cloud.inventory, self.cloud, self.record_id
         assert record_id is not None
         if self._shown and cloud.absence_is_proved and inventory.complete_at > self._accepted_at:

@@ -679,7 +679,7 @@ class LostCreations:
 
 resources_log = logging.getLogger("nodepool.driver.statemachine.resources")
 
-#: What cannot be listed is told so often.
+#: What cannot be listed is logged so often.
 _TOLD_SECONDS: Final = 3600.0
 
 L = TypeVar("L", bound=Resource)
@@ -863,7 +863,7 @@ SAFETY_SECONDS: Final = 10.0
 
 
 def cloud_is_away(error: BaseException) -> bool:
-    """Does an error say that the cloud has not answered? Then nobody knows what it did."""
+    """Does an error say that the cloud has not answered? Then it is not known what it did."""
     return isinstance(error, (CloudUnavailableException, OSError))
 
 
@@ -957,7 +957,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         """Take the instance's own answer, which has come; None = an error that says nothing about it (logged).
 
         :param passing: such errors, beside those of a cloud that is away.
-        :raises NotFound: it is gone: that is the proof.
+        :raises NotFound: it does not exist any more: that is the proof.
         :raises NotFoundByProxy: something before the cloud says so: that is none, but where all else says so, too.
         :raises NotImplementedError: lists are all that the cloud has.
         """

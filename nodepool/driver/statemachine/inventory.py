@@ -841,7 +841,7 @@ class Batches(Generic[K]):
         self._running = False
 
     def add(self, order: K) -> Future[Any]:
-        """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
+        """Order something; does not block. An order of the same before it is sent gets the same future."""
         # Not under the lock, because these call others.
         hold, common = Hold(), self._common(order)
         with self._lock:
@@ -906,7 +906,7 @@ class Batches(Generic[K]):
                     self._permit(order)
                     taken[order] = future
                 except ERRORS as error:
-                    # Whoever ordered it gets it.
+                    # All who ordered it get it.
                     future.set_exception(as_exception(error))
         if self._at_once and self._go_on():
             # While this call is under way the next one waits for its turn.

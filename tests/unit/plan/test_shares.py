@@ -165,11 +165,11 @@ def test_explained() -> None:
     """E-15, E-17, FS-4: the use of the tenant, who goes first, and how many requests."""
     waiting = requests_of("200 a small, 200 a small, 200 b small, 200 b small, 200 b small, 100 c small")
     nodes = {node.key: node for node in nodes_of("4 a small, 2 b small")}
-    told: dict[str, Any] = {"tenant_shares": {"a": TenantShare(2.0), "b": TenantShare(0.0)}}
+    values: dict[str, Any] = {"tenant_shares": {"a": TenantShare(2.0), "b": TenantShare(0.0)}}
     components = [component(info) for info in POOLS]
     nodes["bad"] = nodes_of("1 z small")[0]
     nodes["bad"].id, nodes["bad"].resources = "bad", {"instances": 1, "cores": 10**400}
-    seen = Observed(2.0, waiting, nodes, components, launchers=[LauncherStatus(**told)])
+    seen = Observed(2.0, waiting, nodes, components, launchers=[LauncherStatus(**values)])
     answer = explain("200-0000000001", "request", seen).to_dict()
     assert answer["ahead"] == 3
     assert answer["text"].endswith(

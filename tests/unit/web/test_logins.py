@@ -259,7 +259,7 @@ def test_modes(kind: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("number", [1, 99])
 def test_consoles(number: int) -> None:
-    """WP-89, L-16: operators see the end of a node's console, also of a node that is deleted; nobody else does."""
+    """WP-89, L-16: operators see the end of a node's console, also of a node that is deleted; no one else does."""
     node, small = f"{number:010}", full()
     statuses = [replace(small.observed.statuses[0], consoles={node: f"Kernel panic {HOSTILE}"})]
     seen = replace(small.observed, statuses=statuses)
