@@ -355,9 +355,8 @@ class FairOrder:
         """A request of a kind is served from now on."""
         self._plain.pop(kind.tenant_name, None)
         self._firsts.pop(kind.tenant_name or "", None)
-        if self.on:
-            for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
-                self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
+        for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
+            self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
 
     def rank(self, kind: RequestKind, order: OrderKey, ahead: int = 0) -> Rank:
         """The begin of the key. :param ahead: see `key`."""

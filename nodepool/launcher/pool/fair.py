@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import logging
 
     from nodepool.config.objects import Config
+    from nodepool.driver.framework.quota_support import ChangedNodes
     from nodepool.launcher.pool.desk import Desk
     from nodepool.model.node import QuotaInformation
     from nodepool.model.request import NodeRequest, OrderKey
@@ -43,14 +44,16 @@ class TenantLedger:
     def __init__(self, cache: NodepoolCache) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        self._nodes, self._requests = follow(cache.nodes, self), follow(cache.requests, self)
+        #: What changes of nodes and of requests; None = nobody has asked: without shares nobody does.
+        self._followed: tuple[ChangedNodes, ChangedNodes] | None = None
         self._ledger = Ledger()
 
     def look(self) -> Mapping[str | None, int]:
         """Count what has changed; how often the use of each tenant has. Does not block."""
         nodes, requests = self._cache.nodes, self._cache.requests
         with self._lock:
-            changed, changed_requests = self._nodes.take(), self._requests.take()
+            self._followed = self._followed or (follow(nodes, self), follow(requests, self))
+            changed, changed_requests = (changes.take() for changes in self._followed)
             known, known_requests = self._ledger.ids() if "" in changed | changed_requests else (set(), set())
             for request_id in {*known_requests, *requests.ids()} if "" in changed_requests else changed_requests:
                 self._ledger.put_request(request_id, requests.get(request_id))
@@ -175,8 +178,9 @@ class PoolOrder:
 
     def granted(self, kind: RequestKind) -> None:
         """A request of a kind is served from now on. It may wait for room."""
-        self._order.granted(kind)
-        self._front = None
+        if self.on:
+            self._order.granted(kind)
+            self._front = None
 
     def _kind(self, request: NodeRequest) -> RequestKind:
         return RequestKind.of(request, by_project=self._policy.by_project)

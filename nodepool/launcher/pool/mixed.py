@@ -190,7 +190,10 @@ class MixedWorker(Worker):
 
     def changed(self, request_id: str) -> None:
         """A request changed; '' = any may have. Does not block."""
-        request, wholes = self._cache.requests.get(request_id), self._wholes
+        wholes = self._wholes
+        if request_id and not wholes and not self._config().mixed_labels:
+            return
+        request = self._cache.requests.get(request_id)
         concerned = not request_id or request_id in wholes
         if concerned or (request is not None and (parent_of(request) in wholes or self._may_split(request))):
             self._changed.append(request_id)

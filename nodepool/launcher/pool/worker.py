@@ -25,6 +25,7 @@ from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
 from nodepool.launcher.pool.view import Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
+from nodepool.model.record import is_finite
 from nodepool.model.request import described, origin_of
 from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, PoolComponent
 from nodepool.runtime.worker import Worker
@@ -331,7 +332,9 @@ class PoolEntry:
         if monotonic() < self._next_capacity:
             return known
         self._next_capacity = monotonic() + CAPACITY_SECONDS
-        found = gateway.pool_capacity(self._context.provider, self._context.pool_name)
+        told = gateway.pool_capacity(self._context.provider, self._context.pool_name)
+        # With another number, such as "without limit", nobody could read the entry.
+        found = {label: nodes for label, nodes in told.items() if type(nodes) in (int, float) and is_finite(nodes)}
         same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
         return known if same else found
 
