@@ -487,6 +487,12 @@ class AccessRule(NamedTuple):
         return {"tenants": list(self.tenants)} | ({} if self.labels is None else {"labels": sorted(self.labels)})
 
 
+def _amounts(found: Any) -> dict[str, float]:
+    """Those of an object that are numbers: one that is none must not hide a pool."""
+    entries = found.items() if isinstance(found, dict) else ()
+    return {name: float(value) for name, value in entries if type(value) in (int, float) and is_finite(value)}
+
+
 class PoolComponent(Component):
     """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
 
@@ -537,14 +543,7 @@ class PoolComponent(Component):
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
         component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
-        capacity = data.get("capacity") or {}
-        if not isinstance(capacity, dict):
-            raise InvalidRecord("capacity is no object")
-        component.capacity = {label: optional_number("capacity", nodes) or 0.0 for label, nodes in capacity.items()}
-        limits = data.get("limits")
-        found = limits.items() if isinstance(limits, dict) else ()
-        numbers = ((name, value) for name, value in found if type(value) in (int, float) and is_finite(value))
-        component.limits = {name: float(value) for name, value in numbers}
+        component.capacity, component.limits = _amounts(data.get("capacity")), _amounts(data.get("limits"))
         return component
 
 

@@ -239,3 +239,10 @@ def test_moves_begin_at_what_is_stored() -> None:
         node.state = "building"
     with pytest.raises(TypeError, match="'broken' is not a valid state"):
         node.state = "broken"
+
+
+def test_amounts_of_a_pool() -> None:
+    """An amount that is no number does not hide the pool."""
+    data = {**GOOD["pool"], "capacity": {"": "many", "a": 3, "b": float("inf"), "c": True}, "limits": ["cores"]}
+    pool = PoolComponent.from_dict(data, "host0000000001")
+    assert (pool.capacity, pool.limits) == ({"a": 3.0}, {})
