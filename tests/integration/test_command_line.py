@@ -270,15 +270,15 @@ def test_aliens(clouds: CommandLine, znodes: PoolZnodes, simulator: OpenStackSim
     znodes.add_upload("debian", A, "cloud-a", 2, state="uploading", external_id=None)
     in_cloud(A, 2, "cloud-a")
     lost, others = in_cloud(B, 1, "cloud-a"), in_cloud(A, 1, "cloud-b")
-    result = clouds("alien-image-list", "cloud-a")
+    result = clouds.within("alien-image-list", "cloud-a")
     assert (result.status, result.err) == (0, "")
     headers = [cell.strip() for cell in result.out.splitlines()[1].strip("|").split("|")]
     assert headers == ["Provider", "Name", "Image ID"]
     assert result.rows == [["cloud-a", "debian-1", lost]]
-    assert json.loads(clouds("alien-image-list", "cloud-b", "--format", "json").out) == [
+    assert json.loads(clouds.within("alien-image-list", "cloud-b", "--format", "json").out) == [
         {"provider": "cloud-b", "name": "debian-1", "image_id": others}
     ]
-    result = clouds("alien-image-list")
+    result = clouds.within("alien-image-list")
     assert (result.status, result.rows) == (1, [["cloud-a", "debian-1", lost], ["cloud-b", "debian-1", others]])
     assert "cloud-c" in result.err
     assert "Traceback" not in result.err
@@ -317,17 +317,17 @@ def test_deletion_of_another_installation(clouds: CommandLine, simulator: OpenSt
             return servers | {image["name"] for image in cloud.images.images if image["name"].endswith("-image")}
 
     before = there()
-    result = clouds("installation", "delete", "0" * 16, "--force")
+    result = clouds.within("installation", "delete", "0" * 16, "--force")
     assert (result.status, result.out) == (1, "")
     text = f"nothing in the clouds of the configuration has the id {'0' * 16} (other ids there: {OTHER}, {LOST})"
     assert result.err.splitlines()[-1] == text
-    refused = clouds("installation", "delete", LOST)
+    refused = clouds.within("installation", "delete", LOST)
     assert refused.out.startswith(f"These have the id {LOST}:\n")
     listed = [line for line in refused.out.splitlines() if line.startswith("  ")]
     assert sorted(line.split()[0] for line in listed) == ["image", "instance", "instance"]
     assert refused.out.endswith("Delete 3 thing(s) in the clouds? [N/y] \nAborting. Nothing deleted.\n")
     assert there() == before
-    result = clouds("installation", "delete", LOST, answer="y\n")
+    result = clouds.within("installation", "delete", LOST, answer="y\n")
     assert result.status == 1
     assert "cloud-c" in result.err
     assert "Traceback" not in result.err

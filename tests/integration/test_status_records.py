@@ -203,7 +203,7 @@ def test_with_a_launcher(place: Place) -> None:
     full = {"limit": 1, "used": 1, "needed": 1}
 
     def answer(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(nodepool("explain", name, "-o", "json").out)
+        found: dict[str, Any] = json.loads(nodepool.within("explain", name, "-o", "json").out)
         return found
 
     def told(name: str, code: str) -> bool:
@@ -223,7 +223,7 @@ def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> N
     nodepool = CommandLine(place.launch().path)
     place.znodes.submit(["small"])
     words = "503 The server is currently unavailable"
-    wait_for("it is explained", lambda: words in nodepool("explain", "cloud-a").out)
+    wait_for("it is explained", lambda: words in nodepool.within("explain", "cloud-a").out)
     wait_for("it is logged", lambda: "its image could not be looked up: " in caplog.text)
     lines = [record.getMessage() for record in caplog.records if "could not be looked up" in record.getMessage()]
     assert all(words in line and "reports no version" not in line for line in lines)
@@ -249,12 +249,14 @@ def test_cloud_that_does_not_go_on(
     request = place.znodes.submit(["small"])
     wait_for("status names the step", lambda: f"cloud-a/main: 1 of 1 launch takes long: {words}" in _line(nodepool))
     node = next(key for key in place.znodes.nodes() if (place.znodes.node(key) or {})["state"] == "building")
-    assert f"node {node} waits for" in json.loads(nodepool("explain", request, "-o", "json").out)["text"]
-    assert "launch-timeout ends the attempt in" in nodepool("explain", node).out
-    assert nodepool("explain", "cloud-a").out.startswith("Provider cloud-a works slowly; 1 of 1 launch takes long")
-    assert "launches slow" in nodepool("events").out
+    assert f"node {node} waits for" in json.loads(nodepool.within("explain", request, "-o", "json").out)["text"]
+    assert "launch-timeout ends the attempt in" in nodepool.within("explain", node).out
+    assert nodepool.within("explain", "cloud-a").out.startswith(
+        "Provider cloud-a works slowly; 1 of 1 launch takes long"
+    )
+    assert "launches slow" in nodepool.within("events").out
     place.simulator.change(latency_seconds=0, boots=[])
 
 
 def _line(nodepool: CommandLine) -> str:
-    return " ".join(nodepool("status").out.split())
+    return " ".join(nodepool.within("status").out.split())

@@ -116,7 +116,7 @@ class Site(World):
         return any(a.launcher == number and a.begin <= when <= a.end for a in self.absences)
 
     def run_tool(self, arguments: list[str], kind: Kind) -> subprocess.CompletedProcess[str]:
-        """Runs the operator's command line of one side; blocks for a minute at most."""
+        """Runs the operator's command line of one side; blocks for three minutes at most."""
         tool = [str(self.released.tool)] if kind is Kind.RELEASED else [sys.executable, "-m", "nodepool.cmd.cli"]
         environment = {**os.environ, **self.launcher_environment(0)}
         # Both have packages of the same name: neither may find the other's.
@@ -124,7 +124,7 @@ class Site(World):
         if kind is Kind.OURS:
             environment["PYTHONPATH"] = str(ROOT)
         return subprocess.run(
-            [*tool, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
+            [*tool, *arguments], capture_output=True, text=True, timeout=180, check=False, env=environment
         )
 
     def stop(self) -> None:

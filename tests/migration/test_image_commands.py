@@ -54,7 +54,7 @@ def without_ages(text: str) -> str:
 def test_tables(ours: CommandLine, released: Command, images: ImageZnodes, command: list[str]) -> None:
     """The same headers, cells and order."""
     with images.locked("debian/builds"):
-        one, other = released(*command), ours(*command)
+        one, other = released(*command), ours.within(*command)
     assert without_ages(other.out) == without_ages(one.out)
     assert (one.status, other.status, len(one.out.splitlines()) > 4) == (0, 0, True)
 
@@ -74,7 +74,7 @@ def test_tables(ours: CommandLine, released: Command, images: ImageZnodes, comma
 def test_refusals(ours: CommandLine, released: Command, images: ImageZnodes, command: list[str]) -> None:
     """The same text; ours has status 1, and a line on standard error for what there is."""
     before = everything(images)
-    one, other = released(*command), ours(*command)
+    one, other = released(*command), ours.within(*command)
     assert (one.out, one.status) == (other.out, 0)
     assert other.status == 1
     assert everything(images) == before
@@ -83,7 +83,7 @@ def test_refusals(ours: CommandLine, released: Command, images: ImageZnodes, com
 @pytest.mark.parametrize("image", ["none-such", "base", "resting"])
 def test_builds_that_are_refused(ours: CommandLine, released: Command, images: ImageZnodes, image: str) -> None:
     """The same text begins the line."""
-    one, other = released("image-build", image), ours("image-build", image)
+    one, other = released("image-build", image), ours.within("image-build", image)
     text = one.err.splitlines()[-1].removeprefix("Exception: ")
     assert other.err.startswith(text)
     assert (one.status, other.status, one.out, other.out) == (1, 1, "", "")
@@ -106,7 +106,7 @@ def test_changes(ours: CommandLine, released: Command, images: ImageZnodes, comm
     """
     images.add_builder()
     results, left = [], []
-    for run in (released, ours):
+    for run in (released, ours.within):
         for name in images.children(IMAGES):
             images.kazoo.delete(f"{IMAGES}/{name}", recursive=True)
         again(images)
@@ -126,7 +126,7 @@ def test_exports_are_the_same_and_each_reads_the_other_one(
     """Rule F-4, reference/zookeeper 6.4."""
     files = [str(tmp_path / name) for name in ("one", "other")]
     before = everything(images)
-    assert [released("export-image-data", files[0]).status, ours("export-image-data", files[1]).status] == [0, 0]
+    assert [released("export-image-data", files[0]).status, ours.within("export-image-data", files[1]).status] == [0, 0]
     texts = [yaml.safe_load(Path(file).read_text(encoding="utf-8")) for file in files]
     assert texts[0] == texts[1]
     for run, file in ((released, files[1]), (ours, files[0])):
@@ -146,12 +146,12 @@ def test_released_import_of_an_export_with_the_id_of_an_installation(
     """D-10, reference/zookeeper 6.4. The released commands ignore the id; ours shows the same."""
     images.kazoo.create(paths.INSTALLATION, b'{"id":"0123456789abcdef","adopted":[]}')
     file = str(tmp_path / "export")
-    assert ours("export-image-data", file).status == 0
+    assert ours.within("export-image-data", file).status == 0
     assert '"0123456789abcdef' in json.loads(Path(file).read_text(encoding="utf-8"))[f"{IMAGES}/debian/builds/{A}"]
     before = [without_ages(released(*command).out) for command in (["image-list"], ["dib-image-list"])]
     images.kazoo.delete(IMAGES, recursive=True)
     assert released("import-image-data", file).status == 0
-    for run in (released, ours):
+    for run in (released, ours.within):
         assert [without_ages(run(*command).out) for command in (["image-list"], ["dib-image-list"])] == before
 
 
