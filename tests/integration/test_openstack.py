@@ -145,19 +145,6 @@ def test_no_host_key_checking(place: Place, level: str) -> None:
     assert node["host_keys"] == []
 
 
-def test_failed_scan(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """boot-timeout, console-log, launch-retries (K-5, L-4, L-16)."""
-    caplog.set_level("INFO")
-    place.section.update({"boot-timeout": 1, "launch-retries": 2})
-    place.section["cloud-images"][0]["connection-port"] = free_ports(1)[0]
-    place.label["console-log"] = True
-    place.launch()
-    place.failed(place.znodes.submit(["small"]))
-    place.wait_empty()
-    assert caplog.text.count("Linux version (simulated)") == 2
-    assert place.calls("compute.create_server") == 2
-
-
 @rows(__file__, "limits_of_a_pool")
 def test_limits_of_a_pool(place: Place, limits: dict[str, int], label: dict[str, Any]) -> None:
     """Each has room for one node and not for two (Q-2, Q-18): the second waits until the first is gone."""

@@ -223,7 +223,7 @@ def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> N
     nodepool = CommandLine(place.launch().path)
     place.znodes.submit(["small"])
     words = "503 The server is currently unavailable"
-    wait_for("it is explained", lambda: words in nodepool.within("explain", "cloud-a").out)
+    wait_for("it is explained", lambda: words in nodepool("explain", "cloud-a").out)
     wait_for("it is logged", lambda: "its image could not be looked up: " in caplog.text)
     lines = [record.getMessage() for record in caplog.records if "could not be looked up" in record.getMessage()]
     assert all(words in line and "reports no version" not in line for line in lines)

@@ -38,7 +38,7 @@ _VARIABLE: Final = (
     (re.compile(r"\b\d+\.\d+\.\d+(?:\.dev\d+)?(?![\d.])"), "VERSION"),
     (re.compile(r"\b(?:now|(?:in )?\d+ (?:s|min|h|d)(?: \d+ (?:s|min|h))?)(?![\w/])"), "AGE"),
     (re.compile(r"DATE TIME"), "TIME"),
-    (re.compile(r"\bfailed +\d+ times"), "failed N times"),
+    (re.compile(r"\bfailed:? +\d+ times"), "failed N times"),
     (re.compile(r"\b(?:listing|creating|deleting|showing) (?:a )?\w+ failed"), "CALL failed"),
     (re.compile(r"(?<=l1  ) *\d+\b"), "PID"),
     # Deletions that are tried again are locked now and then.
