@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.status import Maintenance, Mode, ReloadStatus
+from nodepool.model.status import Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
-from nodepool.plan.triage import PoolInfo, able_pools, first_choice, weights_of
+from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import MaintenanceRecords, PoolComponent
-    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache
 

@@ -32,6 +32,7 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchStatus,
     LimitStatus,
+    Maintenance,
     PauseStatus,
     PoolStatus,
     RequestStatus,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Launcher, Pool
     from nodepool.metrics.registry import Registry, StatsdClient
-    from nodepool.model.status import Maintenance
 
 
 class StatusWorker(StatusThread):

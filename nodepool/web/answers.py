@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -30,14 +30,10 @@ from nodepool.listing.nodes import host_table
 from nodepool.listing.pools import provider_table, tenant_table
 from nodepool.listing.records import launcher_table
 from nodepool.listing.table import Table, printable_lines
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
-from nodepool.web.snapshot import CellText, quoted
-
-if TYPE_CHECKING:
-    from nodepool.model.request import NodeRequest
-    from nodepool.web.snapshot import Link, Links, WebSnapshot
+from nodepool.web.snapshot import CellText, Link, Links, WebSnapshot, quoted
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: Below this path errors have this form.

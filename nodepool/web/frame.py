@@ -47,10 +47,11 @@ from nodepool.listing.table import (
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import short
-from nodepool.plan.explained import Moment
+from nodepool.plan.explained import Explained, Moment
 from nodepool.web.answers import (
     API,
     KeptAnswers,
+    StaticFiles,
     WebProblem,
     cell_text,
     command_html,
@@ -66,15 +67,12 @@ from nodepool.web.answers import (
     text_html,
 )
 from nodepool.web.logins import path_of, user_of
-from nodepool.web.snapshot import CellText, Link, Links, address
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, SnapshotMaker, WebSnapshot, address
 from nodepool.web.stream import MOST_VIEWERS, LivePage
 
 if TYPE_CHECKING:
-    from nodepool.plan.explained import Explained
     from nodepool.plan.observed import Observed
-    from nodepool.web.answers import StaticFiles
     from nodepool.web.history import Life
-    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.

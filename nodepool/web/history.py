@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import fast_json
 from nodepool.clock import wall_time
@@ -30,19 +30,17 @@ from nodepool.guard import Guard
 from nodepool.listing.nodes import project_of
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.record import Record
 from nodepool.model.request import origin_of
 from nodepool.plan.explain import WaitCause, causes, wait_kind
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import by_provider, capacity, summarize
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import PassThread
 from nodepool.web.answers import to_json
-
-if TYPE_CHECKING:
-    from nodepool.model.record import Record
-    from nodepool.plan.observed import Observed
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.nodes import NodepoolCache
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.nodes import NodepoolCache
 
 log = logging.getLogger("nodepool.web")
 

@@ -13,17 +13,15 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed, host_name
+from nodepool.zk.caches import StatusCache
 from nodepool.zk.nodes import NodepoolCache
-
-if TYPE_CHECKING:
-    from nodepool.zk.caches import StatusCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5

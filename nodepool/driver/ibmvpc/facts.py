@@ -12,18 +12,15 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.ibmvpc import types as t
-from nodepool.driver.ibmvpc.client import MISSING_SECONDS
+from nodepool.driver.ibmvpc.client import MISSING_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
 from nodepool.exceptions import RuntimeConfigurationException
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
 
 T = TypeVar("T")
 

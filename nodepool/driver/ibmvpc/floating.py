@@ -22,18 +22,16 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.ibmvpc.client import IbmVpc
+from nodepool.driver.ibmvpc.config import IbmProviderConfig
 from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp, own_name, passes
 from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchError, LaunchStatusException
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmProviderConfig
 
 log = logging.getLogger("nodepool.driver.ibmvpc.floating")
 

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
@@ -23,6 +23,7 @@ from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
 from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.types import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
@@ -39,9 +40,6 @@ from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of, node
 from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
 from nodepool.metrics import reports
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 

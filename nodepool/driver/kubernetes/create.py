@@ -9,23 +9,21 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.config import PodLabel
 from nodepool.driver.kubernetes.objects import KubeRecord, PodView, TokenView, need_of
 from nodepool.driver.statemachine import CloudInstance, CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import OnError
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.adapter import Log
 
 #: For what the cluster makes by itself a moment after the namespace.
 NOT_YET: Final = Backoff(0.05, 1.0)

@@ -16,13 +16,14 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server, Volume
 from nodepool.driver.openstack.cloud import OpenStackCloud, usage
+from nodepool.driver.openstack.config import OpenStackLabel
 from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, CreationKey, Instance
@@ -40,9 +41,6 @@ from nodepool.exceptions import (
 )
 from nodepool.metrics import reports
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import OpenStackLabel
 
 #: How long an active server may have no address.
 NO_ADDRESS_SECONDS: Final = 15.0

@@ -17,39 +17,41 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
+from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
 from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, Scheduler, SharedThreads, ended
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.instance import diskimage_of, for_node, hostname, node_id_of, resources_of
+from nodepool.driver.statemachine.adapter import Adapter, Creation, Instance, Log, Resource, StateMachine
+from nodepool.driver.statemachine.instance import (
+    InstanceCloud,
+    diskimage_of,
+    for_node,
+    hostname,
+    node_id_of,
+    resources_of,
+)
 from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.image import ImageUpload
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import LabelStatus
 from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
 from nodepool.plan.retries import CircuitBreaker
 from nodepool.zk import caches
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.statemachine.adapter import Creation, Instance, Log, Resource, StateMachine
-    from nodepool.driver.statemachine.instance import InstanceCloud
-    from nodepool.model.image import ImageUpload
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LabelStatus
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from functools import cache
 from logging import DEBUG, WARNING
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.interface import CleanupTask
+from nodepool.driver.statemachine.adapter import Adapter, Instance, Log, Resource
 from nodepool.driver.statemachine.deletion import DeletingProvider
 from nodepool.driver.statemachine.instance import GONE, INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
 from nodepool.exceptions import NotFound, ZKConflict, ZKException
@@ -21,15 +22,10 @@ from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
 from nodepool.model.event import LostInstance, named, with_loss
+from nodepool.model.node import Node
 from nodepool.plan.launch import meaning
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Instance, Log, Resource
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds until another look where something seems to be left over, or may be soon.
 LOOK_AGAIN_SECONDS: Final = 10.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.driver.framework import keyscan
@@ -23,14 +23,12 @@ from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
 from nodepool.model.event import short
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, Maintenance, MaintenanceRecords, Mode
 from nodepool.plan import static
 from nodepool.plan.maintenance import next_end, of_host
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 

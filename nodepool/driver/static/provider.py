@@ -11,35 +11,31 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
-from nodepool.driver.framework.handler_hooks import node_logger
+from nodepool.driver.framework.cloud_errors import CheckResult
+from nodepool.driver.framework.handler_hooks import PoolWorkerView, node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Done, Provider
 from nodepool.driver.static.checks import HostChecker, HostMonitor, Quarantines, cause, host_checks, is_alive
+from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard, as_exception
 from nodepool.model import states
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText, no_access
-from nodepool.model.status import HostStatus
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import HostStatus, Maintenance
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
 from nodepool.plan.triage import MIN_READY_REQUESTOR, RequestKind, can_match
 from nodepool.zk import paths
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
 RESYNC_SECONDS: Final = 60.0

@@ -18,14 +18,14 @@ from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.pool.fair import PoolOrder
+from nodepool.launcher.pool.fair import PoolOrder, TenantLedger
 from nodepool.launcher.pool.mixed import judge, pending_of
-from nodepool.launcher.shared import Turns
+from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
@@ -35,10 +35,11 @@ from nodepool.plan.triage import (
     ReadyNodes,
     RequestKind,
     RequestQueue,
+    Verdict,
     is_free,
     why_failed,
 )
-from nodepool.runtime.providers import facade_for
+from nodepool.runtime.providers import Providers, facade_for
 
 if TYPE_CHECKING:
     import logging
@@ -48,13 +49,8 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.fair import TenantLedger
-    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
-    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
-    from nodepool.plan.triage import Verdict
-    from nodepool.runtime.providers import Providers
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
