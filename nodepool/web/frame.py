@@ -29,7 +29,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from nodepool.clock import monotonic
 from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
 from nodepool.listing.overview import facts
 from nodepool.listing.table import (
@@ -154,7 +153,7 @@ class Frame:
     def __init__(self, snapshots: SnapshotMaker, version: str, files: StaticFiles, *, logins: bool) -> None:
         self._snapshots = snapshots
         #: Live parts that are the same for everybody.
-        self._kept = KeptAnswers(monotonic)
+        self._kept = KeptAnswers()
         #: By place, held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = [threading.Lock() for _ in range(MAKING_LOCKS)]
         #: The pages, in the order in which they are looked for.

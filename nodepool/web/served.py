@@ -250,7 +250,7 @@ _LOOKS: Final[Mapping[str, _Look]] = {
 
 def listings(daemon: ConnectedDaemon, snapshots: SnapshotMaker) -> list[BaseRoute]:
     """The listings, and ``/ready``."""
-    recent = KeptAnswers(wall_time)
+    recent = KeptAnswers()
 
     def listing(path: str, look: _Look) -> Route:
         def endpoint(request: Request) -> Response:

@@ -62,7 +62,6 @@ class SnapshotMaker:
 
     :param cache: it is listened to for as long as it lives.
     :param builders: hosts of registered builders; None = not known. Must not block.
-    :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
     def __init__(
@@ -70,14 +69,10 @@ class SnapshotMaker:
         cache: NodepoolCache,
         status: StatusCache,
         builders: Callable[[], frozenset[str] | None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-        now: Callable[[], float] = wall_time,
     ) -> None:
         self._cache = cache
         self._status = status
         self._builders = builders
-        self._clock = clock
-        self._now = now
         #: Ids of records that came, changed or went since the last snapshot: written by the connection thread, taken by
         #: one other; each operation on a set is atomic.
         self._noted: dict[RecordKind, set[str]] = {kind: set() for kind in RecordKind}
@@ -104,7 +99,7 @@ class SnapshotMaker:
     def latest(self, lifetime: float = LIFETIME_SECONDS) -> WebSnapshot:
         """The newest snapshot, or one that was made less than ``lifetime`` seconds ago. Its ``observed.now`` is now."""
         with self._lock:
-            clock, now = self._clock(), self._now()
+            clock, now = monotonic(), wall_time()
             old = self._latest
             if old is None or (self._dirty and clock - self._made_at >= lifetime):
                 with OnError(lambda _error: self._note_status()):
@@ -176,7 +171,7 @@ class SnapshotMaker:
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
-            now=self._now(),
+            now=wall_time(),
             requests=cache.requests.snapshot(),
             nodes=nodes,
             registered=cache.pools.values(),

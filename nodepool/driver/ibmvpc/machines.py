@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudNotFound,
@@ -290,7 +291,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
                 if not busy(error):
                     raise
                 self.log.debug("The floating IP is bound later: %s", error)
-                self._bind_at = self.clock() + BUSY_SECONDS
+                self._bind_at = monotonic() + BUSY_SECONDS
         if self._floating is None and record.interface_id and self.reached(self._bind_at):
             self._work = self.cloud.others.submit(self._bind, record)
             self._work.add_done_callback(lambda _: self.wake())

@@ -177,9 +177,8 @@ class ServerLists:
     one: then the narrow ones are not used for a while.
     """
 
-    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._clock = clock
         #: The latest second that was seen, and when it was seen first.
         self._latest = ""
         self._latest_at = 0.0
@@ -208,7 +207,7 @@ class ServerLists:
             self._updated.clear()
             self._widen()
         elif since != self._narrow and self._too_late(servers):
-            self._wide_until = self._clock() + LATE_SECONDS
+            self._wide_until = monotonic() + LATE_SECONDS
         self._updated.update((server.id, server.updated) for server in servers)
         return servers
 
@@ -221,7 +220,7 @@ class ServerLists:
 
         :param latest: as Nova writes it.
         """
-        now = self._clock()
+        now = monotonic()
         if latest != self._latest:
             self._latest, self._latest_at = latest, now
         second = timedelta(seconds=1 if now - self._latest_at < COMMIT_SECONDS else 0)

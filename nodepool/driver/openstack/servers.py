@@ -78,8 +78,8 @@ class ServerCreation(CreationMachine[Server]):
 
     cloud: OpenStackCloud
 
-    def __init__(self, cloud: OpenStackCloud, order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order, clock)
+    def __init__(self, cloud: OpenStackCloud, order: Order) -> None:
+        super().__init__(cloud, order)
         self._flavor: Flavor | None = None
         self._floating_ip: FloatingIp | None = None
         self._marked = False
@@ -193,7 +193,7 @@ class ServerCreation(CreationMachine[Server]):
     def _no_address(self) -> bool:
         # What Nova knows of addresses may come late, and not show as a change.
         self.need_complete_lists()
-        if self.clock() - self.since > NO_ADDRESS_SECONDS:
+        if monotonic() - self.since > NO_ADDRESS_SECONDS:
             raise LaunchNetworkException(
                 f"{self.where}: server {self.external_id} is active, but has no address; "
                 "check the networks of the label and their subnets"
@@ -296,15 +296,14 @@ OLD_VOLUMES_SECONDS: Final = 600.0
 class Leaks:
     """Called by one thread at a time."""
 
-    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, cloud: OpenStackCloud) -> None:
         self._cloud = cloud
         self._config = cloud.config
-        self._clock = clock
         self._down_ports: SeenTwice[str] = SeenTwice()
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
         #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
-        self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
+        self.kinds = ResourceKinds(cloud.config.name, self._rows())
 
     def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
         api = self._cloud.api
@@ -360,7 +359,7 @@ class Leaks:
     def _clean_ports(self) -> list[CloudResource]:
         """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
         interval = self._config.port_cleanup_interval
-        now = self._clock()
+        now = monotonic()
         if interval <= 0 or now - self._ports_checked_at < interval:
             return []
         self._ports_checked_at = now

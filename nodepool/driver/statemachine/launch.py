@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -219,11 +219,10 @@ class NodeLaunch(RunningLaunch):
         provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
-        clock: Callable[[], float] = monotonic,
         *,
         resumed: bool = False,
     ) -> None:
-        super().__init__(provider, node, clock)
+        super().__init__(provider, node)
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
@@ -240,7 +239,6 @@ class NodeLaunch(RunningLaunch):
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
-        self._clock = clock
         self.log = get_annotated_logger(
             logging.getLogger(log_names.state_machine_launcher(provider.name)),
             event_id=handler.request.event_id,
@@ -252,14 +250,14 @@ class NodeLaunch(RunningLaunch):
         )
         #: In which step it is, and since when. Replaced as a whole; any thread may read it.
         self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
-        self._begun = clock()
+        self._begun = monotonic()
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
         self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
         self._attempt_begun = self._begun
         #: Of the attempt.
-        self.limit = TimeLimit(self.launch_timeout, self.held, clock)
+        self.limit = TimeLimit(self.launch_timeout, self.held)
         #: May any attempt have made an instance?
         self._made = False
         self._error: Exception | None = None
@@ -302,8 +300,8 @@ class NodeLaunch(RunningLaunch):
             if not isinstance(decision, Retry):
                 break
             self._attempt += 1
-            self._attempt_begun = self._clock() + decision.delay_seconds
-            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held, self._clock)
+            self._attempt_begun = monotonic() + decision.delay_seconds
+            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held)
             attempt = self._try_again(decision.delay_seconds, self._error)
         if self.node.external_id is None and self.others:
             self.node.external_id = self.others[0]
@@ -316,7 +314,7 @@ class NodeLaunch(RunningLaunch):
         """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
         node, now = self.node, wall_time()
         age = now - (node.state_time or now)
-        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
+        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held)
         ordered = None
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
@@ -372,7 +370,7 @@ class NodeLaunch(RunningLaunch):
         if ordered is not None:
             cast("Any", machine).adopt(ordered)
         yield from self._create(machine)
-        begun, created = self._attempt_begun, self._clock()
+        begun, created = self._attempt_begun, monotonic()
         reports.report_boot(self.settings.name, created - begun)
         self._trace_part(spans.BOOT, created - begun)
         if getattr(self.label, "host_key_checking", True):
@@ -450,7 +448,7 @@ class NodeLaunch(RunningLaunch):
         keys = yield from self._answer(
             provider.scans.scan(node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type)
         )
-        seconds = self._clock() - created
+        seconds = monotonic() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
         if getattr(self.label, "ready_check", None):
@@ -525,7 +523,7 @@ class NodeLaunch(RunningLaunch):
         spans.part_ended(name, self.request, self.node, self._attempt, seconds)
 
     def _trace_attempt(self, error: str) -> None:
-        seconds, name = self._clock() - self._attempt_begun, self.settings.name
+        seconds, name = monotonic() - self._attempt_begun, self.settings.name
         spans.attempt_ended(self.request, self.node, name, self._attempt, seconds, error)
 
     # -- failures --
@@ -657,7 +655,7 @@ class NodeLaunch(RunningLaunch):
         if error is not None:
             why = why or classify(error)
         if self.node.state == states.READY:
-            self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
+            self.log.info("Node is ready after %.1f s", monotonic() - self._begun)
         if state == states.READY:
             self._report(states.READY if error is None else launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
@@ -686,7 +684,7 @@ class NodeLaunch(RunningLaunch):
         self._launch_ended(self.node, result, text)
         reports.report_launch(
             result,
-            (self._clock() - self._begun) * 1000,
+            (monotonic() - self._begun) * 1000,
             provider=self.settings.name,
             az=self.node.az,
             requestor=self.request.requestor,

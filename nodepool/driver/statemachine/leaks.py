@@ -219,12 +219,9 @@ class LostInstances:
     :param lag_seconds: of lists, see `InstanceCloud`.
     """
 
-    def __init__(
-        self, provider: DeletingProvider, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, provider: DeletingProvider, log: Log, lag_seconds: float) -> None:
         self._provider = provider
         self._log = log
-        self._clock = clock
         adapter = provider.adapter
         #: Can the cloud be asked for one instance? Drivers written for 11.0.0 cannot.
         self._can_ask = getattr(adapter, "instance_cloud", None) is not None or _overrides(adapter)
@@ -265,7 +262,7 @@ class LostInstances:
         :param alive: see `alive`, before the list began.
         """
         there, ends = self._compare(alive, listed)
-        now = self._clock()
+        now = monotonic()
         absent = alive.keys() - there - ends.keys()
         if not self._can_ask:
             absent &= self._shown
