@@ -220,7 +220,11 @@ class MixedWorker(Worker):
             self._new.update([changed] if changed else self._cache.requests.ids())
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
-                self._look(whole)
+                try:
+                    self._look(whole)
+                except ZKTooLarge as error:
+                    self._fail_too_large(whole.request, error)
+                    self._end(whole)
         more = self._take_some()
         while self._doomed and self._doomed[0][0] <= monotonic():
             self._zk.requests.delete(self._doomed[0][1])
@@ -286,8 +290,7 @@ class MixedWorker(Worker):
         try:
             self._zk.requests.send_lock(request)()
         except ZKTooLarge as error:
-            log.warning("It cannot be served: %s", error)
-            request.fail_in_short()
+            self._fail_too_large(request, error)
             self._zk.requests.save_unlocked(request)
             return
         except ZKConflict as conflict:
@@ -297,6 +300,10 @@ class MixedWorker(Worker):
         whole = self._wholes[request.key] = _Whole(request, dict.fromkeys(parts))
         log.info("Its nodes come from several pools (%s)", described(request), extra=origin_of(request))
         self._ask(whole)
+
+    def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge) -> None:
+        self._log(request).warning("It cannot be served: %s", error)
+        request.fail_in_short()
 
     def _ask(self, whole: _Whole) -> None:
         """Submit requests for all parts that have none."""
