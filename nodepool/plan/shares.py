@@ -366,6 +366,10 @@ class FairOrder:
         for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
             self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
 
+    def moved(self, kind: RequestKind) -> bool:
+        """May the keys of requests of a kind have grown in this pass?"""
+        return (kind.tenant_name,) in self._granted
+
     def rank(self, kind: RequestKind, order: OrderKey, ahead: int = 0) -> Rank:
         """The begin of the key. :param ahead: see `key`."""
         tenant = kind.tenant_name or ""

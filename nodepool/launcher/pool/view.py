@@ -90,6 +90,8 @@ class PoolView:
         self._absent: Sequence[PoolInfo] = ()
         self._config: Config | None = None
         self._verdicts: dict[RequestKind, Verdict] = {}
+        #: Labels, and how many nodes of each are free -> what requests for them wait for, of this pass.
+        self._waits: dict[tuple[object, ...], Reason] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
         #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
@@ -108,6 +110,7 @@ class PoolView:
         if not same or self._config is not config or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
         self._me, self._registered, self._absent, self._config = me, registered, absent, config
+        self._waits.clear()
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
         self.turns.begin_pass(pool.launcher_id, registered, by_room=config.placement == FREE_ROOM)
@@ -170,7 +173,11 @@ class PoolView:
         if self.ready.could_serve(kind.labels) and not self.ready.could_serve(kind.labels, kind):
             return reasons.NODES_OF_OTHERS
         free = {label: self.ready.count(label) for label in kind.labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free) or reasons.NO_READY_NODE
+        known = (kind.labels, *free.values())
+        if known not in self._waits:
+            found = gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free)
+            self._waits[known] = found or reasons.NO_READY_NODE
+        return self._waits[known]
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
