@@ -132,7 +132,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
-        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events, self.tenant_excess)
         self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))

@@ -487,9 +487,13 @@ class AccessRule(NamedTuple):
         return {"tenants": list(self.tenants)} | ({} if self.labels is None else {"labels": sorted(self.labels)})
 
 
-def _amounts(found: Any) -> dict[str, float]:
-    """Those of an object that are numbers: one that is none must not hide a pool."""
-    entries = found.items() if isinstance(found, dict) else ()
+#: Key in ``capacity``, and begin of a key in ``limits``: of all pools of the provider together.
+TOGETHER: Final = "*"
+
+
+def amounts(found: Any) -> dict[str, float]:
+    """Those of a mapping that are numbers: one that is none must not hide a pool."""
+    entries = found.items() if isinstance(found, Mapping) else ()
     return {name: float(value) for name, value in entries if type(value) in (int, float) and is_finite(value)}
 
 
@@ -508,9 +512,10 @@ class PoolComponent(Component):
         self.paused = False
         #: None = its launcher, of 11.0.0, serves all tenants.
         self.allowed_tenants: tuple[AccessRule, ...] | None = None
-        #: Label -> how many nodes the pool can have; '' = of any other label.
+        #: Label -> how many nodes the pool can have; '' = of any other label. `TOGETHER` = all pools of the provider.
         self.capacity: Mapping[str, float] = {}
-        #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
+        #: Resource -> limit of the pool and of its cloud, where tenants have shares; with `TOGETHER` in front: of the
+        #: cloud, if several pools share it. 11.0.0 does not know the key.
         self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -543,7 +548,7 @@ class PoolComponent(Component):
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
         component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
-        component.capacity, component.limits = _amounts(data.get("capacity")), _amounts(data.get("limits"))
+        component.capacity, component.limits = amounts(data.get("capacity")), amounts(data.get("limits"))
         return component
 
 

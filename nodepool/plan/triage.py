@@ -28,7 +28,7 @@ from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
-from nodepool.model.status import AccessRule
+from nodepool.model.status import TOGETHER, AccessRule
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolView, RequestView
@@ -607,10 +607,14 @@ def _score(request_id: str, pool_id: str) -> float:
     return -1 / math.log(uniform)
 
 
-def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, float]:
+def weights_of(
+    rooms: Iterable[tuple[PoolInfo, float | None]], together: Callable[[PoolInfo], float]
+) -> Mapping[str, float]:
     """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
 
     Launchers that serve the same pool of a provider share its room.
+
+    :param together: how much room the pools of a provider have in all that share a limit, of one of these.
     """
     known: list[tuple[PoolInfo, float]] = []
     for pool, room in rooms:
@@ -620,7 +624,13 @@ def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, f
     if not any(room for _, room in known):
         return {}
     launchers = Counter((pool.provider_name, pool.name) for pool, _ in known)
-    return {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    weights = {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    sharing = grouped((pool for pool, _ in known if TOGETHER in pool.capacity), lambda pool: pool.provider_name)
+    for pools in sharing.values():
+        total = sum(weights[pool.id] for pool in pools)
+        part = min(1.0, together(pools[0]) / total) if total else 1.0
+        weights.update({pool.id: weights[pool.id] * part for pool in pools})
+    return weights
 
 
 @dataclass(frozen=True)
