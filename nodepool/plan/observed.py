@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -236,9 +236,9 @@ class Observed:
         """Of all nodes."""
         return NodeIndex.of(self.nodes.values())
 
-    def follow(self, before: Observed) -> None:
-        """Make `node_index` of that of an earlier view with most of the same nodes: it takes a tenth of the time."""
-        vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes)
+    def follow(self, before: Observed, changed: Collection[str]) -> None:
+        """Make `node_index` of that of an earlier view, whose nodes are the same but for those with the ids ``changed``."""
+        vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes, changed)
 
     def allocated_to(self, request: NodeRequest) -> Mapping[str, Node]:
         """The nodes of a request, by id."""
@@ -302,24 +302,20 @@ class NodeIndex(NamedTuple):
                 allocated.setdefault(node.allocated_to, {})[node.key] = node
         return cls(counts, singled_out[states.DELETING], singled_out[states.HOLD], allocated)
 
-    def later(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> NodeIndex:
-        """Of ``after``, while this one is of ``before``: looks closely only at nodes that are other objects there."""
-        left = [node for key, node in before.items() if after.get(key) is not node]
-        come = [node for key, node in after.items() if before.get(key) is not node]
-        if len(come) > len(after) // 2:
-            return self.of(after.values())
-        old, new = self.of(left), self.of(come)
+    def later(self, before: Mapping[str, Node], after: Mapping[str, Node], changed: Collection[str]) -> NodeIndex:
+        """Of ``after``, while this one is of ``before``: looks only at the nodes whose ids are in ``changed``."""
+        old, new = (self.of(nodes[key] for key in changed if key in nodes) for nodes in (before, after))
         counts = Counter(self.counts)
         counts.subtract(old.counts)
         counts.update(new.counts)
         allocated = dict(self.allocated)
         for request in old.allocated.keys() | new.allocated.keys():
-            same = {key: node for key, node in allocated.pop(request, {}).items() if after.get(key) is node}
+            same = {key: node for key, node in allocated.pop(request, {}).items() if key not in changed}
             if found := {**same, **new.allocated.get(request, {})}:
                 allocated[request] = found
 
         def with_new(some: Sequence[Node], more: Sequence[Node]) -> list[Node]:
-            return sorted([*(node for node in some if after.get(node.key) is node), *more], key=lambda node: node.key)
+            return sorted([*(node for node in some if node.key not in changed), *more], key=lambda node: node.key)
 
         return NodeIndex(+counts, with_new(self.deleting, new.deleting), with_new(self.held, new.held), allocated)
 
