@@ -237,7 +237,7 @@ class Observed:
         return NodeIndex.of(self.nodes.values())
 
     def follow(self, before: Observed, changed: Collection[str]) -> None:
-        """Make `node_index` of that of an earlier view, whose nodes are the same but for those with the ids ``changed``."""
+        """Make `node_index` of that of an earlier view: only the nodes with the ids ``changed`` may be others."""
         vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes, changed)
 
     def allocated_to(self, request: NodeRequest) -> Mapping[str, Node]:
