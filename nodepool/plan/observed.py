@@ -111,6 +111,7 @@ class Observed:
     :param launchers: what launchers report about themselves.
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
+    :param cloud_images: image of a cloud -> labels that boot from it, as ``small of cloud-1/main``; empty = not known.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
@@ -127,6 +128,7 @@ class Observed:
     images: ImagesView = NO_IMAGES
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    cloud_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -219,6 +221,11 @@ class Observed:
         """Configured providers that launchers do not serve, by name: hosts of the launchers, and why."""
         absent = ((launcher.host, provider) for launcher in self.launchers for provider in launcher.absent)
         return grouped(absent, lambda entry: entry[1].name)
+
+    @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``, as launchers report them."""
+        return frozenset(label for launcher in self.launchers for label in launcher.mixed_labels)
 
     @cached_property
     def order(self) -> FairOrder | None:
@@ -535,7 +542,7 @@ def names(seen: Observed) -> dict[str, set[str]]:
         "label": {*seen.labels, *wanted},
         "host": {*hosts, *map(host_name, hosts)},
         "launcher": {*launchers, *(host.partition(".")[0] for host in launchers)},
-        "image": {*images, *(image_of(node)[0] for node in seen.nodes.values())},
+        "image": {*images, *seen.cloud_images, *(image_of(node)[0] for node in seen.nodes.values())},
         "build": {f"{image}-{build}" for image, view in images.items() for build in view.builds},
         "tenant": {*limited, *(one.tenant_name for one in users if one.tenant_name)},
     }

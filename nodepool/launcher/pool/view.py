@@ -19,7 +19,7 @@ from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool.fair import PoolOrder
-from nodepool.launcher.pool.mixed import judge, pending_of
+from nodepool.launcher.pool.mixed import pending_of
 from nodepool.launcher.shared import Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
@@ -36,6 +36,7 @@ from nodepool.plan.triage import (
     RequestKind,
     RequestQueue,
     is_free,
+    judge,
     why_failed,
 )
 from nodepool.runtime.providers import facade_for
@@ -110,7 +111,7 @@ class PoolView:
         self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.triage.screen` for this pool and the registered pools of now."""
+        """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
             found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
