@@ -163,6 +163,7 @@ class NodePool(ConnectedDaemon, Launcher):
             tenant_limits=self.tenant_limits(),
             tenant_shares=self.config().tenant_shares,
             fair_projects=self.config().fair_projects,
+            mixed_labels=sorted(self.config().mixed_labels),
             events=events,
             omitted=omitted,
         )

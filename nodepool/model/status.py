@@ -305,6 +305,7 @@ class LauncherStatus(TypedRecord):
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
     :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
+    :param mixed_labels: labels with ``mixed-nodesets``, of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -324,6 +325,7 @@ class LauncherStatus(TypedRecord):
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tenant_shares: Mapping[str, TenantShare] = field(default_factory=dict)
     fair_projects: bool = False
+    mixed_labels: Sequence[str] = ()
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()

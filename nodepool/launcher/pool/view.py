@@ -21,7 +21,7 @@ from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKCon
 from nodepool.guard import Guard
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
 from nodepool.launcher.pool.fair import PoolOrder, TenantLedger
-from nodepool.launcher.pool.mixed import judge, pending_of
+from nodepool.launcher.pool.mixed import pending_of
 from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
@@ -40,6 +40,7 @@ from nodepool.plan.triage import (
     RequestQueue,
     Verdict,
     is_free,
+    judge,
     why_failed,
 )
 from nodepool.runtime.providers import Providers, facade_for
@@ -112,7 +113,7 @@ class PoolView:
         self.turns.begin_pass(pool.launcher_id, registered, by_room=config.placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.triage.screen` for this pool and the registered pools of now."""
+        """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
             found = judge(kind, self._me, self._registered, self._absent, self.pool.launcher.config().mixed_labels)
