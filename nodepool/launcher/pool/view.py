@@ -48,11 +48,13 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.canary import Trials
     from nodepool.launcher.pool.fair import TenantLedger
     from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
+    from nodepool.plan.promotion import Trial
     from nodepool.plan.triage import Verdict
     from nodepool.runtime.providers import Providers
     from nodepool.zk.client import ZooKeeperClient
@@ -495,6 +497,12 @@ class Pool:
     def keep_console(self, node: Node, text: str) -> None:
         self.launch_log.keep_console(node.key, text)
 
+    def trial(self, image: str, request: NodeRequest) -> Trial | None:
+        return self.launcher.trials.choose(self.provider_name, image, request)
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        self.launcher.trials.ended(node, trial, error, seconds)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
@@ -514,6 +522,7 @@ class Launcher:
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
+    trials: Trials
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]

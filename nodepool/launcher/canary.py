@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images that go live by evidence (rules CA).
+
+First which upload a launch tries, and what this launcher counts of it (`Trials`). Then the thread that stores what was
+counted, and promotes a candidate or rolls it back (`CanaryWorker`). Decisions are in `nodepool.plan.promotion`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from nodepool import log_names
+from nodepool.clock import monotonic, wall_time
+from nodepool.exceptions import LaunchKeyscanException, ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
+from nodepool.model import states
+from nodepool.model.image import ImageUpload, ImageView
+from nodepool.model.record import InvalidRecord
+from nodepool.plan.launch import classify
+from nodepool.plan.promotion import (
+    CANARY,
+    EARLY_SECONDS,
+    OF_THE_IMAGE,
+    Arms,
+    Counts,
+    Evidence,
+    Trial,
+    Verdict,
+    judge,
+)
+from nodepool.runtime.worker import Worker
+from nodepool.zk import paths, transactions
+from nodepool.zk.caches import path_of_upload
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool.view import Launcher
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.nodes import NodepoolCache
+
+#: Between two looks at the candidates, in seconds. Without candidates a change of an image causes one.
+LOOK_SECONDS: Final = 2.0
+IDLE_SECONDS: Final = 30.0
+#: So long a record without a candidate stays: another launcher may know one that this one has not read yet.
+LEFTOVER_SECONDS: Final = 60.0
+
+
+class Step(NamedTuple):
+    """What is done with a candidate. :param about: see `Trial`."""
+
+    about: tuple[str, str]
+    step: str
+
+
+class Trials:
+    """Any thread may call; nothing blocks. ``_lock`` guards the counts, and is held for a few operations.
+
+    :param chance: a number between 0 and 1, another one each time.
+    """
+
+    def __init__(self, cache: NodepoolCache, chance: Callable[[], float] = random.random) -> None:
+        self._cache = cache
+        self._chance = chance
+        self._lock = threading.Lock()
+        #: Provider and image -> step; replaced as a whole.
+        self.steps: Mapping[tuple[str, str], Step] = {}
+        self._counts: dict[tuple[str, str], Arms] = {}
+        #: Nodes that were launched here -> their trial, and since when they are in use (seconds since the epoch).
+        self._nodes: dict[str, tuple[Trial, float | None]] = {}
+        cache.nodes.add_listener(self._node_changed)
+
+    def choose(self, provider: str, image: str, request: NodeRequest) -> Trial | None:
+        """See `PoolWorkerView.trial`."""
+        step = self.steps.get((provider, image))
+        view = self._cache.images.snapshot().image(image)
+        candidate, current = view.candidate(provider), view.current_upload(provider)
+        if step is None or candidate is None or candidate.candidate is None or current is None:
+            return None
+        if step.step != CANARY or step.about != about(candidate, current):
+            return None
+        chosen = self._chance() < candidate.candidate.canary
+        return Trial(candidate if chosen else current, step.about, chosen)
+
+    def ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        """See `PoolWorkerView.trial_ended`."""
+        if error is None:
+            with self._lock:
+                self._nodes[node.key] = (trial, None)
+            self._add(trial, Counts(launched=1, ready_seconds=seconds))
+        elif classify(error) in OF_THE_IMAGE:
+            unreachable = int(isinstance(error, LaunchKeyscanException))
+            self._add(trial, Counts(launched=1, failed=1, unreachable=unreachable))
+
+    def counted(self, of: tuple[str, str]) -> Arms:
+        """What was counted here since the launcher started."""
+        return self._counts.get(of, Arms())
+
+    def forget_others(self, live: set[tuple[str, str]]) -> None:
+        """Keep only what was counted of these."""
+        with self._lock:
+            self._counts = {of: arms for of, arms in self._counts.items() if of in live}
+            self._nodes = {node_id: trial for node_id, trial in self._nodes.items() if trial[0].about in live}
+
+    def _add(self, trial: Trial, counts: Counts) -> None:
+        more = Arms(candidate=counts) if trial.is_candidate else Arms(control=counts)
+        with self._lock:
+            self._counts[trial.about] = self._counts.get(trial.about, Arms()) + more
+
+    def _node_changed(self, node_id: str) -> None:
+        """In the thread of the cache."""
+        for one in [node_id] if node_id else list(self._nodes):
+            known = self._nodes.get(one)
+            if known is not None:
+                self._look(one, *known)
+
+    def _look(self, node_id: str, trial: Trial, since: float | None) -> None:
+        node = self._cache.nodes.get(node_id)
+        if node is not None and node.state == states.IN_USE:
+            with self._lock:
+                self._nodes[node_id] = (trial, since or node.state_time)
+        elif node is None or node.state not in (states.BUILDING, states.READY):
+            with self._lock:
+                self._nodes.pop(node_id, None)
+            if node is not None and node.state == states.HOLD:
+                self._add(trial, Counts(held=1))
+            elif node is not None and node.state == states.USED:
+                # If nobody saw it in use, it was so for a moment.
+                seconds = (node.state_time or 0.0) - (since or math.inf)
+                if seconds <= EARLY_SECONDS:
+                    self._add(trial, Counts(early=1))
+
+
+def about(candidate: ImageUpload, current: ImageUpload) -> tuple[str, str]:
+    """See `Trial`."""
+    return path_of_upload(candidate), path_of_upload(current)
+
+
+class CanaryWorker(Worker):
+    """One thread per launcher. All launchers of a provider do the same: of several that decide one succeeds (CA-6)."""
+
+    error_text = "Error with a candidate, going on"
+
+    def __init__(self, launcher: Launcher) -> None:
+        log = logging.getLogger(log_names.CANARY_WORKER)
+        super().__init__("CanaryWorker", launcher.zk.client, log, IDLE_SECONDS)
+        self._zk, self._cache, self._config = launcher.zk, launcher.cache, launcher.config
+        self._trials = launcher.trials
+        #: Of its entries: one that is started anew has counted nothing yet.
+        self._process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        #: Records that cannot be read, as they were logged.
+        self._unreadable: dict[str, str] = {}
+        self._sweep_at = -math.inf
+
+    def run_once(self) -> float | None:
+        if not self._cache.images.complete:
+            return 1.0
+        steps: dict[tuple[str, str], Step] = {}
+        found = [(image, one) for image in self._cache.images.snapshot().images.values() for one in image.candidates()]
+        for image, upload in found:
+            if upload.provider_name in self._config().providers:
+                with Guard(self.log, "Image %s: its candidate is left for now", image.name, but=ZKConnectionError):
+                    step = self._look(image, upload)
+                    if step is not None:
+                        steps[upload.provider_name, image.name] = step
+        self._trials.steps = steps
+        self._trials.forget_others({step.about for step in steps.values()})
+        if monotonic() >= self._sweep_at:
+            self._sweep_at = monotonic() + IDLE_SECONDS
+            self._remove_leftovers({_path(upload) for _, upload in found})
+        return LOOK_SECONDS if steps else None
+
+    def _look(self, image: ImageView, upload: ImageUpload) -> Step | None:
+        """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
+        current, promotion = image.current_upload(upload.provider_name), upload.candidate
+        if current is None or promotion is None or current is upload:
+            self._end(image, upload, Verdict(True, "there is no other ready upload"))
+        elif upload is not image.candidate(upload.provider_name):
+            self._end(image, upload, Verdict(False, "a newer candidate took its place"), pause=False)
+        else:
+            pair = about(upload, current)
+            evidence = self._note(upload, pair)
+            verdict = judge(promotion, evidence, wall_time())
+            if verdict.promoted is None:
+                return Step(pair, evidence.step)
+            self._end(image, upload, verdict)
+        return None
+
+    def _note(self, upload: ImageUpload, pair: tuple[str, str]) -> Evidence:
+        """Store what was counted here; all that is stored then. Blocks."""
+        path, mine = _path(upload), self._trials.counted(pair)
+
+        def noted(data: bytes | None) -> bytes:
+            found = None if data is None else self._read(path, data)
+            if found is None or found.control != pair[1]:
+                # Compared with another upload, what was counted says nothing.
+                found, data = Evidence(control=pair[1], since=wall_time()), None
+            fresh = found if mine == Arms() else replace(found, launchers={**found.launchers, self._process: mine})
+            return data if data is not None and fresh == found else paths.encode(fresh.to_dict())
+
+        return Evidence.of_record(paths.decode(transactions.replace(self._client, path, noted)))
+
+    def _read(self, path: str, data: bytes) -> Evidence | None:
+        try:
+            found = Evidence.of_record(paths.decode(data))
+        except InvalidRecord as problem:
+            if self._unreadable.get(path) != str(problem):
+                self._unreadable[path] = str(problem)
+                self.log.error("Counting anew: %s cannot be read: %s", path, problem)
+            return None
+        self._unreadable.pop(path, None)
+        return found
+
+    def _end(self, image: ImageView, upload: ImageUpload, verdict: Verdict, *, pause: bool = True) -> None:
+        promoted = verdict.promoted is True
+        pauses = pause and not promoted and not image.paused
+        where = f"Image {image.name}: upload {upload.id} of build {upload.build_id} in {upload.provider_name}"
+        try:
+            self._zk.images.end_candidacy(upload.copy(), verdict.text, promoted=promoted, pause=pauses)
+        except ZKConflict as conflict:
+            # Another launcher, a builder or an operator was faster.
+            self.log.debug("%s is no candidate any more: %s", where, conflict)
+            return
+        transactions.remove(self._client, _path(upload))
+        if promoted:
+            self.log.info("%s is used from now on: %s", where, verdict.text)
+            return
+        self.log.warning("%s is rolled back: %s", where, verdict.text)
+        for node in list(self._cache.nodes.values()):
+            if node.image_id == path_of_upload(upload) and node.state == states.READY and node.allocated_to is None:
+                with Guard(self.log, "Ready node %s of the image stays", node.id, but=ZKConnectionError):
+                    self._discard(node.copy())
+
+    def _discard(self, node: Node) -> None:
+        node.state = states.DELETING
+        try:
+            self._zk.nodes.save_unlocked(node)
+        except ZKConflict as conflict:
+            self.log.debug("Node %s: %s", node.id, conflict)
+
+    def _remove_leftovers(self, live: set[str]) -> None:
+        """Records of candidates that ended while their launcher did."""
+        for name, _, stat in transactions.read_below(self._client, paths.CANARIES):
+            path = f"{paths.CANARIES}/{name}"
+            if path not in live and stat.mtime / 1000 < wall_time() - LEFTOVER_SECONDS:
+                transactions.remove(self._client, path)
+
+
+def _path(upload: ImageUpload) -> str:
+    return paths.canary(upload.build_id, upload.provider_name, upload.key)

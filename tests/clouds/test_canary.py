@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CA: a new image is tried by some launches first, and is used by all or by none then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.clouds.site import Site
+
+pytestmark = pytest.mark.parametrize("site", ["openstack"], indirect=True)
+
+IMAGES = "/nodepool/images/built/builds"
+#: External ids of the image in use and of the new one.
+OLD, NEW = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+PROMOTION = {"canary": 0.3, "seconds": 7200.0, "min_nodes": 5, "max_failure_ratio": 1.5}
+
+
+def path(build: str) -> str:
+    return f"{IMAGES}/{build}/providers/cloud-a/images/0000000001"
+
+
+def record(site: Site, build: str) -> dict[str, Any]:
+    found: dict[str, Any] = site.znodes.read(path(build)) or {}
+    return found
+
+
+def begin(site: Site, **promotion: Any) -> None:
+    """A launcher, with the image in use and a candidate. A request has one attempt."""
+    site.section |= {"diskimages": [{"name": "built"}], "launch-retries": 1}
+    site.diskimages = [{"name": "built"}]
+    site.label.clear()
+    site.label.update({"name": "small", "diskimage": "built", "min-ram": 512})
+    with site.cloud.simulator.cloud() as cloud:
+        for name in (OLD, NEW):
+            cloud.images.images.add({**cloud.add_image(name), "id": name})
+    now = site.clock.wall_time()
+    for build, external_id, more in (("b1", OLD, {}), ("b2", NEW, {"candidate": PROMOTION | promotion})):
+        site.znodes.add_build("built", build, state_time=now - (40 if build == "b1" else 20))
+        time = now - 30 - (0.001 if more else 0.0)
+        site.znodes.add_upload("built", build, "cloud-a", external_id=external_id, state_time=time, **more)
+    site.launch()
+    site.wait("the candidate is tried", lambda: site.znodes.children("/nodepool/canaries"))
+
+
+def run(site: Site, jobs: int, seconds: Callable[[str], float], build: str = "b2") -> Counter[str]:
+    """At most so many jobs, until the candidate has ended; none fails for want of a node. Returns builds of nodes.
+
+    :param seconds: how long a job runs on a node of a build.
+    """
+    made: Counter[str] = Counter()
+    while made.total() < jobs and "verdict" not in record(site, build):
+        requests = [site.submit() for _ in range(8)]
+        nodes = {name: node["image_id"].split("/")[5] for name, node in site.fulfilled(*requests).items()}
+        made.update(nodes.values())
+        for name in nodes:
+            site.use(name)
+            site.znodes.change_node(name, state_time=site.clock.wall_time())
+        for name, of in nodes.items():
+            site.znodes.change_node(name, state="used", state_time=site.clock.wall_time() + seconds(of))
+            site.release(name)
+        for request in requests:
+            site.znodes.delete_request(request)
+        # What was counted is stored now and then.
+        site.clock.pass_seconds(3.0)
+    return made
+
+
+def is_over(site: Site) -> bool:
+    site.wait("its record is removed", lambda: not site.znodes.children("/nodepool/canaries"))
+    return "verdict" in record(site, "b2")
+
+
+def test_image_that_does_not_boot(site: Site) -> None:
+    """CA-2, CA-3, CA-5: no request fails, although it has one attempt; the image is rolled back with the numbers."""
+    begin(site)
+    site.cloud.change(boots=[{"kind": "error", "image": NEW}])
+    made = run(site, 200, lambda _: 90.0)
+    assert set(made) == {"b1"}
+    assert is_over(site)
+    found = record(site, "b2")
+    assert (found["state"], found["rolled_back"], "candidate" in found) == ("ready", True, False)
+    assert found["state_time"] < record(site, "b1")["state_time"]
+    assert "nodes failed (100.0 %)" in found["verdict"]
+    assert site.znodes.kazoo.exists("/nodepool/images/built/pause")
+
+
+def test_good_image(site: Site) -> None:
+    """CA-2, CA-4: some launches try it; when its time is over it is the newest, for every release."""
+    begin(site)
+    made = run(site, 48, lambda _: 90.0)
+    assert made["b1"] > made["b2"] >= 5
+    assert "candidate" in record(site, "b2")
+    site.clock.pass_seconds(7200.0)
+    assert is_over(site)
+    found = record(site, "b2")
+    assert found["state_time"] > record(site, "b1")["state_time"]
+    assert "rolled_back" not in found
+    assert set(run(site, 8, lambda _: 90.0, "b1")) == {"b2"}
+
+
+def test_image_that_dies_in_use(site: Site) -> None:
+    """CA-3: its nodes boot, and are given back within a minute."""
+    begin(site)
+    made = run(site, 200, lambda build: 5.0 if build == "b2" else 90.0)
+    assert made["b2"] < 40
+    assert is_over(site)
+    assert "given back early" in record(site, "b2")["verdict"]
