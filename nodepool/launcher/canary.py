@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
-from nodepool.exceptions import LaunchKeyscanException, ZKConflict, ZKConnectionError
+from nodepool.driver.framework.fact import Repeats
+from nodepool.exceptions import LaunchKeyscanException, ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.image import ImageUpload, ImageView
 from nodepool.model.record import InvalidRecord
+from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
 from nodepool.plan.launch import classify
 from nodepool.plan.promotion import (
     CANARY,
+    CHECK,
     EARLY_SECONDS,
     OF_THE_IMAGE,
     Arms,
@@ -44,7 +47,6 @@ from nodepool.zk.caches import path_of_upload
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import Launcher
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.zk.nodes import NodepoolCache
 
 #: Between two looks at the candidates, in seconds. Without candidates a change of an image causes one.
@@ -52,6 +54,10 @@ LOOK_SECONDS: Final = 2.0
 IDLE_SECONDS: Final = 30.0
 #: So long a record without a candidate stays: another launcher may know one that this one has not read yet.
 LEFTOVER_SECONDS: Final = 60.0
+#: From a request for a check that failed, but not by the image, to the next one.
+CHECK_PAUSE_SECONDS: Final = 60.0
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
 
 
 class Step(NamedTuple):
@@ -73,6 +79,8 @@ class Trials:
         self._lock = threading.Lock()
         #: Provider and image -> step; replaced as a whole.
         self.steps: Mapping[tuple[str, str], Step] = {}
+        #: Why checks failed that were launched here.
+        self.failures: dict[tuple[str, str], str] = {}
         self._counts: dict[tuple[str, str], Arms] = {}
         #: Nodes that were launched here -> their trial, and since when they are in use (seconds since the epoch).
         self._nodes: dict[str, tuple[Trial, float | None]] = {}
@@ -80,19 +88,24 @@ class Trials:
 
     def choose(self, provider: str, image: str, request: NodeRequest) -> Trial | None:
         """See `PoolWorkerView.trial`."""
-        step = self.steps.get((provider, image))
         view = self._cache.images.snapshot().image(image)
         candidate, current = view.candidate(provider), view.current_upload(provider)
-        if step is None or candidate is None or candidate.candidate is None or current is None:
+        if candidate is None or candidate.candidate is None or current is None:
             return None
-        if step.step != CANARY or step.about != about(candidate, current):
+        pair, checked = about(candidate, current), checked_upload(request)
+        if checked is not None:
+            return Trial(candidate, pair, is_candidate=True, is_check=True) if checked == pair[0] else None
+        if self.steps.get((provider, image)) != Step(pair, CANARY):
             return None
         chosen = self._chance() < candidate.candidate.canary
-        return Trial(candidate if chosen else current, step.about, chosen)
+        return Trial(candidate if chosen else current, pair, chosen)
 
     def ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
         """See `PoolWorkerView.trial_ended`."""
-        if error is None:
+        if trial.is_check:
+            if error is not None and classify(error) in OF_THE_IMAGE:
+                self.failures[trial.about] = str(error) or type(error).__name__
+        elif error is None:
             with self._lock:
                 self._nodes[node.key] = (trial, None)
             self._add(trial, Counts(launched=1, ready_seconds=seconds))
@@ -108,6 +121,7 @@ class Trials:
         """Keep only what was counted of these."""
         with self._lock:
             self._counts = {of: arms for of, arms in self._counts.items() if of in live}
+            self.failures = {of: text for of, text in self.failures.items() if of in live}
             self._nodes = {node_id: trial for node_id, trial in self._nodes.items() if trial[0].about in live}
 
     def _add(self, trial: Trial, counts: Counts) -> None:
@@ -156,8 +170,7 @@ class CanaryWorker(Worker):
         self._trials = launcher.trials
         #: Of its entries: one that is started anew has counted nothing yet.
         self._process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        #: Records that cannot be read, as they were logged.
-        self._unreadable: dict[str, str] = {}
+        self._repeats = Repeats()
         self._sweep_at = -math.inf
 
     def run_once(self) -> float | None:
@@ -189,10 +202,76 @@ class CanaryWorker(Worker):
             pair = about(upload, current)
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, wall_time())
+            if verdict.promoted is None and evidence.step == CHECK:
+                self._request_check(upload, image.name)
+            else:
+                self._end_checks(pair[0])
             if verdict.promoted is None:
                 return Step(pair, evidence.step)
             self._end(image, upload, verdict)
         return None
+
+    # -- the check: a launcher requests a node of the candidate, as any client does, and whoever serves it checks it --
+
+    def _checks(self, path: str) -> list[NodeRequest]:
+        return [request for request in self._cache.requests.values() if checked_upload(request) == path]
+
+    def _passed(self, path: str) -> bool:
+        """Is a node ready that is made of a candidate and passed its check?"""
+        nodes = [self._cache.nodes.get(one) for request in self._checks(path) for one in request.nodes]
+        return any(node is not None and (node.image_id, node.state) == (path, states.READY) for node in nodes)
+
+    def _request_check(self, upload: ImageUpload, image: str) -> None:
+        """Request a node of a candidate, unless one is requested."""
+        path, now = path_of_upload(upload), wall_time()
+        for request in self._checks(path):
+            if request.state == states.FULFILLED or (
+                request.state == states.FAILED and now > (request.state_time or now) + CHECK_PAUSE_SECONDS
+            ):
+                # It got a node of another image from a launcher of an old release, or none could be launched.
+                self._end_check(request)
+        label = self._label_for_check(upload.provider_name, image)
+        if label is None:
+            if self._repeats.worth_saying(path):
+                self.log.warning(
+                    "No label of provider %s can check image %s: it needs ready-check-key and host-key-checking",
+                    upload.provider_name,
+                    image,
+                )
+            return
+        try:
+            lock = transactions.acquire(self._client, paths.election("canary"), blocking=False)
+        except ZKLockException:
+            return
+        try:
+            if self._cache.wait_settled(SETTLE_SECONDS) and not self._checks(path):
+                request = NodeRequest()
+                request.state, request.node_types, request.reuse = states.REQUESTED, [label], False
+                request.requestor, request.requestor_data = CHECK_REQUESTOR, {"upload": path}
+                request.provider, request.event_id = upload.provider_name, uuid.uuid4().hex
+                self._zk.storeNodeRequest(request)
+                self.log.info("Request %s is for the check of upload %s of image %s", request.id, upload.id, image)
+        finally:
+            transactions.release(self._client, lock)
+
+    def _label_for_check(self, provider: str, image: str) -> str | None:
+        for pool in self._config().providers[provider].pools.values():
+            for label in pool.labels.values():
+                usable = getattr(label, "host_key_checking", False) and getattr(label, "ready_check_key", None)
+                if usable and getattr(getattr(label, "diskimage", None), "name", None) == image:
+                    return str(label.name)
+        return None
+
+    def _end_checks(self, path: str) -> None:
+        for request in self._checks(path):
+            self._end_check(request)
+
+    def _end_check(self, request: NodeRequest) -> None:
+        """Give back what a request for a check has, and remove it. Others may do so at the same time."""
+        for node in filter(None, map(self._cache.nodes.get, request.nodes)):
+            if node.state == states.READY and node.allocated_to == request.id:
+                self._discard(node.copy())
+        self._zk.deleteNodeRequest(request)
 
     def _note(self, upload: ImageUpload, pair: tuple[str, str]) -> Evidence:
         """Store what was counted here; all that is stored then. Blocks."""
@@ -202,22 +281,24 @@ class CanaryWorker(Worker):
             found = None if data is None else self._read(path, data)
             if found is None or found.control != pair[1]:
                 # Compared with another upload, what was counted says nothing.
-                found, data = Evidence(control=pair[1], since=wall_time()), None
+                step = CANARY if upload.candidate is None or upload.candidate.check is None else CHECK
+                found, data = Evidence(control=pair[1], step=step, since=wall_time()), None
             fresh = found if mine == Arms() else replace(found, launchers={**found.launchers, self._process: mine})
+            if found.step == CHECK and self._passed(pair[0]):
+                fresh = replace(fresh, step=CANARY, since=wall_time())
+            elif found.step == CHECK:
+                fresh = replace(fresh, failure=self._trials.failures.get(pair, found.failure))
             return data if data is not None and fresh == found else paths.encode(fresh.to_dict())
 
         return Evidence.of_record(paths.decode(transactions.replace(self._client, path, noted)))
 
     def _read(self, path: str, data: bytes) -> Evidence | None:
         try:
-            found = Evidence.of_record(paths.decode(data))
+            return Evidence.of_record(paths.decode(data))
         except InvalidRecord as problem:
-            if self._unreadable.get(path) != str(problem):
-                self._unreadable[path] = str(problem)
+            if self._repeats.worth_saying(path):
                 self.log.error("Counting anew: %s cannot be read: %s", path, problem)
             return None
-        self._unreadable.pop(path, None)
-        return found
 
     def _end(self, image: ImageView, upload: ImageUpload, verdict: Verdict, *, pause: bool = True) -> None:
         promoted = verdict.promoted is True

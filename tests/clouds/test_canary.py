@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clouds.site import Site
+from tests.support.sshd import SshServer
 
 pytestmark = pytest.mark.parametrize("site", ["openstack"], indirect=True)
 
@@ -28,12 +29,19 @@ def record(site: Site, build: str) -> dict[str, Any]:
     return found
 
 
-def begin(site: Site, **promotion: Any) -> None:
+def evidence(site: Site) -> dict[str, Any]:
+    """What is stored of the candidate; empty = nothing."""
+    names = site.znodes.children("/nodepool/canaries")
+    return (site.znodes.read(f"/nodepool/canaries/{names[0]}") or {}) if names else {}
+
+
+def begin(site: Site, sshd: SshServer | None = None, **promotion: Any) -> None:
     """A launcher, with the image in use and a candidate. A request has one attempt."""
-    site.section |= {"diskimages": [{"name": "built"}], "launch-retries": 1}
-    site.diskimages = [{"name": "built"}]
+    site.section = {"diskimages": [{"name": "built"}], **site.section, "launch-retries": 1}
+    site.diskimages = [{"name": "built", "username": "zuul" if sshd is None else sshd.user}]
     site.label.clear()
-    site.label.update({"name": "small", "diskimage": "built", "min-ram": 512})
+    key = str(sshd.client_key) if sshd is not None else None
+    site.label.update({"name": "small", "diskimage": "built", "min-ram": 512, "ready-check-key": key})
     with site.cloud.simulator.cloud() as cloud:
         for name in (OLD, NEW):
             cloud.images.images.add({**cloud.add_image(name), "id": name})
@@ -109,3 +117,20 @@ def test_image_that_dies_in_use(site: Site) -> None:
     assert made["b2"] < 40
     assert is_over(site)
     assert "given back early" in record(site, "b2")["verdict"]
+
+
+@pytest.mark.parametrize(("command", "good"), [("true", True), ("echo no compiler; exit 3", False)])
+def test_check(site: Site, sshd: SshServer, command: str, good: bool) -> None:
+    """CA-7: one node of the image runs the command first; no job gets it. A failure ends the image."""
+    site.section["diskimages"] = [{"name": "built", "connection-port": sshd.port}]
+    site.pool["host-key-checking"] = True
+    begin(site, sshd, check=command)
+    site.wait("the check has ended", lambda: evidence(site).get("step") != "check", hurry=0.5)
+    site.wait("its node is deleted", lambda: not site.znodes.nodes(), hurry=0.5)
+    assert not site.znodes.children("/nodepool/requests")
+    assert site.cloud.made == 1
+    found = record(site, "b2")
+    assert ("candidate" in found, "rolled_back" in found) == (good, not good)
+    if not good:
+        assert found["verdict"] == "its check failed: ready-check ended with exit code 3: no compiler"
+        assert site.znodes.kazoo.exists("/nodepool/images/built/pause")

@@ -27,6 +27,7 @@ from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import PoolWorkerView
+from nodepool.driver.framework.keyscan import CheckFailed
 from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.adapter import Instance, StateMachine
@@ -260,9 +261,10 @@ class NodeLaunch(RunningLaunch):
         #: One more is that with a candidate.
         self._earlier = (node.version or 0) * (self.launch_retries + 1) if resumed else 0
         #: Which upload the first attempt is to use, while a new one is tried (CA-2).
-        self._trial: Trial | None = None
-        if not resumed and (diskimage := diskimage_of(self.label)) is not None:
-            self._trial = handler.pw.trial(diskimage.name, self.request)
+        diskimage = diskimage_of(self.label)
+        self._trial: Trial | None = None if diskimage is None else handler.pw.trial(diskimage.name, self.request)
+        if resumed and self._trial is not None and not self._trial.is_check:
+            self._trial = None
         self._attempt_begun = self._begun
         #: Of the attempt.
         self.limit = TimeLimit(self.launch_timeout, self.held, clock)
@@ -315,6 +317,7 @@ class NodeLaunch(RunningLaunch):
             attempt = self._try_again(decision.delay_seconds, self._error)
         if self.node.external_id is None and self.others:
             self.node.external_id = self.others[0]
+        self._end_trial(self._error)
         self.log.info("Launch abandoned: %s", decision.reason)
         self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
@@ -465,9 +468,14 @@ class NodeLaunch(RunningLaunch):
         seconds = self._clock() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
-        if getattr(self.label, "ready_check", None):
-            self._note("check")
-            keys = yield from self._answer(provider.checks.check(node, self.label))
+        key_file = getattr(self.label, "ready_check_key", None)
+        checks = [(getattr(self.label, "ready_check", None), getattr(self.label, "ready_check_timeout", 0.0))]
+        if self._trial is not None and self._trial.is_check and (promotion := self._trial.upload.candidate) is not None:
+            checks.append((promotion.check, promotion.check_timeout))
+        for command, timeout in checks:
+            if command:
+                self._note("check")
+                keys = yield from self._answer(provider.checks.check(node, command, timeout, key_file))
         # Unless the instance brought them.
         if not node.host_keys:
             node.host_keys = list(keys)
@@ -545,7 +553,10 @@ class NodeLaunch(RunningLaunch):
     def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
         """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
-        if self._end_trial(error):
+        if self._trial is not None and self._trial.is_check:
+            if isinstance(error, CheckFailed):
+                self.launch_retries = self._attempt
+        elif self._end_trial(error):
             # A request never fails because of a candidate: this attempt does not count, and the next uses another.
             self.launch_retries += 1
             if kind is Failure.CONFIGURATION:
