@@ -14,7 +14,7 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from nodepool.model import states
 from nodepool.model.image import ImageUpload, ImageView
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
+from nodepool.model.status import CandidateStatus
 from nodepool.plan.launch import classify
 from nodepool.plan.promotion import (
     CANARY,
@@ -38,6 +39,7 @@ from nodepool.plan.promotion import (
     Evidence,
     Trial,
     Verdict,
+    is_late,
     judge,
 )
 from nodepool.runtime.worker import Worker
@@ -170,6 +172,8 @@ class CanaryWorker(Worker):
         self._trials = launcher.trials
         #: Of its entries: one that is started anew has counted nothing yet.
         self._process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        #: Of the candidates of the last pass; replaced as a whole.
+        self.statuses: Sequence[CandidateStatus] = ()
         self._repeats = Repeats()
         self._sweep_at = -math.inf
 
@@ -177,21 +181,24 @@ class CanaryWorker(Worker):
         if not self._cache.images.complete:
             return 1.0
         steps: dict[tuple[str, str], Step] = {}
+        statuses: list[CandidateStatus] = []
         found = [(image, one) for image in self._cache.images.snapshot().images.values() for one in image.candidates()]
         for image, upload in found:
             if upload.provider_name in self._config().providers:
                 with Guard(self.log, "Image %s: its candidate is left for now", image.name, but=ZKConnectionError):
-                    step = self._look(image, upload)
-                    if step is not None:
-                        steps[upload.provider_name, image.name] = step
-        self._trials.steps = steps
+                    status = self._look(image, upload)
+                    if status is not None:
+                        statuses.append(status)
+                        pair = about(upload, image.current_upload(upload.provider_name) or upload)
+                        steps[upload.provider_name, image.name] = Step(pair, status.step)
+        self._trials.steps, self.statuses = steps, statuses
         self._trials.forget_others({step.about for step in steps.values()})
         if monotonic() >= self._sweep_at:
             self._sweep_at = monotonic() + IDLE_SECONDS
             self._remove_leftovers({_path(upload) for _, upload in found})
         return LOOK_SECONDS if steps else None
 
-    def _look(self, image: ImageView, upload: ImageUpload) -> Step | None:
+    def _look(self, image: ImageView, upload: ImageUpload) -> CandidateStatus | None:
         """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
         current, promotion = image.current_upload(upload.provider_name), upload.candidate
         if current is None or promotion is None or current is upload:
@@ -199,15 +206,17 @@ class CanaryWorker(Worker):
         elif upload is not image.candidate(upload.provider_name):
             self._end(image, upload, Verdict(False, "a newer candidate took its place"), pause=False)
         else:
-            pair = about(upload, current)
+            pair, now = about(upload, current), wall_time()
             evidence = self._note(upload, pair)
-            verdict = judge(promotion, evidence, wall_time())
+            verdict = judge(promotion, evidence, now)
             if verdict.promoted is None and evidence.step == CHECK:
                 self._request_check(upload, image.name)
             else:
                 self._end_checks(pair[0])
             if verdict.promoted is None:
-                return Step(pair, evidence.step)
+                late = is_late(promotion, evidence, now)
+                place = (image.name, upload.provider_name, upload.build_id)
+                return CandidateStatus(*place, evidence.step, evidence.since, verdict.text, late)
             self._end(image, upload, verdict)
         return None
 

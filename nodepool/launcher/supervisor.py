@@ -173,6 +173,7 @@ class NodePool(ConnectedDaemon, Launcher):
             tenant_limits=self.tenant_limits(),
             tenant_shares=self.config().tenant_shares,
             fair_projects=self.config().fair_projects,
+            candidates=self.canaries.current.statuses,
             events=events,
             omitted=omitted,
         )

@@ -350,6 +350,14 @@ def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageU
     return older[0], current
 
 
+def rolled_back(images: ImagesView) -> Iterator[tuple[str, str, ImageUpload]]:
+    """Image, provider and upload where the newest ready build was a candidate and was rolled back."""
+    for name, view in images.images.items():
+        for upload in next((build.all_uploads() for build in view.ready_builds()), ()):
+            if upload.rolled_back and upload.verdict and upload.state == states.READY:
+                yield name, upload.provider_name, upload
+
+
 # When a command that waits for a build, or for uploads, has what it waits for.
 
 

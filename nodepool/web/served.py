@@ -52,6 +52,7 @@ from nodepool.metrics import catalog, reports
 from nodepool.metrics.registry import MAX_SERIES, REGISTRY, Distribution, MetricKind, Series, Value, labels_of
 from nodepool.model import states
 from nodepool.plan.explain import causes
+from nodepool.plan.images import rolled_back
 from nodepool.plan.observed import ownerless
 from nodepool.plan.pool_summary import PoolSummary, newest, summarize
 from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
@@ -687,7 +688,8 @@ def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Found:
 
 
 def _image_gauges(images: ImagesView) -> Found:
-    """Builds and uploads by state, and how new the newest are."""
+    """Builds and uploads by state, how new the newest are, and new images that were rolled back."""
+    yield from ((catalog.ROLLED_BACK.series(name, provider), 1) for name, provider, _ in rolled_back(images))
     for name, image in images.images.items():
         by_state = Counter(build.state for build in image.builds.values())
         yield from ((catalog.BUILDS.series(name, state), by_state[state]) for state in states.BUILD_STATES)

@@ -134,3 +134,25 @@ def test_check(site: Site, sshd: SshServer, command: str, good: bool) -> None:
     if not good:
         assert found["verdict"] == "its check failed: ready-check ended with exit code 3: no compiler"
         assert site.znodes.kazoo.exists("/nodepool/images/built/pause")
+
+
+def test_commands(site: Site) -> None:
+    """CA-8: who looks sees what is counted, and what is missing; an operator decides at any time."""
+    begin(site)
+    run(site, 24, lambda _: 90.0)
+    told = "build b2 is a candidate: 0 of "
+    site.wait("it is explained", lambda: told in site.command("explain", "built"), hurry=0.5)
+    shown = site.command("explain", "built")
+    assert "Missing: 1 h" in shown
+    assert "image-promote cloud-a built" in shown
+    assert " candidate " in site.command("image-list", "--detail")
+    assert "uses upload 0000000001 of build built-b2" in site.command("image-promote", "cloud-a", "built")
+    assert is_over(site)
+    assert record(site, "b2")["state_time"] > record(site, "b1")["state_time"]
+    site.znodes.add_build("built", "b3", state_time=site.clock.wall_time() - 5)
+    site.znodes.add_upload("built", "b3", "cloud-a", external_id=OLD, state_time=1.0, candidate=PROMOTION)
+    site.wait("the next one is tried", lambda: evidence(site))
+    assert "does not try any more" in site.command("image-rollback", "cloud-a", "built")
+    assert record(site, "b3")["rolled_back"]
+    site.wait("it is shown", lambda: "was rolled back: rolled back by" in site.command("explain", "built"), hurry=0.5)
+    site.wait("it is an event", lambda: "rolled back by" in site.command("events"), hurry=0.5)

@@ -507,7 +507,7 @@ class Scans:
         given = {"timeout": timeout, "connection_type": connection_type or "ssh"}
         return self._submit(host, lambda: self._scan(host, port, **given))
 
-    def check(self, node: Node, command: str, timeout: float, key_file: str | None) -> Future[tuple[str, ...]]:
+    def check(self, node: Node, command: str, timeout: float, key_file: str) -> Future[tuple[str, ...]]:
         """Begin the ``ready-check`` of a node whose SSH server answers; does not block.
 
         The result is the host keys that it has afterwards; it raises CheckFailed.

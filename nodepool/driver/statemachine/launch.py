@@ -468,7 +468,7 @@ class NodeLaunch(RunningLaunch):
         seconds = self._clock() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
-        key_file = getattr(self.label, "ready_check_key", None)
+        key_file = str(getattr(self.label, "ready_check_key", None))
         checks = [(getattr(self.label, "ready_check", None), getattr(self.label, "ready_check_timeout", 0.0))]
         if self._trial is not None and self._trial.is_check and (promotion := self._trial.upload.candidate) is not None:
             checks.append((promotion.check, promotion.check_timeout))
