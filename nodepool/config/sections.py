@@ -210,7 +210,10 @@ def _lineage(name: str, sections: dict[str, tuple[int, dict[str, Any]]], documen
 def _apply(image: DiskImage, section: dict[str, Any]) -> None:
     """Overlay what one section says. Only values that count replace: a child cannot undo ``pause: true``."""
     for item in keys_of(DiskImage):
-        value, before = section.get(item.name), getattr(image, item.attribute)
+        value: Any = section
+        for part in item.path:
+            value = value.get(part) if isinstance(value, dict) else None
+        before = getattr(image, item.attribute)
         if item.name == "elements":
             image.elements = [*before, *(value or [])]
         elif isinstance(item.default, dict):

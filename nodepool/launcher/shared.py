@@ -551,7 +551,11 @@ def _ends_of(image: ImageView) -> dict[str, _End]:
             builder = f" of {build.record.builder}" if build.record.builder else ""
             look(f"build {build.id}{builder}", build.record)
         for upload in build.all_uploads():
-            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+            about = f"upload {upload.id} of build {build.id} to {upload.provider_name}"
+            look(about, upload)
+            if upload.verdict:
+                what = What.ROLLED_BACK if upload.rolled_back else What.PROMOTED
+                found[f"{about}: {upload.verdict}"] = what, None, None
     return found
 
 

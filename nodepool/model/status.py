@@ -293,6 +293,24 @@ class TenantShare:
 
 
 @dataclass(frozen=True)
+class CandidateStatus:
+    """An upload that is tried (rules CA).
+
+    :param step: ``check`` or ``canary``. ``since``: seconds since the epoch.
+    :param text: what was counted, and what is missing to a decision.
+    :param late: does it wait for so long that an operator should decide?
+    """
+
+    image: str = ""
+    provider: str = ""
+    build: str = ""
+    step: str = ""
+    since: float = 0.0
+    text: str = ""
+    late: bool = False
+
+
+@dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
     """Everything that a launcher reports, beside its pools.
 
@@ -307,6 +325,7 @@ class LauncherStatus(TypedRecord):
     :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
     :param mixed_labels: labels with ``mixed-nodesets``, of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
+    :param candidates: uploads that are tried in its providers.
     :param events: the last ones, the oldest first.
     """
 
@@ -328,6 +347,7 @@ class LauncherStatus(TypedRecord):
     mixed_labels: Sequence[str] = ()
     reload: ReloadStatus | None = None
     maintenance: str | None = None
+    candidates: Sequence[CandidateStatus] = ()
     events: Sequence[Event] = ()
     omitted: int = 0
 

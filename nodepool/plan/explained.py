@@ -18,7 +18,7 @@ from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, SEVERAL_POOLS, ReasonCode
 from nodepool.model.request import NodeRequest, parent_of
-from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
+from nodepool.model.status import CandidateStatus, PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.shares import served_before
@@ -640,7 +640,9 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     builds = sorted(found, key=lambda build: (build.time, build.id), reverse=True)
     used = (node for node in seen.nodes.values() if image_of(node) == (image, wanted or image_of(node)[1]))
     users = Counter(f"{node.state} in {node.provider}" for node in used)
-    places = [_image_place(provider, view, builds) for provider in sorted({p for one in builds for p in one.uploads})]
+    tried = {one.provider: one for launcher in seen.launchers for one in launcher.candidates if one.image == image}
+    providers = sorted({provider for one in builds for provider in one.uploads})
+    places = [_image_place(provider, view, builds, tried.get(provider)) for provider in providers]
     failed = [one["provider"] for one in places if one["state"] == states.FAILED]
     remedies = [f"the log of nodepool-builder says why the upload to {provider} failed" for provider in failed]
     state, since, text = "not built", None, "is not built yet"
@@ -658,6 +660,8 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         text += f"; the upload to {', '.join(failed)} failed" if failed else ""
         if state == states.FAILED:
             remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
+    for provider in [provider for provider in providers if view.candidate(provider) is not None]:
+        remedies.append(f"nodepool image-promote {provider} {image} and image-rollback end the trial of the candidate")
     if view.paused:
         text += "; it is paused: nothing new is built"
         remedies.append(f"nodepool image-unpause {image} lets it be built again")
@@ -670,8 +674,10 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
 
 
-def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) -> dict[str, Any]:
-    """What a provider has of an image."""
+def _image_place(
+    provider: str, view: ImageView, builds: Sequence[BuildView], tried: CandidateStatus | None
+) -> dict[str, Any]:
+    """What a provider has of an image. :param tried: its candidate, as a launcher reports it."""
     uploads = [(one.id, upload.record) for one in builds for upload in one.uploads.get(provider, ()) if upload.record]
     current = view.current_upload(provider)
     text = "there is no ready upload" if current is None else f"its nodes are made of build {current.build_id}"
@@ -680,5 +686,10 @@ def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) ->
     build_id, last = uploads[0] if uploads else ("", None)
     if last is not None and last.state != states.READY:
         text += f"; upload {last.id} of build {build_id} is {last.state}"
+    if (candidate := view.candidate(provider)) is not None:
+        told = "no launcher reports on it" if tried is None else tried.text
+        text += f"; build {candidate.build_id} is a candidate: {told}"
+    elif last is not None and last.verdict:
+        text += f"; build {build_id} was {'rolled back' if last.rolled_back else 'promoted'}: {last.verdict}"
     state, since = ("nothing", None) if last is None else (last.state, last.state_time)
     return {"provider": provider, "state": state, "since": since, "text": text}

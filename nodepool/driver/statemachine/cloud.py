@@ -410,20 +410,29 @@ class CloudProvider(StateMachineQuota, Provider):
             raise RuntimeError(f"provider {self.name} was not started")
         return self.zk
 
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+    def image_of(self, label: LabelSettings, wanted: ImageUpload | None = None) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
 
+        :param wanted: the upload to use; None = the newest.
         :raises LaunchNodepoolException: there is no upload (L-10).
         """
         diskimage = diskimage_of(label)
         if diskimage is None:
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
-        upload = self.newest_upload(diskimage.name)
+        upload = wanted or self.newest_upload(diskimage.name)
         if upload is None:
             text = _no_ready_upload(diskimage)
             raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")
-        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
-        return upload.external_id, path
+        return upload.external_id, caches.path_of_upload(upload)
+
+    def upload_of(self, node: Node) -> ImageUpload | None:
+        """The upload that a node is made of, if it is still there. Any thread; does not block."""
+        cache = self._started.cache
+        if cache is None or not str(node.image_id).startswith(caches.IMAGES):
+            return None
+        image = cache.images.snapshot().image(caches.parts(str(node.image_id))[0])
+        uploads = image.ready_uploads(self.name)
+        return next((upload for upload in uploads if caches.path_of_upload(upload) == node.image_id), None)
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
         """Availability zones to choose from (N-7)."""

@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.canary import Trials
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
+    from nodepool.plan.promotion import Trial
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -505,6 +507,12 @@ class Pool:
     def keep_console(self, node: Node, text: str) -> None:
         self.launch_log.keep_console(node.key, text)
 
+    def trial(self, image: str, request: NodeRequest) -> Trial | None:
+        return self.launcher.trials.choose(self.provider_name, image, request)
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        self.launcher.trials.ended(node, trial, error, seconds)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
@@ -524,6 +532,7 @@ class Launcher:
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
+    trials: Trials
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]
