@@ -36,6 +36,7 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
+from nodepool.model.image import ImageSource
 from nodepool.model.status import TenantShare
 from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
@@ -173,10 +174,36 @@ class DiskImage(ConfigValue):
     dib_cmd: str = key(TEXT, "disk-image-create", "Command of a build; it may have arguments.")
     metadata: dict[str, Any] = key(ANY_MAPPING, {}, "Properties of the image in every cloud, with those of the parent.")
 
+    source_url: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Address with https of an image that is fetched in place of a build.",
+        name="source.url",
+    )
+    source_checksum_url: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Address with https of the vendor's list of checksums, SHA-256 or SHA-512, such as ``SHA512SUMS``. The image "
+        "is fetched again when its checksum has changed.",
+        name="source.checksum-url",
+    )
+    source_refresh: int = key(
+        Whole(60, instead=NOT_GIVEN),
+        86400,
+        "Time between two looks at the list.",
+        name="source.refresh",
+        unit="seconds",
+    )
+
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
         #: Formats that are made of another one, and how. Providers add theirs.
         self.conversions: dict[str, ImageConversion] = {}
+
+    @property
+    def source(self) -> ImageSource | None:
+        """What is fetched in place of a build; None = it is built."""
+        return ImageSource(self.source_url, checksum_url=self.source_checksum_url or "") if self.source_url else None
 
     @property
     def meta(self) -> dict[str, Any]:

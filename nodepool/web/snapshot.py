@@ -190,6 +190,7 @@ class SnapshotMaker:
             images=images,
             builders=self._builders(),
             builder_providers=builders.providers,
+            lacking_files=builders.lacking_files,
         )
         if self._latest is not None:
             observed.follow(self._latest.observed)
