@@ -49,7 +49,7 @@ def builder(
 def test_builder_is_killed(
     builder: FakeBuilder, server: ImageServer, image: bytes, tmp_path: Path, stop_at: str
 ) -> None:
-    """I-4, I-8, F-1: the next one goes on; one build is ready, and nothing else is left: files, records, processes."""
+    """I-4, I-8: the next one goes on; one build is ready, and nothing else is left: files, records, processes."""
     server.files["a.raw"] = image
     server.pause_at = {"before its first byte": 0, "in the middle": 16 * MIB}.get(stop_at)
     wanted = ["--url", server.url("a.raw"), "--sha256", sha256(image)]

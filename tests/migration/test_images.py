@@ -165,7 +165,7 @@ def test_ours_waits_for_the_lock_of_the_released_one(place: ImagePlace) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("paused", [True, False])
 def test_import(place: ImagePlace, paused: bool) -> None:
-    """I-1: the released builder takes its request for one of a build, unless the image is paused in the configuration."""
+    """I-1: the released builder builds in place of it, unless the image is paused in the configuration."""
     file = place.directory / "image.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(file), "1M"], check=True)
     place.providers, place.image_settings["pause"] = ["cloud-a"], paused

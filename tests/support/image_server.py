@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageServer`: has image files for imports, by https with a certificate of its own authority, and fails as it is told."""
+"""`ImageServer`: has image files for imports, by https with an authority of its own, and fails as a test says."""
 
 from __future__ import annotations
 

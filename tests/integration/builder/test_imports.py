@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from nodepool.builder import imports
+from nodepool.builder.build import BuildQueue, BuildWorker
 from nodepool.builder.imports import listed_checksum
-from nodepool.clock import wall_time
 from nodepool.model.image import ImageSource
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import caches
@@ -205,7 +205,9 @@ def test_file_of_another_host(importing: BuildSite) -> None:
     assert importing.site.store.build_request(IMAGE) is not None
 
 
-def test_source_of_a_vendor(importing: BuildSite, server: ImageServer, qcow2: bytes) -> None:
+def test_source_of_a_vendor(
+    importing: BuildSite, server: ImageServer, qcow2: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """I-7: fetched once, and again when the list has another checksum, or a build was asked for."""
     image = importing.site.config.diskimages[IMAGE]
     image.pause, image.source_refresh = False, 60
@@ -216,20 +218,36 @@ def test_source_of_a_vendor(importing: BuildSite, server: ImageServer, qcow2: by
         server.files |= {"cloud.qcow2": data, "SUMS": f"{digest}  cloud.qcow2\n".encode()}
         return f"sha512:{digest}"
 
-    def pass_time() -> None:
-        """Records and looks get old."""
-        importing.worker._queue._histories.clear()
+    def asked_later() -> list[str]:
+        """Which files a builder asks for that starts when the newest build is older than ``refresh``."""
         for build in importing.builds():
-            build.state_time = wall_time() - 61
+            build.state_time = (build.state_time or 0) - 61
             importing.site.store.store_build(build)
+        importing.worker = BuildWorker(1, importing.site.shared, BuildQueue())
+        server.asked.clear()
+        importing.once()
+        importing.once()
+        return [name for name, _ in server.asked]
 
     checksum = publish(qcow2)
     importing.once()
     (build,) = importing.builds()
     assert (build.state, build.source, build.source_checksum) == ("ready", server.url("cloud.qcow2"), checksum)
-    server.asked.clear()
+    assert asked_later() == ["SUMS"]
+    del server.files["SUMS"]
+    assert asked_later() == ["SUMS"]
+    assert "the server answers 404" in caplog.text
+    # Between the image and its list: neither is taken.
+    publish(qcow2 + b"x")
+    server.files["cloud.qcow2"] = qcow2
+    assert asked_later() == ["SUMS", "SUMS", "cloud.qcow2"]
+    assert sorted(importing.states()) == ["failed", "ready"]
+    checksum = publish(qcow2 + b"x")
+    assert asked_later() == ["SUMS", "SUMS", "cloud.qcow2"]
+    assert checksum in {build.source_checksum for build in importing.builds() if build.state == "ready"}
+    importing.site.store.request_build(IMAGE)
     importing.once()
-    assert server.asked == []
+    assert importing.states().count("ready") == 3
 
 
 def test_bad_request_in_zookeeper(importing: BuildSite, caplog: pytest.LogCaptureFixture) -> None:
