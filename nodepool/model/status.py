@@ -388,11 +388,13 @@ class BuilderStatus:
     :param builds: ``<image>/<build id>`` -> progress.
     :param uploads: ``<image>/<build id>/<provider>/<upload id>`` -> progress.
     :param providers: host of a builder -> providers whose uploads it looks after. Older releases do not report them.
+    :param lacking_files: host of a builder -> image -> file that is to be imported, and that the host does not have.
     """
 
     builds: Mapping[str, BuildStatus] = field(default_factory=dict)
     uploads: Mapping[str, UploadStatus] = field(default_factory=dict)
     providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    lacking_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> BuilderStatus:
@@ -400,13 +402,17 @@ class BuilderStatus:
         builds: dict[str, BuildStatus] = {}
         uploads: dict[str, UploadStatus] = {}
         providers: dict[str, frozenset[str]] = {}
+        lacking: dict[str, dict[str, str]] = {}
         for record in records:
             host, served = record.get("host"), record.get("providers")
             if isinstance(host, str) and isinstance(served, list):
                 providers[host] = providers.get(host, frozenset()) | frozenset(map(str, served))
+            files = record.get("lacking_files")
+            if isinstance(host, str) and isinstance(files, dict):
+                lacking.setdefault(host, {}).update({str(image): str(path) for image, path in files.items()})
             builds |= _readable(BuildStatus, record.get("builds"))
             uploads |= _readable(UploadStatus, record.get("uploads"))
-        return cls(builds, uploads, providers)
+        return cls(builds, uploads, providers, lacking)
 
     def build(self, image: str, build_id: str) -> BuildStatus:
         """Progress of a build; one without anything when no builder tells of it."""

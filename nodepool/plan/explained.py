@@ -655,6 +655,8 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        if newest.record is not None and newest.record.source:
+            text += f", imported from {newest.record.source}"
         ready = [one["provider"] for one in places if one["state"] == states.READY]
         text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
         text += f"; the upload to {', '.join(failed)} failed" if failed else ""
@@ -668,10 +670,20 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     elif image in known and seen.builders is not None and not seen.builders:
         remedies.append("no builder is registered: start nodepool-builder")
     elif view.build_requested is not None and not view.build_locked:
-        asked = short(seen.now - view.build_requested)
-        remedies.append(f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?")
+        remedies.append(_request_remedy(view, seen, short(seen.now - view.build_requested)))
     facts = {"nodes": [f"{count} {what}" for what, count in sorted(users.items())]}
     return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
+
+
+def _request_remedy(view: ImageView, seen: Observed, asked: str) -> str:
+    """Why nothing is done for a request."""
+    source = view.requested_source
+    if source is None:
+        return f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?"
+    text = f"an import of {source.shown} was asked for {asked} ago, and no builder has begun it"
+    hosts = seen.builders or ()
+    nowhere = hosts and all(seen.lacking_files.get(host, {}).get(view.name) == source.place for host in hosts)
+    return f"{text}: {'no builder has the file' if nowhere else 'does one have the image?'}"
 
 
 def _image_place(

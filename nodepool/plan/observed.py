@@ -112,6 +112,7 @@ class Observed:
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param cloud_images: image of a cloud -> labels that boot from it, as ``small of cloud-1/main``; empty = not known.
+    :param lacking_files: host of a builder -> image -> file of its import that the host does not have.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
@@ -129,6 +130,7 @@ class Observed:
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     cloud_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lacking_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property

@@ -202,6 +202,7 @@ class SnapshotMaker:
             images=images,
             builders=self._builders(),
             builder_providers=builders.providers,
+            lacking_files=builders.lacking_files,
         )
         if self._latest is not None and not changed & ANY:
             observed.follow(self._latest.observed, changed)
