@@ -595,7 +595,7 @@ class NodeLaunch(RunningLaunch):
         trial, self._trial = self._trial, None
         if trial is None:
             return False
-        self._handler.pw.trial_ended(self.node, trial, error, self._clock() - self._attempt_begun)
+        self._handler.pw.trial_ended(self.node, trial, error, monotonic() - self._attempt_begun)
         return trial.is_candidate
 
     def _log_failure(self, error: Exception) -> None:
