@@ -16,6 +16,7 @@ from nodepool.driver.framework.rate import HeldTime
 from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
+from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
