@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what no one looks after: records without an owner
 (`Ownerless`). Last what a name stands for (`meant`).
 """
 
@@ -50,7 +50,7 @@ class PoolFacts:
 
     @cached_property
     def name(self) -> str:
-        """``<provider>/<pool>``; of one that nobody knows any more, what its id has of it."""
+        """``<provider>/<pool>``; of one that no one knows any more, what its id has of it."""
         if self.component is not None:
             return f"{self.component.provider_name}/{self.component.name}"
         if self.status is not None:
@@ -111,7 +111,7 @@ class Observed:
     :param launchers: what launchers report about themselves.
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
-    :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
+    :param locked: ids of nodes that someone holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
 
@@ -195,7 +195,7 @@ class Observed:
     def provider_of(self, pool: str) -> str:
         """The provider of a pool.
 
-        :param pool: ``<provider>/<pool>``; of one that nobody knows, what is before the first slash. A provider itself.
+        :param pool: ``<provider>/<pool>``; of one that no one knows, what is before the first slash. A provider itself.
         """
         return pool if pool in self.providers else self._provider_of.get(pool, pool.partition("/")[0])
 

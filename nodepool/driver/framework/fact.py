@@ -337,7 +337,7 @@ class Repeats:
         self._said: dict[Hashable, float] = {}
 
     def worth_saying(self, key: Hashable) -> bool:
-        """Is it the first time, or long ago? Then it counts as said."""
+        """Is it the first time, or long ago? Then it counts as logged."""
         with self._lock:
             now = monotonic()
             if now - self._said.get(key, float("-inf")) < self._seconds:
