@@ -96,7 +96,7 @@ class RunningCalls:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
-        #: Number of a call -> the last of `TOLD_SECONDS` that was told. For the thread that looks.
+        #: Number of a call -> the last of `TOLD_SECONDS` that was reported. For the thread that looks.
         self._told: dict[int, float] = {}
 
     def begin(self, hook: str, provider: str, begun: float, bound: TimeBound, owner: Any, args: tuple[Any, ...]) -> int:
