@@ -37,8 +37,9 @@ def test_nodes_of_two_pools(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud
 def test_what_is_not_served_gives_everything_back(
     launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, end: str
 ) -> None:
-    """MN-3: a part that no pool can make fails the whole; so do nodes that are too large for one write. A request that is
-    withdrawn lets go of its parts.
+    """MN-3: a part that no pool can make fails the whole; so do nodes that are too large for one write.
+
+    A request that is withdrawn lets go of its parts.
     """
     attributes = {"pool_node_attributes": {"text": "x" * 600_000}} if end == "too large" else {}
     two = fake_provider("two", ("b",), cloud=cloud.name, launch_retries=1, **attributes)
