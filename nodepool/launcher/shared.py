@@ -20,16 +20,14 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.status import TOGETHER, Maintenance, Mode, ReloadStatus
+from nodepool.model.status import TOGETHER, Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
-from nodepool.plan.triage import PoolInfo, able_pools, first_choice, weights_of
+from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import MaintenanceRecords, PoolComponent
-    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache
 
@@ -47,9 +45,8 @@ class PoolRegistry:
     :param pools: the cache of the registry.
     """
 
-    def __init__(self, pools: RecordCache[PoolComponent], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, pools: RecordCache[PoolComponent]) -> None:
         self._pools = pools
-        self._clock = clock
         self._lock = threading.Lock()
         self._changes = 0
         self._known = -1
@@ -78,7 +75,7 @@ class PoolRegistry:
         """Pools that were registered a moment ago, and whose launcher may be on its way back."""
         with self._lock:
             self._update()
-            now = self._clock()
+            now = monotonic()
             self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if now < entry[1]}
             return [pool for pool, _ in self._absent.values()]
 
@@ -87,7 +84,7 @@ class PoolRegistry:
         changes = self._changes
         if self._known == changes:
             return
-        before, until = self._registered, self._clock() + ABSENT_SECONDS
+        before, until = self._registered, monotonic() + ABSENT_SECONDS
         self._registered = [
             PoolInfo(
                 *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
@@ -284,9 +281,8 @@ class Turns:
     :param free: counts of free nodes of all pools.
     """
 
-    def __init__(self, free: FreeCounts, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, free: FreeCounts) -> None:
         self._free = free
-        self._clock = clock
         self._me = ""
         self._registered: Sequence[PoolInfo] = ()
         self._able: dict[RequestKind, list[PoolInfo]] = {}
@@ -308,7 +304,7 @@ class Turns:
         self._passed_over = 0
         self._ours_next.clear()
         if len(self._left) > self._many:
-            old = self._clock() - FORGET_SECONDS
+            old = monotonic() - FORGET_SECONDS
             self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
             # Most may be young: not all of them are looked at in each pass.
             self._many = max(MANY, 2 * len(self._left))
@@ -321,7 +317,7 @@ class Turns:
         able = self._able.get(kind)
         if able is None:
             able = self._able[kind] = able_pools(kind, self._registered)
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW_BY_ROOM:
             return ()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
@@ -342,7 +338,7 @@ class Turns:
 
         :param turns: the answer of `of_others`.
         """
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
         asked = before.asked if now < before.when + TURN_SECONDS else ()
         if turns[-1].id == self._me:
@@ -555,7 +551,11 @@ def _ends_of(image: ImageView) -> dict[str, _End]:
             builder = f" of {build.record.builder}" if build.record.builder else ""
             look(f"build {build.id}{builder}", build.record)
         for upload in build.all_uploads():
-            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+            about = f"upload {upload.id} of build {build.id} to {upload.provider_name}"
+            look(about, upload)
+            if upload.verdict:
+                what = What.ROLLED_BACK if upload.rolled_back else What.PROMOTED
+                found[f"{about}: {upload.verdict}"] = what, None, None
     return found
 
 

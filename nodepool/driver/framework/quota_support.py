@@ -515,8 +515,7 @@ class ZonePlaces(Generic[Z]):
     Thread-safe, does not block; ``_lock`` guards the tables.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rest_until: dict[Z, float] = {}
         self._zone_of: dict[str, str] = {}
@@ -538,7 +537,7 @@ class ZonePlaces(Generic[Z]):
         :param places: at least one.
         """
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
             found = [place for place in places if place not in self._rest_until]
             return found or [min(places, key=self._rest_until.__getitem__)]
@@ -564,7 +563,7 @@ class ZonePlaces(Generic[Z]):
     def rests(self, place: Z) -> bool:
         """Had it no capacity a while ago?"""
         with self._lock:
-            return self._rest_until.get(place, 0.0) > self._clock()
+            return self._rest_until.get(place, 0.0) > monotonic()
 
     def made(self, place: Z, request: NodeRequest | None) -> None:
         """A node of a request is there."""
@@ -593,7 +592,7 @@ class ZonePlaces(Generic[Z]):
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
         with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
+            self._rest_until[place] = monotonic() + REST_SECONDS
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:

@@ -3,18 +3,18 @@
 
 A launcher holds such a request, the whole, and submits a request for each part of its nodes. Any pool of any launcher
 serves a part like every other request. When all parts are fulfilled, one transaction gives their nodes to the whole and
-fulfils it. Requests for parts are ephemeral: they end with the lock of the whole, and their nodes are free then. First
-which parts there are (`split`), then which whole gives way to another one, then the thread that holds them.
+fulfils it. Requests for parts are ephemeral: they end with the lock of the whole, and their nodes are free then. Which
+parts there are is in `nodepool.plan.triage.split`. First which whole gives way to another one, then the thread that
+holds them.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -26,10 +26,11 @@ from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.model.reasons import SEVERAL_POOLS, Reason, ReasonCode
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, described, origin_of, parent_of
 from nodepool.plan import triage
 from nodepool.plan.launch import PATIENCE_SECONDS, stands_before
+from nodepool.plan.triage import parts_for
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.zk import paths
@@ -39,52 +40,9 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.launcher.shared import EventRing, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
-    from nodepool.plan.triage import PoolInfo, RequestKind, Verdict
+    from nodepool.plan.triage import PoolInfo, RequestKind
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
-
-
-@functools.lru_cache(maxsize=1000)
-def split(
-    node_types: tuple[str, ...], mixed: frozenset[str], pools: tuple[PoolInfo, ...]
-) -> tuple[tuple[int, ...], ...] | None:
-    """The parts of a request that no pool can serve alone: positions in ``node_types``. None = it is not split.
-
-    The pool that has most of its labels is to serve the first part; each label that it lacks is a part of its own.
-
-    :param mixed: labels with ``mixed-nodesets``.
-    :param pools: all that are registered, and those that may come back.
-    """
-    wanted = set(node_types)
-    if wanted.isdisjoint(mixed) or any(pool.labels >= wanted for pool in pools):
-        return None
-    able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= mixed]
-    if not able or not wanted <= {label for pool in pools for label in pool.labels}:
-        return None
-    first = max(able, key=lambda pool: (sum(label in pool.labels for label in node_types), -pool.priority, pool.id))
-    parts = grouped(range(len(node_types)), lambda at: "" if node_types[at] in first.labels else node_types[at])
-    return tuple(map(tuple, parts.values()))
-
-
-def parts_for(
-    kind: RequestKind, node_types: Sequence[str], mixed: frozenset[str], pools: Sequence[PoolInfo]
-) -> tuple[tuple[int, ...], ...] | None:
-    """The parts of a request, of pools that serve its tenant (`split`); None = it is not split.
-
-    If these pools have not all labels, others count, too: a part that they deny fails, and says why.
-    """
-    theirs = tuple(replace(pool, labels=pool.labels_for(kind)) if pool.access else pool for pool in pools)
-    return split(tuple(node_types), mixed, theirs) or split(tuple(node_types), mixed, tuple(pools))
-
-
-def judge(
-    kind: RequestKind, me: PoolInfo, registered: Sequence[PoolInfo], absent: Sequence[PoolInfo], mixed: frozenset[str]
-) -> Verdict:
-    """`plan.triage.screen`, but what is served by several pools is declined by none."""
-    found = triage.screen(kind, me, registered, absent)
-    if isinstance(found, triage.Decline) and parts_for(kind, kind.labels, mixed, (*registered, *absent)) is not None:
-        return triage.Leave(SEVERAL_POOLS)
-    return found
 
 
 def pending_of(tenant_name: str, requests: Iterable[NodeRequest]) -> list[NodeRequest]:

@@ -20,14 +20,14 @@ from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.pool.fair import PoolOrder
-from nodepool.launcher.pool.mixed import judge, pending_of
-from nodepool.launcher.shared import Turns
+from nodepool.launcher.pool.fair import PoolOrder, TenantLedger
+from nodepool.launcher.pool.mixed import pending_of
+from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
@@ -38,10 +38,12 @@ from nodepool.plan.triage import (
     ReadyNodes,
     RequestKind,
     RequestQueue,
+    Verdict,
     is_free,
+    judge,
     why_failed,
 )
-from nodepool.runtime.providers import facade_for
+from nodepool.runtime.providers import Providers, facade_for
 
 if TYPE_CHECKING:
     import logging
@@ -51,13 +53,10 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.fair import TenantLedger
-    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
-    from nodepool.model.node import Node
+    from nodepool.launcher.canary import Trials
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
-    from nodepool.plan.triage import Verdict
-    from nodepool.runtime.providers import Providers
+    from nodepool.plan.promotion import Trial
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -116,7 +115,7 @@ class PoolView:
         self.turns.begin_pass(pool.launcher_id, registered, by_room=config.placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.triage.screen` for this pool and the registered pools of now."""
+        """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
             found = judge(kind, self._me, self._registered, self._absent, self.pool.launcher.config().mixed_labels)
@@ -508,6 +507,12 @@ class Pool:
     def keep_console(self, node: Node, text: str) -> None:
         self.launch_log.keep_console(node.key, text)
 
+    def trial(self, image: str, request: NodeRequest) -> Trial | None:
+        return self.launcher.trials.choose(self.provider_name, image, request)
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        self.launcher.trials.ended(node, trial, error, seconds)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
@@ -527,6 +532,7 @@ class Launcher:
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
+    trials: Trials
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]

@@ -16,29 +16,25 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
-from nodepool.launcher.pool.view import Pool
+from nodepool.launcher.pool.view import Launcher, Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
-from nodepool.model.request import described, origin_of
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, TOGETHER, PoolComponent, amounts
+from nodepool.plan.triage import RequestKind
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
 from nodepool.zk.components import Registration
-
-if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import RequestKind
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0

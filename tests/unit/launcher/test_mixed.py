@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.pool.mixed import MixedWorker, judge, parts_for, pending_of, split
+from nodepool.launcher.pool.mixed import MixedWorker, pending_of
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import PART_REQUESTOR
 from nodepool.model.status import AccessRule
-from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind, judge, parts_for, split
 from tests.support.local_launcher import fake_provider
 from tests.support.observed import request
 from tests.support.pool_znodes import PoolZnodes

@@ -574,8 +574,8 @@ class Turn(Turns):
     """Of the first pool, or of another one."""
 
     def __init__(self, pool: PoolInfo = POOLS[0], clock: ManualClock | None = None) -> None:
-        self.clock, self.nodes = clock or ManualClock(), Records()
-        super().__init__(FreeCounts(cast(Any, self.nodes)), self.clock)
+        self.clock, self.nodes = (clock or ManualClock()).rules(), Records()
+        super().__init__(FreeCounts(cast(Any, self.nodes)))
         self.begin_pass(pool.id, POOLS)
 
     def leaves(self, request: NodeRequest) -> bool:
