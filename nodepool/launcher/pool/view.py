@@ -550,7 +550,7 @@ class Launcher:
         limits, pools = self.config().tenant_resource_limits.get(name), self.siblings()
         if limits is None:
             return None
-        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG):
+        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG, traceback=False):
             for label in kind.labels:
                 sizes = [needed(pool, [label]) for pool in pools if pool.has_provider and label in pool.labels]
                 others = [pool.capacity for pool in self.pools.registered() if label in pool.labels]
