@@ -224,14 +224,8 @@ class DiskImage(ConfigValue):
     @property
     def promotion(self) -> Promotion | None:
         """How a new upload becomes the one that is used; None = at once."""
-        names = {
-            "canary": "canary",
-            "for": "seconds",
-            "min_nodes": "min_nodes",
-            "max_failure_ratio": "max_failure_ratio",
-        }
-        given = {field: getattr(self, f"promote_{name}") for name, field in names.items()}
-        given = {field: value for field, value in given.items() if value is not None}
+        values = {one.name: getattr(self, f"promote_{one.name}") for one in fields(Promotion)}
+        given = {name: value for name, value in values.items() if value is not None}
         return Promotion(**given) if given else None
 
     @property

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.images import ImageStore
 from tests.clouds.site import Site
 from tests.support.sshd import SshServer
 
@@ -156,3 +158,41 @@ def test_commands(site: Site) -> None:
     assert record(site, "b3")["rolled_back"]
     site.wait("it is shown", lambda: "was rolled back: rolled back by" in site.command("explain", "built"), hurry=0.5)
     site.wait("it is an event", lambda: "rolled back by" in site.command("events"), hurry=0.5)
+
+
+def test_several_launchers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CA-3, CA-6: each node counts once, whoever stops; lost answers, and others who decide, change nothing."""
+    begin(site)
+    site.launch()
+    made = run(site, 48, lambda _: 90.0)
+
+    def counted() -> int:
+        own = evidence(site).get("launchers", {}).values()
+        return sum(arms[arm]["launched"] for arms in own for arm in ("candidate", "control"))
+
+    site.wait("all are counted", lambda: counted() == made.total())
+    site.launchers.pop(0).stop()
+    made += run(site, 24, lambda _: 90.0)
+    site.launch()
+    made += run(site, 24, lambda _: 90.0)
+    site.wait("all are counted", lambda: counted() == made.total())
+    # A record that somebody has broken is begun anew.
+    (name,) = site.znodes.children("/nodepool/canaries")
+    site.znodes.kazoo.set(f"/nodepool/canaries/{name}", b"[]")
+    site.wait("it is written anew", lambda: evidence(site))
+    end, lost = ImageStore.end_candidacy, [True]
+
+    def end_without_answer(*arguments: Any, **more: Any) -> None:
+        end(*arguments, **more)
+        if lost:
+            lost.pop()
+            raise ZKConnectionError("no answer")
+
+    monkeypatch.setattr(ImageStore, "end_candidacy", end_without_answer)
+    site.znodes.kazoo.create("/nodepool/canaries/leftover", b"{}", makepath=True)
+    site.clock.pass_seconds(7200.0)
+    run(site, 48, lambda _: 90.0)
+    site.wait("it is promoted", lambda: "verdict" in record(site, "b2"))
+    assert not lost
+    assert "rolled_back" not in record(site, "b2")
+    site.wait("no record is left", lambda: not site.znodes.children("/nodepool/canaries"), hurry=5.0)
