@@ -181,7 +181,8 @@ class DiskImage(ConfigValue):
     promote_check: str | None = key(
         FILLED_TEXT,
         None,
-        "Command that one node of a new upload must run well over SSH before launches try it.",
+        "Command that one node of a new upload must run well over SSH before launches try it. ``label``: a job must "
+        "have used a node with the label ``LABEL@candidate``. Launchers need this key, too, then.",
         name="promote.check",
         default_text="none",
     )

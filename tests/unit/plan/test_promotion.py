@@ -81,7 +81,7 @@ def bad(**counts: int) -> Counts:
 @pytest.mark.parametrize(
     ("evidence", "now", "promoted", "text"),
     [
-        (Evidence(step=CHECK), 1e9, None, "its check has not ended"),
+        (Evidence(step=CHECK), 1e9, None, "its check runs"),
         (Evidence(step=CHECK, failure="exit code 3"), 0, False, "its check failed: exit code 3"),
         (
             Evidence(),
