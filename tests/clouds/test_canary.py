@@ -49,7 +49,8 @@ def begin(site: Site, sshd: SshServer | None = None, **promotion: Any) -> None:
         for name in (OLD, NEW):
             cloud.images.images.add({**cloud.add_image(name), "id": name})
     now = site.clock.wall_time()
-    for build, external_id, more in (("b1", OLD, {}), ("b2", NEW, {"candidate": PROMOTION | promotion})):
+    candidate: dict[str, Any] = {"candidate": PROMOTION | promotion}
+    for build, external_id, more in (("b1", OLD, dict[str, Any]()), ("b2", NEW, candidate)):
         site.znodes.add_build("built", build, state_time=now - (40 if build == "b1" else 20))
         time = now - 30 - (0.001 if more else 0.0)
         site.znodes.add_upload("built", build, "cloud-a", external_id=external_id, state_time=time, **more)
