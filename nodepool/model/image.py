@@ -183,11 +183,16 @@ _BEHIND_SECONDS: Final = 0.001
 MOST_CANARY: Final = 0.5
 
 
+#: Instead of a command: a job of the site checks a candidate, on a node whose label ends so.
+CHECK_BY_LABEL: Final = "label"
+CANDIDATE_LABEL: Final = "@candidate"
+
+
 @dataclass(frozen=True)
 class Promotion(TypedRecord):
     """How a candidate becomes the upload that is used: ``promote`` of its image when it was made (rules CA).
 
-    :param check: command that a node of it must run well first; None = none.
+    :param check: command that a node of it must run well first, or `CHECK_BY_LABEL`; None = none.
     :param check_timeout: limit of the command, in seconds.
     :param canary: part of the launches that try it, above 0 and at most `MOST_CANARY`.
     :param seconds: how long they try it at least.

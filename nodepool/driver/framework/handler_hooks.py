@@ -193,7 +193,7 @@ class PoolWorkerView(Protocol):
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""
 
-    def trial(self, image: str, request: NodeRequest) -> Trial | None:
+    def trial(self, label: str, image: str, request: NodeRequest) -> Trial | None:
         """Which of two uploads the first attempt to launch a node uses (CA-2); None = none is tried.
 
         Any thread; does not block.

@@ -507,8 +507,8 @@ class Pool:
     def keep_console(self, node: Node, text: str) -> None:
         self.launch_log.keep_console(node.key, text)
 
-    def trial(self, image: str, request: NodeRequest) -> Trial | None:
-        return self.launcher.trials.choose(self.provider_name, image, request)
+    def trial(self, label: str, image: str, request: NodeRequest) -> Trial | None:
+        return self.launcher.trials.choose(self.provider_name, label, image, request)
 
     def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
         self.launcher.trials.ended(node, trial, error, seconds)
