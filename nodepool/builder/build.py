@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import nodepool
 from nodepool import log_names
@@ -27,6 +27,7 @@ from nodepool.builder.dib import DibRun, RunResult, WorkDir
 from nodepool.builder.image_files import BuildLog, ImageFiles
 from nodepool.builder.progress import BuildKey, BuildProgress, Shared
 from nodepool.clock import monotonic, wall_time
+from nodepool.config.objects import Config, DiskImage
 from nodepool.config.sections import wanted_images
 from nodepool.driver.config import ImageConversion
 from nodepool.driver.framework.fact import Repeats
@@ -48,10 +49,7 @@ from nodepool.plan.images import (
 from nodepool.plan.retries import Backoff
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.config.objects import Config, DiskImage
-    from nodepool.zk.transactions import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.builder import imports
@@ -25,6 +25,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.rate import SharedThreads, ThreadShare
 from nodepool.driver.framework.uploads import ListedImage
+from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard, settle
@@ -46,9 +47,6 @@ from nodepool.plan.images import (
 )
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.runtime.worker import Worker
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import Provider
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0

@@ -411,6 +411,13 @@ IMAGES: Final = (
         flag("--wait", "show how far it is, and end with the build"),
     ),
     command(
+        "images.image-promote",
+        "let a provider use the candidate of an image for all nodes",
+        "nodepool image-promote cloud-1 debian-12",
+        PROVIDER,
+        argument("image", "image name", metavar="IMAGE"),
+    ),
+    command(
         "images.image-import",
         "make a build of an image that another tool made",
         "nodepool image-import debian-12 --file /srv/images/debian-12.qcow2 --wait",
@@ -425,7 +432,7 @@ IMAGES: Final = (
     ),
     command(
         "images.image-rollback",
-        "let a provider use the upload before the present one again",
+        "try the candidate of an image no more, or let a provider use the upload before the present one again",
         "nodepool image-rollback cloud-1 debian-12",
         PROVIDER,
         argument("image", "image name", metavar="IMAGE"),

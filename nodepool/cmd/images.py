@@ -3,7 +3,8 @@
 
 First those that show: ``nodepool images``, ``image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list``
 and ``image-log``. Then those that change: ``image-build`` and ``image-import`` with the wait for them, ``image-pause``,
-``image-unpause``, ``image-delete``, ``dib-image-delete`` and ``image-rollback``, and how images that an operator names
+``image-unpause``, ``image-delete``, ``dib-image-delete``, ``image-promote`` and ``image-rollback``, and how images that
+an operator names
 are found. Those of released Nodepool print nothing for programs when they succeed, and a line for people. Last the
 backup of what ZooKeeper knows of images.
 """
@@ -401,12 +402,38 @@ def _mark(
         raise CommandError(missing, answer=True) from None
 
 
+def do_image_promote(options: argparse.Namespace) -> int:
+    """``nodepool image-promote`` (CA-8)"""
+    with open_zookeeper(options) as zk:
+        image = known_image(read_images(zk.client), options.image)
+        candidate = image.candidate(options.provider)
+        if candidate is None:
+            there = {one.provider_name for one in image.candidates()}
+            text = f"image {image.name} has no candidate in {options.provider}"
+            raise CommandError(f"{text}; {listed('providers with one', there)}")
+        return _end_candidacy(zk, candidate, promoted=True)
+
+
+def _end_candidacy(zk: ZooKeeper, candidate: ImageUpload, *, promoted: bool) -> int:
+    verdict = f"{'promoted' if promoted else 'rolled back'} by {session.operator()}"
+    try:
+        zk.images.end_candidacy(candidate.copy(), verdict, promoted=promoted)
+    except ZKConflict:
+        raise CommandError(f"the candidate of {candidate.image_name} changed meanwhile; try again") from None
+    does = "uses" if promoted else "does not try any more"
+    build = build_name(candidate.image_name, candidate.build_id)
+    print(f"{candidate.provider_name} {does} upload {candidate.id} of build {build}")
+    return 0
+
+
 def do_image_rollback(options: argparse.Namespace) -> int:
-    """``nodepool image-rollback`` (R-18)"""
+    """``nodepool image-rollback`` (R-18, CA-8)"""
     from nodepool.plan.images import choose_rollback
 
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)
+        if (candidate := image.candidate(options.provider)) is not None:
+            return _end_candidacy(zk, candidate, promoted=False)
         choice = choose_rollback(image, options.provider)
         if isinstance(choice, str):
             providers = sorted({provider for build in image.builds.values() for provider in build.uploads})

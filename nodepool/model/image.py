@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from nodepool.model import states
-from nodepool.model.record import DeletableRecord, InvalidRecord, is_finite, optional_str
+from nodepool.model.record import DeletableRecord, InvalidRecord, TypedRecord, is_finite, optional_str
 from nodepool.model.status import Maintenance, Mode
 
 #: What a record without the key means.
@@ -177,11 +177,48 @@ class ImageBuild(_ImageRecord):
         return {**super().to_dict(now), **formats}
 
 
+#: So much a candidate is older than the upload that is used, in seconds, for those who know no candidates.
+_BEHIND_SECONDS: Final = 0.001
+#: With more, too little is left to compare it with.
+MOST_CANARY: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Promotion(TypedRecord):
+    """How a candidate becomes the upload that is used: ``promote`` of its image when it was made (rules CA).
+
+    :param check: command that a node of it must run well first; None = none.
+    :param check_timeout: limit of the command, in seconds.
+    :param canary: part of the launches that try it, above 0 and at most `MOST_CANARY`.
+    :param seconds: how long they try it at least.
+    :param min_nodes: how many launches of it are counted at least.
+    :param max_failure_ratio: it may fail so many times as often as the upload in use; above 1.
+    """
+
+    check: str | None = None
+    check_timeout: float = 600.0
+    canary: float = 0.1
+    seconds: float = 7200.0
+    min_nodes: int = 20
+    max_failure_ratio: float = 1.5
+
+
+def _promotion(data: Any) -> Promotion | None:
+    """The mark of a candidate. One that cannot be read is a candidate all the same, with the defaults."""
+    if not data:
+        return None
+    try:
+        found = Promotion.of_record(data)
+    except InvalidRecord:
+        return Promotion()
+    return found if 0 < found.canary <= MOST_CANARY and found.max_failure_ratio > 1 else Promotion()
+
+
 class ImageUpload(_ImageRecord):
     """One upload of a build, ``.../builds/<build>/providers/<provider>/images/<id>``."""
 
     STATES: ClassVar[tuple[str, ...]] = states.UPLOAD_STATES
-    OTHER_KEYS = ("rolled_back",)
+    OTHER_KEYS = ("rolled_back", "candidate", "verdict")
 
     external_id: Any
     external_name: str | None
@@ -194,6 +231,10 @@ class ImageUpload(_ImageRecord):
         self.provider_name = provider_name
         #: Was an older upload put in front of this one? Not part of the contract: other builders keep it or lose it.
         self.rolled_back = False
+        #: Of a ready upload that is still to show that it is as good as the current one; None = it is no candidate.
+        self.candidate: Promotion | None = None
+        #: Why it was promoted or rolled back; empty = it never was a candidate.
+        self.verdict = ""
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], image_name: str, build_id: str, provider_name: str, id: str) -> Self:
@@ -210,9 +251,27 @@ class ImageUpload(_ImageRecord):
     def load(self, data: dict[str, Any]) -> None:
         super().load(data)
         self.rolled_back = data.get("rolled_back") is True
+        self.candidate = _promotion(data.get("candidate"))
+        self.verdict = str(data.get("verdict") or "")
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        return {**super().to_dict(now), **({"rolled_back": True} if self.rolled_back else {})}
+        candidate = None if self.candidate is None else self.candidate.to_dict()
+        own = {"rolled_back": self.rolled_back, "candidate": candidate, "verdict": self.verdict}
+        return {**super().to_dict(now), **{name: value for name, value in own.items() if value}}
+
+    def become_candidate(self, promotion: Promotion, current: ImageUpload) -> None:
+        """Make it ready, but older than the current one: launchers of 11.0.0 choose the newest (CA-1)."""
+        self.state = states.READY
+        self._state_changed = False
+        self.state_time = (current.state_time or 0.0) - _BEHIND_SECONDS
+        self.candidate = promotion
+
+    def end_candidacy(self, verdict: str, *, promoted: bool) -> None:
+        """It is the current one from now on, or is rolled back. :param verdict: why, for people."""
+        self.candidate, self.verdict, self.rolled_back = None, verdict, not promoted
+        if promoted:
+            # It gets the time of now.
+            self.state = states.READY
 
 
 @dataclass(frozen=True)
@@ -317,16 +376,23 @@ class ImageView:
     requested_source: ImageSource | None = None
     build_locked: bool = False
     builds: Mapping[str, BuildView] = field(default_factory=dict)
-    #: Provider -> `current_upload`: it is asked for at each launch.
+    #: Provider -> `current_upload` and `candidate`: they are asked for at each launch.
     _current: dict[str, ImageUpload] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _candidates: dict[str, ImageUpload] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        current = self._current
-        for build in self.builds.values():
+        current, candidates = self._current, self._candidates
+        # The newest build last: of several candidates the one of that counts.
+        for build in sorted(self.builds.values(), key=lambda build: (build.time, build.id)):
             for upload in build.all_uploads():
                 best = current.get(upload.provider_name)
-                if upload.state == states.READY and (best is None or _time(upload) > _time(best)):
+                if upload.state == states.READY and upload.candidate is not None:
+                    candidates[upload.provider_name] = upload
+                elif upload.state == states.READY and (best is None or _time(upload) > _time(best)):
                     current[upload.provider_name] = upload
+        for provider in candidates.keys() - current.keys():
+            # The other one was deleted.
+            current[provider] = candidates.pop(provider)
 
     def builds_in(self, state: str) -> list[BuildView]:
         """Builds in a state, the newest first."""
@@ -343,8 +409,17 @@ class ImageView:
         return sorted(found, key=lambda upload: (_time(upload), upload.build_id), reverse=True)
 
     def current_upload(self, provider: str) -> ImageUpload | None:
-        """What a provider's nodes are made from: the ready upload with the greatest state time (6.2)."""
+        """What a provider's nodes are made from: the ready upload with the greatest state time (6.2), no candidate."""
         return self._current.get(provider)
+
+    def candidates(self) -> Iterator[ImageUpload]:
+        """Ready uploads with the mark of a candidate; only one of a provider is tried."""
+        for build in self.builds.values():
+            yield from (one for one in build.all_uploads() if one.candidate is not None and one.state == states.READY)
+
+    def candidate(self, provider: str) -> ImageUpload | None:
+        """The ready upload that is to be the current one if it is as good; None = there is none (CA-1)."""
+        return self._candidates.get(provider)
 
 
 @dataclass(frozen=True, slots=True)

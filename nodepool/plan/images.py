@@ -359,15 +359,23 @@ def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageU
     The older one is to be stored with a new time, so that launchers use it, and the newer one marked as rolled back.
     One that an operator went back from is not preferred again; nor is one whose build is being deleted.
     """
-    ready = view.ready_uploads(provider)
-    if not ready:
+    current = view.current_upload(provider)
+    if current is None:
         return f"image {view.name} has no ready upload in {provider}"
-    current = ready[0]
     doomed = {build.id for build in view.builds_in(states.DELETING)}
-    older = [upload for upload in ready[1:] if not upload.rolled_back and upload.build_id not in doomed]
+    others = [upload for upload in view.ready_uploads(provider) if upload is not current and upload.candidate is None]
+    older = [upload for upload in others if not upload.rolled_back and upload.build_id not in doomed]
     if not older:
         return f"image {view.name} has no ready upload in {provider} before {current.build_id}/{current.id}"
     return older[0], current
+
+
+def rolled_back(images: ImagesView) -> Iterator[tuple[str, str, ImageUpload]]:
+    """Image, provider and upload where the newest ready build was a candidate and was rolled back."""
+    for name, view in images.images.items():
+        for upload in next((build.all_uploads() for build in view.ready_builds()), ()):
+            if upload.rolled_back and upload.verdict and upload.state == states.READY:
+                yield name, upload.provider_name, upload
 
 
 # When a command that waits for a build, or for uploads, has what it waits for.
@@ -600,13 +608,16 @@ def left_to_its_builder(build: BuildView | None, builder_id: str, now: float) ->
 def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, str]]:
     """Build, provider and number of the newest ready uploads to each provider (R-2).
 
-    Those of a build that is being deleted do not count: they go, whatever the others are.
+    Those of a build that is being deleted do not count: they go, whatever the others are. Candidates, and what was
+    rolled back, come after the others: they must not push the last good ones out.
     """
     doomed = {build.id for build in view.builds_in(states.DELETING)}
     kept = set()
     for provider in wanted.users(view.name):
         ready = [upload for upload in view.ready_uploads(provider) if upload.build_id not in doomed]
-        kept |= {(upload.build_id, provider, upload.key) for upload in ready[:KEPT]}
+        ready.sort(key=lambda upload: upload.rolled_back or upload.candidate is not None)
+        current = [view.candidate(provider), view.current_upload(provider)]
+        kept |= {(one.build_id, provider, one.key) for one in [*ready[:KEPT], *current] if one in ready}
     return kept
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter
@@ -29,24 +29,19 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
 from nodepool.model.image import ImageSource
+from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
-from nodepool.plan.observed import host_name
+from nodepool.plan.observed import Observed, host_name
 from nodepool.web.answers import FORM, WebProblem, is_form, own_address, own_address_from, place_of
 from nodepool.web.frame import Frame, Page, PageAction
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
 from nodepool.web.logins import log as auth_log
-from nodepool.web.snapshot import SnapshotMaker, address
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot, address
 from nodepool.zk import zookeeper
 from nodepool.zk.transactions import COMMAND, LockOwners
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.plan.observed import Observed
-    from nodepool.web.snapshot import WebSnapshot
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.web.changes")
 

@@ -232,6 +232,11 @@ def upload(name: str, build_id: str, provider_name: str, upload_id: str) -> str:
     return f"{uploads(name, build_id, provider_name)}/{upload_id}"
 
 
+def path_of_upload(upload: ImageUpload) -> str:
+    """Path of a stored upload: the ``image_id`` of its nodes."""
+    return f"{uploads(upload.image_name, upload.build_id, upload.provider_name)}/{upload.key}"
+
+
 def upload_id_lock(name: str, build_id: str, provider_name: str, upload_id: str) -> str:
     """Held while one upload is being deleted."""
     return f"{upload(name, build_id, provider_name, upload_id)}/{paths.LOCK}"

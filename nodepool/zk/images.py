@@ -98,14 +98,14 @@ class ImageStore:
         return stat is not None and stat.dataLength > 0
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
-        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
+        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2), no candidate."""
         ready = [
             upload
             for build_id in self.build_ids(image)
             for upload in self.uploads(image, build_id, provider)
             if upload.state == states.READY
         ]
-        return max(ready, key=lambda upload: upload.state_time or 0, default=None)
+        return max(ready, key=lambda upload: (upload.candidate is None, upload.state_time or 0), default=None)
 
     # -- requests and pauses: reads --
 
@@ -245,6 +245,21 @@ class ImageStore:
         for upload in (to, current):
             path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
             tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
+        tx.commit()
+
+    def end_candidacy(self, upload: ImageUpload, verdict: str, *, promoted: bool, pause: bool = False) -> None:
+        """Promote a candidate, or roll it back, in one write: of several who do so one succeeds (CA-6).
+
+        :param upload: a copy of it. ``verdict``: why, for people.
+        :param pause: pause its image, which is not paused, in the same write.
+        :raises ZKConflict: it was changed meanwhile; nothing was written.
+        """
+        upload.end_candidacy(verdict, promoted=promoted)
+        path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+        tx = Transaction(self._client)
+        tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
+        if pause:
+            tx.create(caches.pause(upload.image_name))
         tx.commit()
 
     def delete_upload(
