@@ -588,7 +588,7 @@ class ReleasedZooKeeper(ZooKeeper):
     def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
         """Have a node read again whenever it changes.
 
-        :param callback: called now and after each change, with the same node and whether it is deleted: that is the last
+        :param callback: called now and after each change, with that node and whether it is deleted: that is the last
             call. It returns False to be called no more.
         """
 
