@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from nodepool import log_names
+from nodepool.builder import imports
 from nodepool.builder.image_files import BuildFile
 from nodepool.builder.progress import Shared, UploadKey
 from nodepool.builder.uploads import is_of_upload, tell_error
@@ -99,6 +100,7 @@ class ImageCleanupWorker(Worker):
         # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self.shared.files.directory):
             self._clean_files(wanted)
+            imports.sweep(self.shared.files)
         waits: list[float] = []
         for verdict in verdicts:
             left = self._left_to_others(verdict, view)

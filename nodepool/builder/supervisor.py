@@ -224,6 +224,7 @@ class StatusWorker(StatusThread):
             "providers": sorted(name for name, made in shared.config().providers.items() if made.manage_images),
             "builds": shared.builds.as_status(),
             "uploads": shared.uploads.as_status(),
+            "lacking_files": dict(shared.lacking_files),
         }
         self.writer.set(BUILDER, f"{host}-{os.getpid()}", status)
         return None

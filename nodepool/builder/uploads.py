@@ -308,7 +308,10 @@ class UploadRun:
         self._trace(upload, seconds, outcome.value, "")
         if outcome is Outcome.READY:
             self._shared.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
-            self.log.info("Image %s (%s) is ready in %s", upload.external_name, upload.external_id, self._job.provider)
+            what = "ready" if upload.candidate is None else "a candidate"
+            self.log.info(
+                "Image %s (%s) is %s in %s", upload.external_name, upload.external_id, what, self._job.provider
+            )
         return outcome
 
     def _trace(self, upload: ImageUpload, seconds: float, outcome: str, error: str) -> None:
@@ -399,15 +402,22 @@ class UploadRun:
         Launchers choose by the time of the record. The look before keeps an overtaken upload from being ready; the one
         after finds a newer build that became ready in between.
         """
-        if self._is_given_up(upload, lock):
+        view = self._view_now()
+        if self._is_given_up(view, upload, lock):
             return Outcome.GIVEN_UP
-        upload.state = states.READY
+        diskimage = self._shared.config().diskimages.get(self._job.image)
+        promotion = None if diskimage is None else diskimage.promotion
+        current = view.current_upload(self._job.provider)
+        if promotion is None or current is None:
+            upload.state = states.READY
+        else:
+            upload.become_candidate(promotion, current)
         self._shared.store.store_upload(upload, under=lock)
-        return Outcome.GIVEN_UP if self._is_given_up(upload, lock) else Outcome.READY
+        return Outcome.GIVEN_UP if self._is_given_up(self._view_now(), upload, lock) else Outcome.READY
 
-    def _is_given_up(self, upload: ImageUpload, lock: ZkLock) -> bool:
+    def _is_given_up(self, view: ImageView, upload: ImageUpload, lock: ZkLock) -> bool:
         """Was it overtaken? Then it is `deleting` from now on, and the clean-up deletes it."""
-        reason = self._overtaken(self._view_now())
+        reason = self._overtaken(view)
         if reason is None:
             return False
         self.log.info("Upload of %s is abandoned: %s", self, reason)

@@ -477,6 +477,8 @@ def _without_null(kind: keys.ValueType) -> Schema:
     match kind:
         case keys.Text(choices=(_, *_)):
             return {"enum": [*kind.choices]}
+        case keys.Text(form=(form, _)):
+            return {"type": "string", "pattern": f"^{form}$"}
         case keys.Text():
             return {"type": "string"} | ({} if kind.empty else {"minLength": 1})
         case keys.Whole() | keys.Number():

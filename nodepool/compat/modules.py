@@ -588,8 +588,8 @@ class ReleasedZooKeeper(ZooKeeper):
     def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
         """Have a node read again whenever it changes.
 
-        :param callback: called now and after each change, with that node and whether it is deleted: that is the last
-            call. It returns False to be called no more.
+        :param callback: called now and after each change, with the same node and whether it is deleted: that is the
+            last call. It returns False to be called no more.
         """
 
         def changed(data: bytes | None, *_: Any) -> bool:

@@ -350,6 +350,8 @@ def _without_null(type: keys.ValueType) -> Any:
             return v.In(list(type.choices))
         case keys.Text(pattern=True):
             return v.All(nonempty(), _compiles)
+        case keys.Text(form=(form, words)):
+            return v.Match(f"{form}$", msg=words)
         case keys.Text():
             return str if type.empty else nonempty()
         case keys.Whole():

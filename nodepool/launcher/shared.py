@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.status import Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
+from nodepool.model.status import TOGETHER, Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
 from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
 from nodepool.zk.nodes import NodepoolCache
@@ -183,10 +184,11 @@ class FreeCounts:
 
     def __init__(self, nodes: RecordCache[Node]) -> None:
         self._nodes = nodes
-        #: node id -> its pool; and its labels, if it is free.
+        #: Free node -> its pool and its labels.
         self._known: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}
         self._by_pool: dict[PoolKey, Counter[str]] = {}
-        self._count: Counter[PoolKey] = Counter()
+        #: By pool, and by provider. They are counted when placement asks.
+        self._tally = NodeTally(nodes, lambda node: [(node.provider, node.pool), (node.provider, TOGETHER)])
         nodes.add_listener(self._changed)
 
     def could_serve(self, pool: PoolInfo, wanted: Sequence[str]) -> bool:
@@ -203,7 +205,13 @@ class FreeCounts:
             return None
         key = (pool.provider_name, pool.name)
         free = self._by_pool.get(key)
-        return max(0.0, capacity - self._count[key]) + (0 if free is None else free[""])
+        return max(0.0, capacity - self._tally.count(key)) + (0 if free is None else free[""])
+
+    def room_together(self, pool: PoolInfo) -> float:
+        """How many nodes all pools of a provider could hand out or make. :param pool: one of them that publishes it."""
+        provider = pool.provider_name
+        free = sum(counts[""] for key, counts in list(self._by_pool.items()) if key[0] == provider)
+        return max(0.0, pool.capacity[TOGETHER] - self._tally.count((provider, TOGETHER))) + free
 
     def _changed(self, node_id: str) -> None:
         if not node_id:
@@ -215,21 +223,19 @@ class FreeCounts:
     def _look(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         entry: tuple[PoolKey, tuple[str, ...]] | None = None
-        if node is not None:
-            free = node.state == states.READY and not node.allocated_to and not self._nodes.is_locked(node_id)
+        locked = self._nodes.is_locked(node_id)
+        if node is not None and node.state == states.READY and not node.allocated_to and not locked:
             # The empty label counts nodes.
-            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)) if free else ())
+            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)))
         old = self._known.get(node_id)
         if old == entry:
             return
         if old is not None:
             del self._known[node_id]
             self._by_pool[old[0]].subtract(old[1])
-            self._count[old[0]] -= 1
         if entry is not None:
             self._known[node_id] = entry
             self._by_pool.setdefault(entry[0], Counter()).update(entry[1])
-            self._count[entry[0]] += 1
 
 
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
@@ -344,7 +350,8 @@ class Turns:
         """Each pool's share of such requests; empty = all the same."""
         if not self._by_room:
             return {}
-        return weights_of((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        rooms = ((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        return weights_of(rooms, self._free.room_together)
 
     def _turns(self, pools: list[PoolInfo], request: NodeRequest, weights: Mapping[str, float]) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""
@@ -531,7 +538,11 @@ def _ends_of(image: ImageView) -> dict[str, _End]:
             builder = f" of {build.record.builder}" if build.record.builder else ""
             look(f"build {build.id}{builder}", build.record)
         for upload in build.all_uploads():
-            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+            about = f"upload {upload.id} of build {build.id} to {upload.provider_name}"
+            look(about, upload)
+            if upload.verdict:
+                what = What.ROLLED_BACK if upload.rolled_back else What.PROMOTED
+                found[f"{about}: {upload.verdict}"] = what, None, None
     return found
 
 

@@ -26,6 +26,7 @@ from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.driver.interface import Provider
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.launcher.canary import CanaryWorker, Trials
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
 from nodepool.launcher.pool.fair import TenantLedger
 from nodepool.launcher.pool.mixed import MixedWorker
@@ -111,8 +112,10 @@ class NodePool(ConnectedDaemon, Launcher):
         # What the nodes of each tenant use, of all providers.
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
         self.ledger = TenantLedger(self.cache)
+        self.trials = Trials(self.cache)
         self._make_parts()
         listen(self.cache, self.deletion)
+        self.cache.images.add_listener(lambda _: self.canaries.current.wake())
         self.router = Router(self)
 
     def _make_parts(self) -> None:
@@ -128,13 +131,15 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
-        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events, self.tenant_excess)
         self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
+        canaries = (self.zk, self.cache, self.config, self.trials)
+        self.canaries = Part("CanaryWorker", lambda: CanaryWorker(*canaries))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
-        table += [self.cleanup, self.min_ready, self.mixed, self.maintenance_worker]
+        table += [self.cleanup, self.min_ready, self.mixed, self.canaries, self.maintenance_worker]
         table += [make(self, self.config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
@@ -159,6 +164,8 @@ class NodePool(ConnectedDaemon, Launcher):
             tenant_limits=self.tenant_limits(),
             tenant_shares=self.config().tenant_shares,
             fair_projects=self.config().fair_projects,
+            mixed_labels=sorted(self.config().mixed_labels),
+            candidates=self.canaries.current.statuses,
             events=events,
             omitted=omitted,
         )

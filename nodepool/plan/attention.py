@@ -16,6 +16,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import Component, HostStatus, LauncherStatus, LaunchStatus, PoolComponent, PoolStatus
 from nodepool.plan import observed
+from nodepool.plan.images import rolled_back
 from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
@@ -33,7 +34,7 @@ class StatusProblem:
     """One thing that needs attention.
 
     :param kind: for programs: ``launcher``, ``provider``, ``maintenance``, ``label``, ``host``, ``node``, ``reload``,
-        ``version``, ``configuration`` or ``launch``.
+        ``version``, ``configuration``, ``launch`` or ``image``.
     :param since: when it began, and ``next``: when it is tried again, or when it ends for ``maintenance``; in seconds
         since the epoch; None = not known.
     :param command: arguments of ``nodepool`` that show more.
@@ -70,6 +71,7 @@ def problems(pools: Sequence[PoolSummary], registered: Sequence[Component], seen
         *_labels(pools),
         *_launches(pools),
         *_slow(pools, now),
+        *_candidates(seen),
         *_hosts(pools, {record.name for record in maintenance if record.kind == "host" and not record.is_over(now)}),
         *_unfetched(seen.unfetched),
         *_deleting(nodes.deleting, now),
@@ -189,6 +191,17 @@ def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
         if launches:
             text = f"{pool.name}: {summary(launches, pool.launches.running, now)}"
             yield StatusProblem("launch", text, launches[0].begun, command=f"explain {pool.name}")
+
+
+def _candidates(seen: Observed) -> Iterator[StatusProblem]:
+    """New images that were rolled back, and those of which too little is known for too long."""
+    for image, provider, upload in rolled_back(seen.images):
+        text = f"the new image {image} was rolled back in {provider}: {upload.verdict}"
+        yield StatusProblem("image", text, command=f"explain {image}")
+    late = {(one.image, one.provider): one for own in seen.launchers for one in own.candidates if one.late}
+    for (image, provider), candidate in sorted(late.items()):
+        text = f"the new image {image} is still tried in {provider}: {candidate.text}"
+        yield StatusProblem("image", text, candidate.since, command=f"explain {image}")
 
 
 def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[StatusProblem]:

@@ -65,6 +65,7 @@ from nodepool.model import states
 from nodepool.model.image import ImagesView
 from nodepool.model.status import LauncherStatus, LimitStatus
 from nodepool.plan.explain import causes
+from nodepool.plan.images import rolled_back
 from nodepool.plan.observed import Observed, ownerless
 from nodepool.plan.pool_summary import PoolSummary, newest, summarize
 from nodepool.runtime.daemon import ConnectedDaemon
@@ -692,7 +693,8 @@ def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Found:
 
 
 def _image_gauges(images: ImagesView) -> Found:
-    """Builds and uploads by state, and how new the newest are."""
+    """Builds and uploads by state, how new the newest are, and new images that were rolled back."""
+    yield from ((catalog.ROLLED_BACK.series(name, provider), 1) for name, provider, _ in rolled_back(images))
     for name, image in images.images.items():
         by_state = Counter(build.state for build in image.builds.values())
         yield from ((catalog.BUILDS.series(name, state), by_state[state]) for state in states.BUILD_STATES)

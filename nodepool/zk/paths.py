@@ -20,6 +20,7 @@ ELECTIONS: Final = "/nodepool/elections"
 STATUS: Final = "/nodepool/status"
 MAINTENANCE: Final = "/nodepool/maintenance"
 INSTALLATION: Final = "/nodepool/installation"
+CANARIES: Final = "/nodepool/canaries"
 
 #: Child that holds lock contenders; never a record.
 LOCK: Final = "lock"
@@ -67,6 +68,11 @@ def election(name: str) -> str:
 def maintenance(kind: str, znode: str = "") -> str:
     """:param znode: `nodepool.model.status.znode_name` of a subject; empty = the directory of a kind."""
     return f"{MAINTENANCE}/{kind}/{znode}".rstrip("/")
+
+
+def canary(build_id: str, provider_name: str, upload_id: str) -> str:
+    """What is counted of a candidate."""
+    return f"{CANARIES}/{build_id}:{provider_name}:{upload_id}"
 
 
 def static_mutex(provider_name: str) -> str:

@@ -30,6 +30,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import launch_outcome
+from nodepool.plan.promotion import Trial
 from nodepool.plan.triage import PoolInfo, ReadyNodes, RequestKind, why_failed
 from nodepool.tracing import spans
 from nodepool.zk.zookeeper import ZooKeeper
@@ -191,6 +192,15 @@ class PoolWorkerView(Protocol):
 
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""
+
+    def trial(self, label: str, image: str, request: NodeRequest) -> Trial | None:
+        """Which of two uploads the first attempt to launch a node uses (CA-2); None = none is tried.
+
+        Any thread; does not block.
+        """
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        """The attempt ended. Any thread; does not block. :param error: why it failed; None = the node is ready."""
 
     def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).

@@ -29,7 +29,7 @@ from nodepool.model import states
 from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LabelStatus, LimitStatus
+from nodepool.model.status import TOGETHER, LabelStatus, LimitStatus
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -289,13 +289,17 @@ class QuotaSupport(abc.ABC):
 
     def poolCapacity(self, pool_name: str) -> dict[str, float]:
         """By the known limits; nodes to come are like those that there are. See `Provider.poolCapacity`."""
-        rooms = []
+        rooms: dict[str, float] = {}
         for limit in self.limitStatus(pool_name):
             nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)
             each = 1 if limit.resource == "instances" else limit.used / max(1, nodes)
             if each > 0 and limit.limit is not None:
-                rooms.append((limit.limit - limit.used - limit.others) / each)
-        return {"": max(0.0, self.nodeCount(pool_name) + min(rooms))} if rooms else {}
+                left = (limit.limit - limit.used - limit.others) / each
+                rooms[limit.scope] = min(left, rooms.get(limit.scope, left))
+        found = {"": max(0.0, self.nodeCount(pool_name) + min(rooms.values()))} if rooms else {}
+        if "cloud" in rooms and len(self.provider.pools) > 1:
+            found[TOGETHER] = max(0.0, self.nodeCount() + rooms["cloud"])
+        return found
 
     def getLabelQuota(self) -> dict[str, float]:
         """How many nodes of each label would still fit; unlimited when nothing limits them."""

@@ -43,7 +43,7 @@ from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.image import ImageUpload
+from nodepool.model.image import CANDIDATE_LABEL, ImageUpload
 from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
 from nodepool.model.request import NodeRequest
@@ -375,6 +375,9 @@ class CloudProvider(StateMachineQuota, Provider):
     def _has_image(self, label: LabelSettings) -> bool:
         text = None
         if (diskimage := diskimage_of(label)) is not None:
+            if label.name.endswith(CANDIDATE_LABEL):
+                # Most of the time there is none, and nothing is wrong.
+                return self._upload_for(label, diskimage) is not None
             if self.newest_upload(diskimage.name) is None:
                 text = _no_ready_upload(diskimage)
                 if self._uploads_missing.worth_saying(label.name):
@@ -400,6 +403,13 @@ class CloudProvider(StateMachineQuota, Provider):
             self.log.debug("Label %s: %s", label.name, reason)
             return True
 
+    def _upload_for(self, label: LabelSettings, diskimage: Any) -> ImageUpload | None:
+        """The newest upload; for a label of candidates (CA-10) the candidate."""
+        if not label.name.endswith(CANDIDATE_LABEL):
+            return self.newest_upload(diskimage.name)
+        cache = self._started.cache
+        return None if cache is None else cache.images.snapshot().image(diskimage.name).candidate(self.name)
+
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         return self._started.getMostRecentImageUpload(image, self.name, cached=True)
@@ -410,20 +420,29 @@ class CloudProvider(StateMachineQuota, Provider):
             raise RuntimeError(f"provider {self.name} was not started")
         return self.zk
 
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+    def image_of(self, label: LabelSettings, wanted: ImageUpload | None = None) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
 
+        :param wanted: the upload to use; None = the newest.
         :raises LaunchNodepoolException: there is no upload (L-10).
         """
         diskimage = diskimage_of(label)
         if diskimage is None:
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
-        upload = self.newest_upload(diskimage.name)
+        upload = wanted or self._upload_for(label, diskimage)
         if upload is None:
             text = _no_ready_upload(diskimage)
             raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")
-        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
-        return upload.external_id, path
+        return upload.external_id, caches.path_of_upload(upload)
+
+    def upload_of(self, node: Node) -> ImageUpload | None:
+        """The upload that a node is made of, if it is still there. Any thread; does not block."""
+        cache = self._started.cache
+        if cache is None or not str(node.image_id).startswith(caches.IMAGES):
+            return None
+        image = cache.images.snapshot().image(caches.parts(str(node.image_id))[0])
+        uploads = image.ready_uploads(self.name)
+        return next((upload for upload in uploads if caches.path_of_upload(upload) == node.image_id), None)
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
         """Availability zones to choose from (N-7)."""

@@ -27,22 +27,25 @@ from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import PoolWorkerView
+from nodepool.driver.framework.keyscan import CheckFailed
 from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.adapter import Instance, StateMachine
 from nodepool.driver.statemachine.cloud import RunningLaunch
 from nodepool.driver.statemachine.deletion import DeletingProvider, removal
-from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.instance import describe, diskimage_of, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.image import CHECK_BY_LABEL
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, images_missing
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
+from nodepool.plan.promotion import Trial
 from nodepool.tracing import spans
 
 #: Who defines one of these is polled in each pass.
@@ -254,7 +257,15 @@ class NodeLaunch(RunningLaunch):
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
-        self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
+        #: One more is that with a candidate.
+        self._earlier = (node.version or 0) * (self.launch_retries + 1) if resumed else 0
+        #: Which upload the first attempt is to use, while a new one is tried (CA-2).
+        diskimage = diskimage_of(self.label)
+        self._trial: Trial | None = None
+        if diskimage is not None:
+            self._trial = handler.pw.trial(self.label.name, diskimage.name, self.request)
+        if resumed and self._trial is not None and not self._trial.is_check:
+            self._trial = None
         self._attempt_begun = self._begun
         #: Of the attempt.
         self.limit = TimeLimit(self.launch_timeout, self.held)
@@ -294,6 +305,8 @@ class NodeLaunch(RunningLaunch):
             except Exception as error:  # noqa: BLE001 - logged where it is judged
                 self._error = error
             else:
+                # Before it can be used.
+                self._end_trial(None)
                 self._end(states.READY)
                 return
             decision = yield from self._judge(self._error)
@@ -305,6 +318,7 @@ class NodeLaunch(RunningLaunch):
             attempt = self._try_again(decision.delay_seconds, self._error)
         if self.node.external_id is None and self.others:
             self.node.external_id = self.others[0]
+        self._end_trial(self._error)
         self.log.info("Launch abandoned: %s", decision.reason)
         self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
@@ -359,7 +373,11 @@ class NodeLaunch(RunningLaunch):
         while not self.zk.nodes.surely_locked(node):
             # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
             yield plan.PACE.longest_seconds
-        image_id, node.image_id = provider.image_of(self.label)
+        wanted = None if self._trial is None else self._trial.upload
+        if ordered is not None:
+            # It was made of that one.
+            wanted = provider.upload_of(node)
+        image_id, node.image_id = provider.image_of(self.label, wanted)
         tags = for_node(node.key, self.pool.name, self.settings.name)
         machine = provider.make_create_machine(
             hostname(node.id), self.label, image_id, tags, self.request, node.az, self.log
@@ -451,9 +469,14 @@ class NodeLaunch(RunningLaunch):
         seconds = monotonic() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
-        if getattr(self.label, "ready_check", None):
-            self._note("check")
-            keys = yield from self._answer(provider.checks.check(node, self.label))
+        key_file = str(getattr(self.label, "ready_check_key", None))
+        checks = [(getattr(self.label, "ready_check", None), getattr(self.label, "ready_check_timeout", 0.0))]
+        if self._trial is not None and self._trial.is_check and (promotion := self._trial.upload.candidate) is not None:
+            checks.append((promotion.check, promotion.check_timeout))
+        for command, timeout in checks:
+            if command and command != CHECK_BY_LABEL:
+                self._note("check")
+                keys = yield from self._answer(provider.checks.check(node, command, timeout, key_file))
         # Unless the instance brought them.
         if not node.host_keys:
             node.host_keys = list(keys)
@@ -531,6 +554,14 @@ class NodeLaunch(RunningLaunch):
     def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
         """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
+        if self._trial is not None and self._trial.is_check:
+            if isinstance(error, CheckFailed):
+                self.launch_retries = self._attempt
+        elif self._end_trial(error):
+            # A request never fails because of a candidate: this attempt does not count, and the next uses another.
+            self.launch_retries += 1
+            if kind is Failure.CONFIGURATION:
+                kind = Failure.INSTANCE
         if kind is Failure.HELD:
             self.log.info("Not launched now: %s", error)
         else:
@@ -561,6 +592,14 @@ class NodeLaunch(RunningLaunch):
             self.others.extend(found)
         cloud_away = cloud_away or provider.calls.circuit_open
         return plan.after_failure(kind, self._attempt, self.launch_retries, circuit_open=cloud_away)
+
+    def _end_trial(self, error: Exception | None) -> bool:
+        """The first attempt ended; did it use a candidate? :param error: why it failed; None = the node is ready."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return False
+        self._handler.pw.trial_ended(self.node, trial, error, monotonic() - self._attempt_begun)
+        return trial.is_candidate
 
     def _log_failure(self, error: Exception) -> None:
         text = f"Attempt {self._attempt} of {self.launch_retries} failed"

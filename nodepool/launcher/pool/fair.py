@@ -138,6 +138,10 @@ class PoolOrder:
             return order
         return (*self._order.rank_begun(self._kind(request), order, self._ledger.held_by(request.key)), *order[1:])
 
+    def moved(self, kind: RequestKind) -> bool:
+        """As `FairOrder.moved`."""
+        return self.on and self._order.moved(kind)
+
     def overtakes(self, kind: RequestKind, order: OrderKey) -> bool:
         """Does a request go before all that wait for room in the pool?"""
         if not self.on:

@@ -120,7 +120,7 @@ class Intake:
                 return
             known, number, bucket = heap[0]
             # What was served meanwhile may have made the share of its tenant larger.
-            if order.on and (key := order.key(bucket.kind, bucket.head_key)) > known:
+            if order.moved(bucket.kind) and (key := order.key(bucket.kind, bucket.head_key)) > known:
                 heapq.heapreplace(heap, (key, number, bucket))
                 continue
             until = min((key for key, _, _ in heap[1:3]), default=None)
