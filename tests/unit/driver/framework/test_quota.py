@@ -88,7 +88,6 @@ def compute(information: QuotaInformation) -> dict[str, float]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    # The base class of drivers takes no clock: what their constructors look like is the released interface.
     return ManualClock().rules()
 
 
