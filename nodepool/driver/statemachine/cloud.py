@@ -686,13 +686,7 @@ class CloudCalls:
         not block.
     """
 
-    def __init__(
-        self,
-        name: str,
-        adapter: Adapter,
-        log: Log,
-        on_change: Callable[[bool], None],
-    ) -> None:
+    def __init__(self, name: str, adapter: Adapter, log: Log, on_change: Callable[[bool], None]) -> None:
         self._name = name
         self._adapter = adapter
         self._log = log

@@ -91,7 +91,7 @@ class PoolView:
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: Labels, and how many nodes of each are free -> what requests for them wait for, of this pass.
         self._waits: dict[tuple[object, ...], Reason] = {}
-        #: What the driver said of a kind: until when that holds, for which configuration, and what.
+        #: What the driver stated of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
         #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
         self._probe_at: dict[str, float] = {}
