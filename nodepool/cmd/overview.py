@@ -286,6 +286,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     nodes = {found.key: found for found in (zk.nodeIterator() if node is None else [node])}
     launchers = read_launchers(zk.client)
     images = NO_IMAGES if name in requests or node is not None else read_images(zk.client)
+    builders = builder_status(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
@@ -297,7 +298,8 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         launchers=launchers,
         images=images,
         builders=frozenset(components.read_hosts(zk.client, "builder")),
-        builder_providers=builder_status(zk.client).providers,
+        builder_providers=builders.providers,
+        lacking_files=builders.lacking_files,
         locked=frozenset(zk.nodes.locked_ids([*nodes]) if node is not None else ()),
         issued={} if name is None or node is not None else {"node": zk.nodes.issued(), "request": zk.requests.issued()},
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what no one looks after: records without an owner
 (`Ownerless`). Last what a name stands for (`meant`).
 """
 
@@ -50,7 +50,7 @@ class PoolFacts:
 
     @cached_property
     def name(self) -> str:
-        """``<provider>/<pool>``; of one that nobody knows any more, what its id has of it."""
+        """``<provider>/<pool>``; of one that no one knows any more, what its id has of it."""
         if self.component is not None:
             return f"{self.component.provider_name}/{self.component.name}"
         if self.status is not None:
@@ -112,6 +112,7 @@ class Observed:
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param cloud_images: image of a cloud -> labels that boot from it, as ``small of cloud-1/main``; empty = not known.
+    :param lacking_files: host of a builder -> image -> file of its import that the host does not have.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
@@ -129,6 +130,7 @@ class Observed:
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     cloud_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lacking_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -197,7 +199,7 @@ class Observed:
     def provider_of(self, pool: str) -> str:
         """The provider of a pool.
 
-        :param pool: ``<provider>/<pool>``; of one that nobody knows, what is before the first slash. A provider itself.
+        :param pool: ``<provider>/<pool>``; of one that no one knows, what is before the first slash. A provider itself.
         """
         return pool if pool in self.providers else self._provider_of.get(pool, pool.partition("/")[0])
 

@@ -28,7 +28,7 @@ from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
-from nodepool.model.status import AccessRule
+from nodepool.model.status import TOGETHER, AccessRule
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolView, RequestView
@@ -202,7 +202,7 @@ class RequestQueue:
 
 
 def is_free(node: Node, provider: str, pool: str) -> bool:
-    """Could this pool hand the node out, if nobody holds its lock?"""
+    """Could this pool hand the node out, if no one holds its lock?"""
     return node.state == states.READY and node.allocated_to is None and node.provider == provider and node.pool == pool
 
 
@@ -650,10 +650,14 @@ def _score(request_id: str, pool_id: str) -> float:
     return -1 / math.log(uniform)
 
 
-def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, float]:
+def weights_of(
+    rooms: Iterable[tuple[PoolInfo, float | None]], together: Callable[[PoolInfo], float]
+) -> Mapping[str, float]:
     """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
 
     Launchers that serve the same pool of a provider share its room.
+
+    :param together: how much room the pools of a provider have in all that share a limit, of one of these.
     """
     known: list[tuple[PoolInfo, float]] = []
     for pool, room in rooms:
@@ -663,7 +667,13 @@ def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, f
     if not any(room for _, room in known):
         return {}
     launchers = Counter((pool.provider_name, pool.name) for pool, _ in known)
-    return {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    weights = {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    sharing = grouped((pool for pool, _ in known if TOGETHER in pool.capacity), lambda pool: pool.provider_name)
+    for pools in sharing.values():
+        total = sum(weights[pool.id] for pool in pools)
+        part = min(1.0, together(pools[0]) / total) if total else 1.0
+        weights.update({pool.id: weights[pool.id] * part for pool in pools})
+    return weights
 
 
 @dataclass(frozen=True)
@@ -847,14 +857,14 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
-        (Stage.CHECKING, Stage.DONE): "gone",
+        (Stage.CHECKING, Stage.DONE): "deleted",
         (Stage.FULFILLING, Stage.WAITING): "the request or a node was changed by another process",
         (Stage.FULFILLING, Stage.DEFERRED): "another process holds its lock, or it met a second conflict",
         (Stage.FULFILLING, Stage.DONE): "fulfilled in one transaction",
         (Stage.LOCKING, Stage.GATHERING): "locked and pending",
         (Stage.LOCKING, Stage.WAITING): "changed by another process",
         (Stage.LOCKING, Stage.DEFERRED): "another process holds its lock",
-        (Stage.LOCKING, Stage.DONE): "gone",
+        (Stage.LOCKING, Stage.DONE): "deleted",
         (Stage.GATHERING, Stage.PAUSED): "there is no room for another node",
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",

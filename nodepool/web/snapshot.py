@@ -18,14 +18,14 @@ from urllib.parse import quote
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
+from nodepool.model.node import Node
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed, host_name
+from nodepool.zk.caches import StatusCache
 from nodepool.zk.nodes import NodepoolCache
 
 if TYPE_CHECKING:
-    from nodepool.model.node import Node
     from nodepool.web.history import Life
-    from nodepool.zk.caches import StatusCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
@@ -68,7 +68,6 @@ class SnapshotMaker:
 
     :param cache: it is listened to for as long as it lives.
     :param builders: hosts of registered builders; None = not known. Must not block.
-    :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
     def __init__(
@@ -76,14 +75,10 @@ class SnapshotMaker:
         cache: NodepoolCache,
         status: StatusCache,
         builders: Callable[[], frozenset[str] | None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-        now: Callable[[], float] = wall_time,
     ) -> None:
         self._cache = cache
         self._status = status
         self._builders = builders
-        self._clock = clock
-        self._now = now
         #: `WebSnapshot.life` of the snapshots.
         self.life: Callable[[str, str], Life | None] = lambda _kind, _id: None
         #: Ids of records that came, changed or went since the last snapshot: written by the connection thread, taken by
@@ -114,7 +109,7 @@ class SnapshotMaker:
     def latest(self, lifetime: float = LIFETIME_SECONDS) -> WebSnapshot:
         """The newest snapshot, or one that was made less than ``lifetime`` seconds ago. Its ``observed.now`` is now."""
         with self._lock:
-            clock, now = self._clock(), self._now()
+            clock, now = monotonic(), wall_time()
             old = self._latest
             if old is None or (self._dirty and clock - self._made_at >= lifetime):
                 # What was noted is lost: all nodes are looked at again.
@@ -202,7 +197,7 @@ class SnapshotMaker:
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
-            now=self._now(),
+            now=wall_time(),
             requests=cache.requests.snapshot(),
             nodes=self._nodes,
             registered=cache.pools.values(),
@@ -214,6 +209,7 @@ class SnapshotMaker:
             images=images,
             builders=self._builders(),
             builder_providers=builders.providers,
+            lacking_files=builders.lacking_files,
         )
         if self._latest is not None and not changed & ANY:
             observed.follow(self._latest.observed, changed)

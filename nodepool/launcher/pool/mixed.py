@@ -26,7 +26,7 @@ from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, described, origin_of, parent_of
 from nodepool.plan import triage
 from nodepool.plan.launch import PATIENCE_SECONDS, stands_before
@@ -126,10 +126,11 @@ class MixedWorker(Worker):
         config: Callable[[], Config],
         maintenance: MaintenanceState,
         events: EventRing,
+        excess: Callable[[RequestKind], Reason | None],
     ) -> None:
         super().__init__("MixedWorker", zk.client, logging.getLogger(log_names.MIXED_WORKER), IDLE_SECONDS)
         self._zk, self._cache, self._pools = zk, cache, pools
-        self._config, self._maintenance, self._events = config, maintenance, events
+        self._config, self._maintenance, self._events, self._excess = config, maintenance, events, excess
         self._wholes: dict[str, _Whole] = {}
         #: Left by the cache thread; '' = any may have changed. Deque operations are atomic.
         self._changed: deque[str] = deque([""])
@@ -177,7 +178,11 @@ class MixedWorker(Worker):
             self._new.update([changed] if changed else self._cache.requests.ids())
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
-                self._look(whole)
+                try:
+                    self._look(whole)
+                except ZKTooLarge as error:
+                    self._fail_too_large(whole.request, error)
+                    self._end(whole)
         more = self._take_some()
         while self._doomed and self._doomed[0][0] <= monotonic():
             self._zk.requests.delete(self._doomed[0][1])
@@ -222,7 +227,9 @@ class MixedWorker(Worker):
             self._candidates.add(request_id)
             kind = triage.RequestKind.of(request), tuple(request.node_types)
             if kind not in known:
-                known[kind] = parts_for(*kind, mixed, pools) if held.isdisjoint(kind[1]) else None
+                parts = parts_for(*kind, mixed, pools) if held.isdisjoint(kind[1]) else None
+                # Parts of what never fits the limits of its tenant would hold nodes in vain.
+                known[kind] = None if parts is None or self._excess(kind[0]) is not None else parts
             if (parts := known[kind]) is not None:
                 found.append((request, parts))
         # Until it is seen that they are taken.
@@ -241,8 +248,7 @@ class MixedWorker(Worker):
         try:
             self._zk.requests.send_lock(request)()
         except ZKTooLarge as error:
-            log.warning("It cannot be served: %s", error)
-            request.fail_in_short()
+            self._fail_too_large(request, error)
             self._zk.requests.save_unlocked(request)
             return
         except ZKConflict as conflict:
@@ -252,6 +258,10 @@ class MixedWorker(Worker):
         whole = self._wholes[request.key] = _Whole(request, dict.fromkeys(parts))
         log.info("Its nodes come from several pools (%s)", described(request), extra=origin_of(request))
         self._ask(whole)
+
+    def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge) -> None:
+        self._log(request).warning("It cannot be served: %s", error)
+        request.fail_in_short()
 
     def _ask(self, whole: _Whole) -> None:
         """Submit requests for all parts that have none."""

@@ -267,7 +267,7 @@ class Place:
     """A maker of snapshots, and what it looks at."""
 
     def __init__(self) -> None:
-        self.nodes, self.clock, self.time = Records(), ManualClock(), 1_000.0
+        self.nodes, self.clock, self.time = Records(), ManualClock().rules(), ManualClock().rules("time")
         others = {name: Records() for name in ("requests", "pools", "maintenance")}
         self.caches: Any = SimpleNamespace(nodes=self.nodes, images=Records(NO_IMAGES), ready=True, **others)
         ready = threading.Event()
@@ -275,9 +275,7 @@ class Place:
         self.status: Any = SimpleNamespace(
             ready=ready, launchers=list, pools=list, builders=BuilderStatus, add_listener=lambda _listener: None
         )
-        self.maker = SnapshotMaker(
-            cast(Any, self.caches), cast(Any, self.status), clock=self.clock, now=lambda: self.time
-        )
+        self.maker = SnapshotMaker(cast(Any, self.caches), cast(Any, self.status))
 
     def put_node(self, node_id: str) -> Node:
         node = Node("small")
@@ -320,7 +318,7 @@ def test_is_made_anew_once_in_its_lifetime(place: Place) -> None:
     place.clock.now += LIFETIME_SECONDS / 2
     assert place.maker.latest(LIFETIME_SECONDS / 2).number == second.number + 1, "a younger one was asked for"
     time_passes = place.maker.latest()
-    place.time += 60
+    place.time.now += 60
     place.clock.now += 60
     later = place.maker.latest()
     assert (later.number, later.observed.now) == (time_passes.number, 1_060.0), "only the time has changed"
@@ -356,7 +354,7 @@ def test_not_complete(place: Place) -> None:
     """Viewers see that what they see is old. Status records are part of what is complete; locks are not asked for."""
     first = place.maker.latest()
     place.caches.ready = False
-    place.time += 60
+    place.time.now += 60
     second = place.maker.latest()
     assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
     assert (second.observed.now, place.maker.complete) == (1_060.0, False)
