@@ -8,6 +8,7 @@ vendors' lists of checksums, and what the bytes of an image must be like.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -100,8 +101,10 @@ def sweep(files: ImageFiles) -> None:
     """Remove incomplete files that nobody goes on with. Blocks for the file system. Raises OSError."""
     directory = files.directory / PARTIAL
     for path in directory.iterdir() if directory.is_dir() else ():
-        if path.stat().st_mtime < wall_time() - KEEP_SECONDS:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            # An import of it may end just now.
+            if path.stat().st_mtime < wall_time() - KEEP_SECONDS:
+                path.unlink()
 
 
 def main() -> int:
