@@ -181,7 +181,8 @@ class DiskImage(ConfigValue):
     promote_check: str | None = key(
         FILLED_TEXT,
         None,
-        "Command that one node of a new upload must run well over SSH before launches try it.",
+        "Command that one node of a new upload must run well over SSH before launches try it. ``label``: a job must "
+        "have used a node with the label ``LABEL@candidate``. Launchers need this key, too, then.",
         name="promote.check",
         default_text="none",
     )
@@ -242,8 +243,8 @@ class DiskImage(ConfigValue):
     @property
     def promotion(self) -> Promotion | None:
         """How a new upload becomes the one that is used; None = at once."""
-        names = [one.name for one in fields(Promotion)]
-        given = {name: value for name in names if (value := getattr(self, f"promote_{name}")) is not None}
+        values = {one.name: getattr(self, f"promote_{one.name}") for one in fields(Promotion)}
+        given = {name: value for name, value in values.items() if value is not None}
         return Promotion(**given) if given else None
 
     @property

@@ -24,7 +24,7 @@ from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import LaunchKeyscanException, ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
 from nodepool.model import states
-from nodepool.model.image import ImageUpload, ImageView
+from nodepool.model.image import CANDIDATE_LABEL, CHECK_BY_LABEL, ImageUpload, ImageView
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
 from nodepool.model.status import CandidateStatus
@@ -47,9 +47,10 @@ from nodepool.zk import paths, transactions
 from nodepool.zk.caches import path_of_upload
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool.view import Launcher
+    from nodepool.config.objects import Config
     from nodepool.model.node import Node
     from nodepool.zk.nodes import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: Between two looks at the candidates, in seconds. Without candidates a change of an image causes one.
 LOOK_SECONDS: Final = 2.0
@@ -83,35 +84,36 @@ class Trials:
         self.steps: Mapping[tuple[str, str], Step] = {}
         #: Why checks failed that were launched here.
         self.failures: dict[tuple[str, str], str] = {}
+        #: Candidates that a job has used for its check.
+        self.used: set[tuple[str, str]] = set()
         self._counts: dict[tuple[str, str], Arms] = {}
         #: Nodes that were launched here -> their trial, and since when they are in use (seconds since the epoch).
         self._nodes: dict[str, tuple[Trial, float | None]] = {}
         cache.nodes.add_listener(self._node_changed)
 
-    def choose(self, provider: str, image: str, request: NodeRequest) -> Trial | None:
+    def choose(self, provider: str, label: str, image: str, request: NodeRequest) -> Trial | None:
         """See `PoolWorkerView.trial`."""
         view = self._cache.images.snapshot().image(image)
         candidate, current = view.candidate(provider), view.current_upload(provider)
         if candidate is None or candidate.candidate is None or current is None:
             return None
         pair, checked = about(candidate, current), checked_upload(request)
-        if checked is not None:
-            return Trial(candidate, pair, is_candidate=True, is_check=True) if checked == pair[0] else None
-        if self.steps.get((provider, image)) != Step(pair, CANARY):
+        if checked == pair[0] or label.endswith(CANDIDATE_LABEL):
+            return Trial(candidate, pair, is_candidate=True, is_check=True)
+        if checked is not None or self.steps.get((provider, image)) != Step(pair, CANARY):
             return None
         chosen = self._chance() < candidate.candidate.canary
         return Trial(candidate if chosen else current, pair, chosen)
 
     def ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
         """See `PoolWorkerView.trial_ended`."""
-        if trial.is_check:
-            if error is not None and classify(error) in OF_THE_IMAGE:
-                self.failures[trial.about] = str(error) or type(error).__name__
-        elif error is None:
+        if error is None:
             with self._lock:
                 self._nodes[node.key] = (trial, None)
             self._add(trial, Counts(launched=1, ready_seconds=seconds))
         elif classify(error) in OF_THE_IMAGE:
+            if trial.is_check:
+                self.failures[trial.about] = str(error) or type(error).__name__
             unreachable = int(isinstance(error, LaunchKeyscanException))
             self._add(trial, Counts(launched=1, failed=1, unreachable=unreachable))
 
@@ -124,9 +126,13 @@ class Trials:
         with self._lock:
             self._counts = {of: arms for of, arms in self._counts.items() if of in live}
             self.failures = {of: text for of, text in self.failures.items() if of in live}
+            self.used &= live
             self._nodes = {node_id: trial for node_id, trial in self._nodes.items() if trial[0].about in live}
 
     def _add(self, trial: Trial, counts: Counts) -> None:
+        if trial.is_check:
+            # It is none of those that were chosen by chance.
+            return
         more = Arms(candidate=counts) if trial.is_candidate else Arms(control=counts)
         with self._lock:
             self._counts[trial.about] = self._counts.get(trial.about, Arms()) + more
@@ -149,6 +155,8 @@ class Trials:
             if node is not None and node.state == states.HOLD:
                 self._add(trial, Counts(held=1))
             elif node is not None and node.state == states.USED:
+                if trial.is_check:
+                    self.used.add(trial.about)
                 # If nobody saw it in use, it was so for a moment.
                 seconds = (node.state_time or 0.0) - (since or math.inf)
                 if seconds <= EARLY_SECONDS:
@@ -165,11 +173,9 @@ class CanaryWorker(Worker):
 
     error_text = "Error with a candidate, going on"
 
-    def __init__(self, launcher: Launcher) -> None:
-        log = logging.getLogger(log_names.CANARY_WORKER)
-        super().__init__("CanaryWorker", launcher.zk.client, log, IDLE_SECONDS)
-        self._zk, self._cache, self._config = launcher.zk, launcher.cache, launcher.config
-        self._trials = launcher.trials
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, config: Callable[[], Config], trials: Trials) -> None:
+        super().__init__("CanaryWorker", zk.client, logging.getLogger(log_names.CANARY_WORKER), IDLE_SECONDS)
+        self._zk, self._cache, self._config, self._trials = zk, cache, config, trials
         #: Of its entries: one that is started anew has counted nothing yet.
         self._process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         #: Of the candidates of the last pass; replaced as a whole.
@@ -210,7 +216,8 @@ class CanaryWorker(Worker):
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, now)
             if verdict.promoted is None and evidence.step == CHECK:
-                self._request_check(upload, image.name)
+                if promotion.check != CHECK_BY_LABEL:
+                    self._request_check(upload, image.name)
             else:
                 self._end_checks(pair[0])
             if verdict.promoted is None:
@@ -285,15 +292,17 @@ class CanaryWorker(Worker):
     def _note(self, upload: ImageUpload, pair: tuple[str, str]) -> Evidence:
         """Store what was counted here; all that is stored then. Blocks."""
         path, mine = _path(upload), self._trials.counted(pair)
+        check = None if upload.candidate is None else upload.candidate.check
+        by_label = check == CHECK_BY_LABEL
 
         def noted(data: bytes | None) -> bytes:
             found = None if data is None else self._read(path, data)
             if found is None or found.control != pair[1]:
                 # Compared with another upload, what was counted says nothing.
-                step = CANARY if upload.candidate is None or upload.candidate.check is None else CHECK
-                found, data = Evidence(control=pair[1], step=step, since=wall_time()), None
+                found = Evidence(control=pair[1], step=CHECK if check else CANARY, since=wall_time())
+                data = None
             fresh = found if mine == Arms() else replace(found, launchers={**found.launchers, self._process: mine})
-            if found.step == CHECK and self._passed(pair[0]):
+            if found.step == CHECK and (pair in self._trials.used if by_label else self._passed(pair[0])):
                 fresh = replace(fresh, step=CANARY, since=wall_time())
             elif found.step == CHECK:
                 fresh = replace(fresh, failure=self._trials.failures.get(pair, found.failure))
@@ -312,18 +321,18 @@ class CanaryWorker(Worker):
     def _end(self, image: ImageView, upload: ImageUpload, verdict: Verdict, *, pause: bool = True) -> None:
         promoted = verdict.promoted is True
         pauses = pause and not promoted and not image.paused
-        where = f"Image {image.name}: upload {upload.id} of build {upload.build_id} in {upload.provider_name}"
+        where = f"image {image.name} in {upload.provider_name}: upload {upload.id} of build {upload.build_id}"
         try:
             self._zk.images.end_candidacy(upload.copy(), verdict.text, promoted=promoted, pause=pauses)
         except ZKConflict as conflict:
             # Another launcher, a builder or an operator was faster.
-            self.log.debug("%s is no candidate any more: %s", where, conflict)
+            self.log.debug("No candidate any more: %s: %s", where, conflict)
             return
         transactions.remove(self._client, _path(upload))
         if promoted:
-            self.log.info("%s is used from now on: %s", where, verdict.text)
+            self.log.info("Promoted: %s: %s", where, verdict.text)
             return
-        self.log.warning("%s is rolled back: %s", where, verdict.text)
+        self.log.warning("Rolled back: %s: %s", where, verdict.text)
         for node in list(self._cache.nodes.values()):
             if node.image_id == path_of_upload(upload) and node.state == states.READY and node.allocated_to is None:
                 with Guard(self.log, "Ready node %s of the image stays", node.id, but=ZKConnectionError):

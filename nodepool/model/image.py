@@ -132,7 +132,7 @@ class ImageBuild(_ImageRecord):
 
     @property
     def duration(self) -> float | None:
-        """How long the build took, in seconds; None = its builder did not write it, or somebody wrote anything."""
+        """How long the build took, in seconds; None = its builder did not write it, or someone wrote anything."""
         return self._told(_DURATION)
 
     @property
@@ -183,11 +183,16 @@ _BEHIND_SECONDS: Final = 0.001
 MOST_CANARY: Final = 0.5
 
 
+#: Instead of a command: a job of the site checks a candidate, on a node whose label ends so.
+CHECK_BY_LABEL: Final = "label"
+CANDIDATE_LABEL: Final = "@candidate"
+
+
 @dataclass(frozen=True)
 class Promotion(TypedRecord):
     """How a candidate becomes the upload that is used: ``promote`` of its image when it was made (rules CA).
 
-    :param check: command that a node of it must run well first; None = none.
+    :param check: command that a node of it must run well first, or `CHECK_BY_LABEL`; None = none.
     :param check_timeout: limit of the command, in seconds.
     :param canary: part of the launches that try it, above 0 and at most `MOST_CANARY`.
     :param seconds: how long they try it at least.
@@ -276,7 +281,7 @@ class ImageUpload(_ImageRecord):
 
 @dataclass(frozen=True)
 class ImageBuildRequest:
-    """Somebody asked for a build.
+    """Someone asked for a build.
 
     :param pending: it is still to be begun.
     :param state_time: of the request, seconds since the epoch.
@@ -302,7 +307,7 @@ class UploadView:
 
     :param record: None = what is stored is no record of an upload.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
-    :param locked: does somebody hold the lock of this number? It is being deleted.
+    :param locked: does someone hold the lock of this number? It is being deleted.
     """
 
     id: str
@@ -318,9 +323,9 @@ class BuildView:
     :param record: None = what is stored is no record of a build.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
     :param created_zxid: ZooKeeper's number of the change that made it; 0 = not known.
-    :param locked: does somebody hold the lock of this build? It is being marked or removed.
+    :param locked: does someone hold the lock of this build? It is being marked or removed.
     :param uploads: provider -> uploads in the order of their numbers. A provider may be there without any.
-    :param uploading: providers to which somebody uploads it now (the upload lock is held).
+    :param uploading: providers to which someone uploads it now (the upload lock is held).
     """
 
     id: str
@@ -435,7 +440,7 @@ class ImagesView:
     def with_image(self, name: str, view: ImageView | None) -> ImagesView:
         """The same with another view of one image.
 
-        :param view: None = the image is gone.
+        :param view: None = the image is deleted.
         """
         images = {other: image for other, image in self.images.items() if other != name}
         if view is not None:

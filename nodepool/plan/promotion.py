@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from nodepool.model.event import short
-from nodepool.model.image import ImageUpload, Promotion
+from nodepool.model.image import CANDIDATE_LABEL, CHECK_BY_LABEL, ImageUpload, Promotion
 from nodepool.model.record import TypedRecord
 from nodepool.plan.launch import Failure
 
@@ -147,7 +147,8 @@ def judge(promotion: Promotion, evidence: Evidence, now: float) -> Verdict:
     if evidence.failure:
         return Verdict(False, f"its check failed: {evidence.failure}")
     if evidence.step == CHECK:
-        return Verdict(None, "its check has not ended")
+        by_label = promotion.check == CHECK_BY_LABEL
+        return Verdict(None, f"no job has used a node with LABEL{CANDIDATE_LABEL}" if by_label else "its check runs")
     total = evidence.total
     mine, theirs, ratio = total.candidate, total.control, promotion.max_failure_ratio
     likelihood = likelihood_ratio(mine.bad, theirs.bad, promotion.canary, ratio)

@@ -84,7 +84,7 @@ class PoolWorkerStandIn:
     def launch_error(self, node: Node) -> str:
         return self.launch_errors.get(node.key, "")
 
-    def trial(self, _image: str, _request: NodeRequest) -> None:
+    def trial(self, _label: str, _image: str, _request: NodeRequest) -> None:
         return None
 
     def trial_ended(self, _node: Node, _trial: Trial, _error: Exception | None, _seconds: float) -> None:

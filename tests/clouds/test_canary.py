@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.images import ImageStore
 from tests.clouds.site import Site
 from tests.support.sshd import SshServer
 
@@ -38,7 +40,8 @@ def evidence(site: Site) -> dict[str, Any]:
 def begin(site: Site, sshd: SshServer | None = None, **promotion: Any) -> None:
     """A launcher, with the image in use and a candidate. A request has one attempt."""
     site.section = {"diskimages": [{"name": "built"}], **site.section, "launch-retries": 1}
-    site.diskimages = [{"name": "built", "username": "zuul" if sshd is None else sshd.user}]
+    given = site.diskimages[0] if site.diskimages else {"name": "built"}
+    site.diskimages = [{**given, "username": "zuul" if sshd is None else sshd.user}]
     site.label.clear()
     key = str(sshd.client_key) if sshd is not None else None
     site.label.update({"name": "small", "diskimage": "built", "min-ram": 512, "ready-check-key": key})
@@ -46,13 +49,21 @@ def begin(site: Site, sshd: SshServer | None = None, **promotion: Any) -> None:
         for name in (OLD, NEW):
             cloud.images.images.add({**cloud.add_image(name), "id": name})
     now = site.clock.wall_time()
-    tried: dict[str, Any] = {"candidate": PROMOTION | promotion}
-    for build, external_id, more in (("b1", OLD, {}), ("b2", NEW, tried)):
+    candidate: dict[str, Any] = {"candidate": PROMOTION | promotion}
+    for build, external_id, more in (("b1", OLD, dict[str, Any]()), ("b2", NEW, candidate)):
         site.znodes.add_build("built", build, state_time=now - (40 if build == "b1" else 20))
         time = now - 30 - (0.001 if more else 0.0)
         site.znodes.add_upload("built", build, "cloud-a", external_id=external_id, state_time=time, **more)
     site.launch()
     site.wait("the candidate is tried", lambda: site.znodes.children("/nodepool/canaries"))
+
+
+def begin_next(site: Site, **promotion: Any) -> str:
+    """Another candidate; returns its build."""
+    site.znodes.add_build("built", "b3", state_time=site.clock.wall_time() - 5)
+    site.znodes.add_upload("built", "b3", "cloud-a", external_id=NEW, state_time=1.0, candidate=PROMOTION | promotion)
+    site.wait("the next one is tried", lambda: evidence(site))
+    return "b3"
 
 
 def run(site: Site, jobs: int, seconds: Callable[[str], float], build: str = "b2") -> Counter[str]:
@@ -150,10 +161,71 @@ def test_commands(site: Site) -> None:
     assert "uses upload 0000000001 of build built-b2" in site.command("image-promote", "cloud-a", "built")
     assert is_over(site)
     assert record(site, "b2")["state_time"] > record(site, "b1")["state_time"]
-    site.znodes.add_build("built", "b3", state_time=site.clock.wall_time() - 5)
-    site.znodes.add_upload("built", "b3", "cloud-a", external_id=OLD, state_time=1.0, candidate=PROMOTION)
-    site.wait("the next one is tried", lambda: evidence(site))
+    begin_next(site)
     assert "does not try any more" in site.command("image-rollback", "cloud-a", "built")
     assert record(site, "b3")["rolled_back"]
     site.wait("it is shown", lambda: "was rolled back: rolled back by" in site.command("explain", "built"), hurry=0.5)
     site.wait("it is an event", lambda: "rolled back by" in site.command("events"), hurry=0.5)
+
+
+def test_several_launchers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CA-3, CA-6: each node counts once, whoever stops; lost answers, and others who decide, change nothing."""
+    begin(site)
+    site.launch()
+    made = run(site, 48, lambda _: 90.0)
+
+    def counted() -> int:
+        own = evidence(site).get("launchers", {}).values()
+        return sum(arms[arm]["launched"] for arms in own for arm in ("candidate", "control"))
+
+    site.wait("all are counted", lambda: counted() == made.total())
+    site.launchers.pop(0).stop()
+    made += run(site, 24, lambda _: 90.0)
+    site.launch()
+    made += run(site, 24, lambda _: 90.0)
+    site.wait("all are counted", lambda: counted() == made.total())
+    # A record that somebody has broken is begun anew.
+    (name,) = site.znodes.children("/nodepool/canaries")
+    site.znodes.kazoo.set(f"/nodepool/canaries/{name}", b"[]")
+    site.wait("it is written anew", lambda: evidence(site))
+    end, lost = ImageStore.end_candidacy, [True]
+
+    def end_without_answer(*arguments: Any, **more: Any) -> None:
+        end(*arguments, **more)
+        if lost:
+            lost.pop()
+            raise ZKConnectionError("no answer")
+
+    monkeypatch.setattr(ImageStore, "end_candidacy", end_without_answer)
+    site.znodes.kazoo.create("/nodepool/canaries/leftover", b"{}", makepath=True)
+    site.clock.pass_seconds(7200.0)
+    run(site, 48, lambda _: 90.0)
+    site.wait("it is promoted", lambda: "verdict" in record(site, "b2"))
+    assert not lost
+    assert "rolled_back" not in record(site, "b2")
+    site.wait("no record is left", lambda: not site.znodes.children("/nodepool/canaries"), hurry=5.0)
+
+
+def test_check_by_a_job(site: Site) -> None:
+    """CA-10: a job gets a node of the candidate by its label, and only of it; when it was used, launches try it."""
+    site.diskimages = [{"name": "built", "promote": {"check": "label"}}]
+    begin(site, check="label")
+    assert "no job has used a node" in site.command("explain", "built")
+    old, new = site.submit(), site.submit(label="small@candidate")
+    ((name, node),) = site.fulfilled(new).items()
+    assert ("/b2/" in node["image_id"], node["type"]) == (True, ["small@candidate"])
+    assert all("/b1/" in one["image_id"] for one in site.fulfilled(old).values())
+    assert evidence(site)["step"] == "check"
+    site.use(name)
+    site.znodes.change_node(name, state="used")
+    site.release(name)
+    site.wait("launches try it", lambda: evidence(site).get("step") == "canary", hurry=0.5)
+    site.command("image-promote", "cloud-a", "built")
+    late = site.submit(label="small@candidate")
+    site.failed(late)
+    assert "candidate" not in site.command("status")
+    site.wait("the first one has ended", lambda: not evidence(site), hurry=0.5)
+    bad = begin_next(site, check="label")
+    site.cloud.change(boots=[{"kind": "error", "image": NEW}])
+    site.failed(site.submit(label="small@candidate"))
+    site.wait("it is rolled back", lambda: "its check failed" in record(site, bad).get("verdict", ""), hurry=0.5)

@@ -43,7 +43,7 @@ from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.image import ImageUpload
+from nodepool.model.image import CANDIDATE_LABEL, ImageUpload
 from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
 from nodepool.model.request import NodeRequest
@@ -375,6 +375,9 @@ class CloudProvider(StateMachineQuota, Provider):
     def _has_image(self, label: LabelSettings) -> bool:
         text = None
         if (diskimage := diskimage_of(label)) is not None:
+            if label.name.endswith(CANDIDATE_LABEL):
+                # Most of the time there is none, and nothing is wrong.
+                return self._upload_for(label, diskimage) is not None
             if self.newest_upload(diskimage.name) is None:
                 text = _no_ready_upload(diskimage)
                 if self._uploads_missing.worth_saying(label.name):
@@ -400,6 +403,13 @@ class CloudProvider(StateMachineQuota, Provider):
             self.log.debug("Label %s: %s", label.name, reason)
             return True
 
+    def _upload_for(self, label: LabelSettings, diskimage: Any) -> ImageUpload | None:
+        """The newest upload; for a label of candidates (CA-10) the candidate."""
+        if not label.name.endswith(CANDIDATE_LABEL):
+            return self.newest_upload(diskimage.name)
+        cache = self._started.cache
+        return None if cache is None else cache.images.snapshot().image(diskimage.name).candidate(self.name)
+
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         return self._started.getMostRecentImageUpload(image, self.name, cached=True)
@@ -419,7 +429,7 @@ class CloudProvider(StateMachineQuota, Provider):
         diskimage = diskimage_of(label)
         if diskimage is None:
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
-        upload = wanted or self.newest_upload(diskimage.name)
+        upload = wanted or self._upload_for(label, diskimage)
         if upload is None:
             text = _no_ready_upload(diskimage)
             raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")

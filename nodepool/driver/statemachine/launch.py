@@ -38,6 +38,7 @@ from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.image import CHECK_BY_LABEL
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, images_missing
 from nodepool.model.request import NodeRequest
@@ -260,7 +261,9 @@ class NodeLaunch(RunningLaunch):
         self._earlier = (node.version or 0) * (self.launch_retries + 1) if resumed else 0
         #: Which upload the first attempt is to use, while a new one is tried (CA-2).
         diskimage = diskimage_of(self.label)
-        self._trial: Trial | None = None if diskimage is None else handler.pw.trial(diskimage.name, self.request)
+        self._trial: Trial | None = None
+        if diskimage is not None:
+            self._trial = handler.pw.trial(self.label.name, diskimage.name, self.request)
         if resumed and self._trial is not None and not self._trial.is_check:
             self._trial = None
         self._attempt_begun = self._begun
@@ -471,7 +474,7 @@ class NodeLaunch(RunningLaunch):
         if self._trial is not None and self._trial.is_check and (promotion := self._trial.upload.candidate) is not None:
             checks.append((promotion.check, promotion.check_timeout))
         for command, timeout in checks:
-            if command:
+            if command and command != CHECK_BY_LABEL:
                 self._note("check")
                 keys = yield from self._answer(provider.checks.check(node, command, timeout, key_file))
         # Unless the instance brought them.
