@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.builder.progress import Meter, Shared, UploadKey
@@ -28,6 +28,7 @@ from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
 from nodepool.driver.framework.uploads import ListedImage, UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
@@ -48,10 +49,7 @@ from nodepool.plan.images import (
 from nodepool.plan.launch import meaning
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import Provider
-    from nodepool.zk.transactions import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import load_config
@@ -25,9 +25,10 @@ from nodepool.config.objects import Config as Config
 from nodepool.config.objects import DiskImage as DiskImage
 from nodepool.config.objects import Label as Label
 from nodepool.driver import gateway
-from nodepool.driver.config import DEFAULT_DRIVER, DriverReference
+from nodepool.driver.config import DEFAULT_DRIVER, DriverReference, ProviderConfig
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.rate import RateLimiter
+from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConnectionTimeoutException, ZKConflict, ZKConnectionError
 from nodepool.metrics import reports
@@ -43,10 +44,6 @@ from nodepool.zk.components import system_model_api
 from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import Election, SessionLost, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.interface import Provider
 
 
 class GlobalRegistry:

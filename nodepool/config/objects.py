@@ -41,7 +41,7 @@ from nodepool.model.config_keys import (
     in_seconds,
     key,
 )
-from nodepool.model.image import Promotion
+from nodepool.model.image import ImageSource, Promotion
 from nodepool.model.status import TenantShare
 from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
@@ -217,6 +217,27 @@ class DiskImage(ConfigValue):
         default_text="1.5",
     )
 
+    source_url: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Address with https of an image that is fetched in place of a build.",
+        name="source.url",
+    )
+    source_checksum_url: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Address with https of the vendor's list of checksums, SHA-256 or SHA-512, such as ``SHA512SUMS``. The image "
+        "is fetched again when its checksum has changed.",
+        name="source.checksum-url",
+    )
+    source_refresh: int = key(
+        Whole(60, instead=NOT_GIVEN),
+        86400,
+        "Time between two looks at the list.",
+        name="source.refresh",
+        unit="seconds",
+    )
+
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
         #: Formats that are made of another one, and how. Providers add theirs.
@@ -225,9 +246,14 @@ class DiskImage(ConfigValue):
     @property
     def promotion(self) -> Promotion | None:
         """How a new upload becomes the one that is used; None = at once."""
-        values = {one.name: getattr(self, f"promote_{one.name}") for one in fields(Promotion)}
-        given = {name: value for name, value in values.items() if value is not None}
+        names = [one.name for one in fields(Promotion)]
+        given = {name: value for name in names if (value := getattr(self, f"promote_{name}")) is not None}
         return Promotion(**given) if given else None
+
+    @property
+    def source(self) -> ImageSource | None:
+        """What is fetched in place of a build; None = it is built."""
+        return ImageSource(self.source_url, checksum_url=self.source_checksum_url or "") if self.source_url else None
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -7,10 +7,10 @@ First the settings, then the check of addresses and names in them.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from nodepool.config.problems import PLACEHOLDER, Severity
+from nodepool.config.problems import PLACEHOLDER, Document, Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -24,9 +24,6 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-
-if TYPE_CHECKING:
-    from nodepool.config.problems import Document
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"

@@ -91,13 +91,9 @@ _Running = tuple[str, str, float, TimeBound, Any, tuple[Any, ...], int]
 
 
 class RunningCalls:
-    """All of this process. Any thread; each call is one entry, written and removed without a lock.
+    """All of this process. Any thread; each call is one entry, written and removed without a lock."""
 
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
         #: Number of a call -> the last of `TOLD_SECONDS` that was told. For the thread that looks.
@@ -115,7 +111,7 @@ class RunningCalls:
 
     def of_provider(self, provider: str) -> dict[str, float]:
         """Hook -> seconds since the oldest of its calls began. Any thread; does not block."""
-        now = self._clock()
+        now = monotonic()
         found: dict[str, float] = {}
         for hook, of_provider, begun, *_ in list(self._running.values()):
             if of_provider == provider:
@@ -124,7 +120,7 @@ class RunningCalls:
 
     def late(self) -> list[LateCall]:
         """All calls that are late, the oldest first. For one thread; does not block."""
-        now = self._clock()
+        now = monotonic()
         running = {
             number: call for number, call in list(self._running.items()) if now - call[2] >= call[3].late_seconds
         }

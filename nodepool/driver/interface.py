@@ -260,6 +260,8 @@ class Provider(ProviderNotifications, abc.ABC):
     def poolCapacity(self, pool_name: str) -> Mapping[str, float]:
         """Label -> how many nodes a pool can have in all, as far as it is known; '' = of any other label.
 
+        ``*`` = all pools of the provider together, if they share a limit.
+
         Asked every few seconds; must not do I/O or wait.
         """
         quota = getattr(super(), "poolCapacity", None)

@@ -16,32 +16,30 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import node_logger
+from nodepool.driver.interface import CleanupTask, Provider
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS
+from nodepool.launcher.pool.view import Launcher
 from nodepool.model import states
 from nodepool.model.event import What, grouped
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.plan.triage import RequestKind, declined_state
 from nodepool.runtime.worker import Part, Worker
 from nodepool.zk import paths, transactions
+from nodepool.zk.connection import Reply
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import TransactionFailed, result
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.zk.connection import Reply
-    from nodepool.zk.nodes import NodepoolCache
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0

@@ -17,18 +17,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.status import Maintenance, Mode, ReloadStatus
+from nodepool.model.status import TOGETHER, Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
-from nodepool.plan.triage import PoolInfo, able_pools, first_choice, weights_of
+from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import MaintenanceRecords, PoolComponent
-    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import RecordCache
     from nodepool.zk.caches import ImageCache, MaintenanceCache
 
@@ -46,9 +45,8 @@ class PoolRegistry:
     :param pools: the cache of the registry.
     """
 
-    def __init__(self, pools: RecordCache[PoolComponent], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, pools: RecordCache[PoolComponent]) -> None:
         self._pools = pools
-        self._clock = clock
         self._lock = threading.Lock()
         self._changes = 0
         self._known = -1
@@ -77,7 +75,7 @@ class PoolRegistry:
         """Pools that were registered a moment ago, and whose launcher may be on its way back."""
         with self._lock:
             self._update()
-            now = self._clock()
+            now = monotonic()
             self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if now < entry[1]}
             return [pool for pool, _ in self._absent.values()]
 
@@ -86,7 +84,7 @@ class PoolRegistry:
         changes = self._changes
         if self._known == changes:
             return
-        before, until = self._registered, self._clock() + ABSENT_SECONDS
+        before, until = self._registered, monotonic() + ABSENT_SECONDS
         self._registered = [
             PoolInfo(
                 *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
@@ -186,10 +184,11 @@ class FreeCounts:
 
     def __init__(self, nodes: RecordCache[Node]) -> None:
         self._nodes = nodes
-        #: node id -> its pool; and its labels, if it is free.
+        #: Free node -> its pool and its labels.
         self._known: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}
         self._by_pool: dict[PoolKey, Counter[str]] = {}
-        self._count: Counter[PoolKey] = Counter()
+        #: By pool, and by provider. They are counted when placement asks.
+        self._tally = NodeTally(nodes, lambda node: [(node.provider, node.pool), (node.provider, TOGETHER)])
         nodes.add_listener(self._changed)
 
     def could_serve(self, pool: PoolInfo, wanted: Sequence[str]) -> bool:
@@ -206,7 +205,13 @@ class FreeCounts:
             return None
         key = (pool.provider_name, pool.name)
         free = self._by_pool.get(key)
-        return max(0.0, capacity - self._count[key]) + (0 if free is None else free[""])
+        return max(0.0, capacity - self._tally.count(key)) + (0 if free is None else free[""])
+
+    def room_together(self, pool: PoolInfo) -> float:
+        """How many nodes all pools of a provider could hand out or make. :param pool: one of them that publishes it."""
+        provider = pool.provider_name
+        free = sum(counts[""] for key, counts in list(self._by_pool.items()) if key[0] == provider)
+        return max(0.0, pool.capacity[TOGETHER] - self._tally.count((provider, TOGETHER))) + free
 
     def _changed(self, node_id: str) -> None:
         if not node_id:
@@ -218,21 +223,19 @@ class FreeCounts:
     def _look(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         entry: tuple[PoolKey, tuple[str, ...]] | None = None
-        if node is not None:
-            free = node.state == states.READY and not node.allocated_to and not self._nodes.is_locked(node_id)
+        locked = self._nodes.is_locked(node_id)
+        if node is not None and node.state == states.READY and not node.allocated_to and not locked:
             # The empty label counts nodes.
-            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)) if free else ())
+            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)))
         old = self._known.get(node_id)
         if old == entry:
             return
         if old is not None:
             del self._known[node_id]
             self._by_pool[old[0]].subtract(old[1])
-            self._count[old[0]] -= 1
         if entry is not None:
             self._known[node_id] = entry
             self._by_pool.setdefault(entry[0], Counter()).update(entry[1])
-            self._count[entry[0]] += 1
 
 
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
@@ -278,9 +281,8 @@ class Turns:
     :param free: counts of free nodes of all pools.
     """
 
-    def __init__(self, free: FreeCounts, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, free: FreeCounts) -> None:
         self._free = free
-        self._clock = clock
         self._me = ""
         self._registered: Sequence[PoolInfo] = ()
         self._able: dict[RequestKind, list[PoolInfo]] = {}
@@ -302,7 +304,7 @@ class Turns:
         self._passed_over = 0
         self._ours_next.clear()
         if len(self._left) > self._many:
-            old = self._clock() - FORGET_SECONDS
+            old = monotonic() - FORGET_SECONDS
             self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
             # Most may be young: not all of them are looked at in each pass.
             self._many = max(MANY, 2 * len(self._left))
@@ -315,7 +317,7 @@ class Turns:
         able = self._able.get(kind)
         if able is None:
             able = self._able[kind] = able_pools(kind, self._registered)
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW_BY_ROOM:
             return ()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
@@ -336,7 +338,7 @@ class Turns:
 
         :param turns: the answer of `of_others`.
         """
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
         asked = before.asked if now < before.when + TURN_SECONDS else ()
         if turns[-1].id == self._me:
@@ -348,7 +350,8 @@ class Turns:
         """Each pool's share of such requests; empty = all the same."""
         if not self._by_room:
             return {}
-        return weights_of((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        rooms = ((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        return weights_of(rooms, self._free.room_together)
 
     def _turns(self, pools: list[PoolInfo], request: NodeRequest, weights: Mapping[str, float]) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""

@@ -32,6 +32,7 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchStatus,
     LimitStatus,
+    Maintenance,
     PauseStatus,
     PoolStatus,
     RequestStatus,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Launcher, Pool
     from nodepool.metrics.registry import Registry, StatsdClient
-    from nodepool.model.status import Maintenance
 
 
 class StatusWorker(StatusThread):
@@ -359,20 +359,16 @@ class StatsWorker(PassThread):
 
     :param statsd: its address is looked up here.
     :param registry: gets all gauges, and sends them to statsd.
-    :param clock: monotonic seconds.
     """
 
     error_text = "Metrics could not be sent"
 
-    def __init__(
-        self, statsd: StatsdClient, registry: Registry, launcher: Launcher, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, statsd: StatsdClient, registry: Registry, launcher: Launcher) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd
         self._registry = registry
         self._launcher = launcher
         self._cache = launcher.cache
-        self._clock = clock
         self._hostname = socket.gethostname()
         self._election = Election(launcher.zk.client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
@@ -394,7 +390,7 @@ class StatsWorker(PassThread):
 
         :return: seconds until the next pass.
         """
-        now = self._clock()
+        now = monotonic()
         self._statsd.resolve()
         for group, seconds, make in (
             (LIMITS, LIMITS_SECONDS, self._limits),

@@ -14,20 +14,23 @@ import math
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
+from nodepool.config.objects import Config
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.quota_support import NodeTally
+from nodepool.driver.interface import Provider
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.canary import CanaryWorker, Trials
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
 from nodepool.launcher.pool.fair import TenantLedger
 from nodepool.launcher.pool.mixed import MixedWorker
-from nodepool.launcher.pool.view import Launcher
+from nodepool.launcher.pool.view import Launcher, Pool
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
@@ -43,8 +46,9 @@ from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.registry import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.event import What, grouped
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, Mode
+from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, MaintenanceRecords, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.launch import ANSWERED_REQUEST_STATES, missing
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
@@ -54,21 +58,11 @@ from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths, transactions
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.config.objects import Config
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.view import Pool
-    from nodepool.model.node import Node, QuotaInformation
-    from nodepool.model.status import MaintenanceRecords
-    from nodepool.zk.client import ZooKeeperClient
 
 #: Longest time that a stop may take in all.
 STOP_SECONDS: Final = 20.0
@@ -141,7 +135,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
-        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events, self.tenant_excess)
         self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
         canaries = (self.zk, self.cache, self.config, self.trials)
         self.canaries = Part("CanaryWorker", lambda: CanaryWorker(*canaries))
@@ -174,6 +168,7 @@ class NodePool(ConnectedDaemon, Launcher):
             tenant_limits=self.tenant_limits(),
             tenant_shares=self.config().tenant_shares,
             fair_projects=self.config().fair_projects,
+            mixed_labels=sorted(self.config().mixed_labels),
             candidates=self.canaries.current.statuses,
             events=events,
             omitted=omitted,

@@ -120,6 +120,7 @@ def build_table(
             Column("Duration", "duration", short, of=lambda build: build_duration(build, now), priority=2),
             Column("Estimate", "estimate", short, of=lambda build: progress(build).estimate, priority=6),
             Column("Size", "size", table.size, priority=4),
+            Column("Source", "source", priority=8),
             Column("Nodes", "nodes", of=lambda build: (nodes or {}).get(build.key, []), priority=7, least=WHOLE),
         ]
     builds = (build.record for image in images.images.values() for build in image.builds.values())

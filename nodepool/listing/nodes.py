@@ -13,11 +13,10 @@ from nodepool.listing.table import ONLY_JSON, PEOPLE, WHOLE, Column, Place, Tabl
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import clock, short
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.model.status import HostStatus
     from nodepool.plan.pool_summary import PoolSummary
 

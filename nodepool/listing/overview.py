@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.listing import table
 from nodepool.listing.pools import used_of
 from nodepool.listing.table import BLANK, WHOLE, Column, Paragraph, Report, Table, printable, table_of
 from nodepool.model import states
 from nodepool.model.event import amount, short
+from nodepool.model.status import Component
 from nodepool.plan import explained
-from nodepool.plan.attention import problems
-from nodepool.plan.explain import LONG_SECONDS, long_waits
+from nodepool.plan.attention import StatusProblem, problems
+from nodepool.plan.explain import LONG_SECONDS, LongWait, long_waits
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import PoolSummary, free, limiting, summarize
-
-if TYPE_CHECKING:
-    from nodepool.model.status import Component
-    from nodepool.plan.attention import StatusProblem
-    from nodepool.plan.explain import LongWait
-    from nodepool.plan.observed import Observed
 
 #: Groups of waiting requests that the sentence tells.
 MAX_GROUPS: Final = 3

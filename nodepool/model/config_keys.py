@@ -219,14 +219,19 @@ class Key:
             return default.copy()
         return None if default is REQUIRED else default
 
+    def given(self, data: Mapping[str, Any]) -> Any:
+        """What a section of the file has for it; None also for nothing."""
+        given: Any = data.get(self.path[0])
+        for part in self.path[1:]:
+            given = given.get(part) if isinstance(given, dict) else None
+        return given
+
     def value(self, section: object, data: Mapping[str, Any]) -> Any:
         """Value of the attribute. Null and an empty text count as not given.
 
         :param data: the section in the file; it conforms to the schema.
         """
-        given: Any = data.get(self.path[0])
-        for part in self.path[1:]:
-            given = given.get(part) if isinstance(given, dict) else None
+        given = self.given(data)
         if given is None or given == "":
             return self.default_for(section)
         return given if self.convert is None else self.convert(given)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from nodepool.model import states
 from nodepool.model.record import DeletableRecord, InvalidRecord, TypedRecord, is_finite, optional_str
@@ -18,6 +20,78 @@ DEFAULT_PYTHON_PATH = "/usr/bin/python2"
 #: Keys of a ready build that released builders do not write, and released readers ignore.
 _DURATION: Final = "duration"
 _SIZE: Final = "size"
+_SOURCE: Final = "source"
+_CHECKSUM: Final = "source_checksum"
+
+#: Formats of images that can be imported.
+IMPORTED_FORMATS: Final = ("qcow2", "raw", "vhd", "vhdx", "vmdk")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """Where an image comes from that is imported, not built.
+
+    :param place: absolute path of a file on the host of a builder, or an address with https.
+    :param checksum: ``<algorithm>:<hexadecimal digits>``; empty = none is known, or `checksum_url` has it.
+    :param format: one of `IMPORTED_FORMATS`; empty = by the file's name and its bytes.
+    :param checksum_url: address of a list of checksums, as a vendor has it; empty = there is none.
+    """
+
+    place: str
+    checksum: str = ""
+    format: str = ""
+    checksum_url: str = ""
+
+    @classmethod
+    def of_request(cls, data: Mapping[str, Any]) -> Self:
+        """What was asked for, with the keys ``file`` or ``url``, ``sha256`` and ``format``; None counts as not given.
+
+        :raises InvalidRecord: it cannot be imported; the text is for the user.
+        """
+        file, url, checksum, form = (
+            optional_str(key, data.get(key)) or "" for key in ("file", "url", "sha256", "format")
+        )
+        if bool(file) == bool(url):
+            raise InvalidRecord("give either a file or a url")
+        if file and (not file.startswith("/") or "\0" in file):
+            raise InvalidRecord(f"file must be an absolute path, got {file!r}")
+        problem = problem_of_address(url) if url else ""
+        if problem:
+            raise InvalidRecord(f"url {problem}")
+        if url and not checksum:
+            raise InvalidRecord("a url needs a sha256")
+        if checksum and not re.fullmatch("[0-9a-fA-F]{64}", checksum):
+            raise InvalidRecord(f"sha256 must have 64 hexadecimal digits, got {checksum!r}")
+        if form and form not in IMPORTED_FORMATS:
+            raise InvalidRecord(f"format must be one of {', '.join(IMPORTED_FORMATS)}, got {form!r}")
+        return cls(file or url, f"sha256:{checksum.lower()}" if checksum else "", form)
+
+    def to_request(self) -> dict[str, str]:
+        """What `of_request` reads."""
+        found = {"file" if self.is_file else "url": self.place, "sha256": self.checksum[7:], "format": self.format}
+        return {key: value for key, value in found.items() if value}
+
+    @property
+    def is_file(self) -> bool:
+        """Must the builder have it?"""
+        return self.place.startswith("/")
+
+    @property
+    def shown(self) -> str:
+        """Without what follows the path of an address: it may let everybody read the file."""
+        return self.place if self.is_file else urlsplit(self.place)._replace(query="", fragment="").geturl()
+
+
+def problem_of_address(text: str) -> str:
+    """Why a builder fetches nothing from an address; empty = it does."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme == "https" and parts.hostname and parts.port != 0 and text.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        return f"must begin with https:// and a host, got {text!r}"
+    return "must have no user and no password in it" if "@" in parts.netloc else ""
 
 
 class _ImageRecord(DeletableRecord):
@@ -65,6 +139,22 @@ class ImageBuild(_ImageRecord):
     def size(self) -> float | None:
         """What its images took on disk when they were built, in bytes; None as for `duration`."""
         return self._told(_SIZE)
+
+    @property
+    def source(self) -> str | None:
+        """Where it was imported from; None = it was built."""
+        value = self.extra.get(_SOURCE)
+        return value if isinstance(value, str) else None
+
+    @property
+    def source_checksum(self) -> str | None:
+        """What was known of the file's checksum when it was imported, as `ImageSource.checksum`."""
+        value = self.extra.get(_CHECKSUM)
+        return value if isinstance(value, str) else None
+
+    def tell_source(self, source: ImageSource) -> None:
+        """Set `source` and `source_checksum`."""
+        self.extra |= {_SOURCE: source.shown} | ({_CHECKSUM: source.checksum} if source.checksum else {})
 
     def tell(self, duration: float, size: int) -> None:
         """Set `duration` (to milliseconds) and `size`."""
@@ -195,11 +285,15 @@ class ImageBuildRequest:
 
     :param pending: it is still to be begun.
     :param state_time: of the request, seconds since the epoch.
+    :param source: what is to be imported in place of a build; None = it is to be built.
+    :param version: of the znode.
     """
 
     image_name: str
     pending: bool
     state_time: float
+    source: ImageSource | None = None
+    version: int = -1
 
 
 # All images as they were at one moment: builds, uploads, who works on them, what was asked for.
@@ -275,6 +369,7 @@ class ImageView:
     :param paused: is nothing to be built (the flag in ZooKeeper)?
     :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
     :param request_zxid: ZooKeeper's number of when somebody did so last. Unlike times it tells what came first.
+    :param requested_source: what is to be imported in place of a build; None = it is to be built, if it is.
     :param build_locked: does somebody build it now?
     :param builds: by id.
     """
@@ -283,6 +378,7 @@ class ImageView:
     paused: bool = False
     build_requested: float | None = None
     request_zxid: int = 0
+    requested_source: ImageSource | None = None
     build_locked: bool = False
     builds: Mapping[str, BuildView] = field(default_factory=dict)
     #: Provider -> `current_upload` and `candidate`: they are asked for at each launch.

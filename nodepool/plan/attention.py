@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.model.event import Event, What, counted, grouped, named, short
-from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import Component, HostStatus, LauncherStatus, LaunchStatus, PoolComponent, PoolStatus
 from nodepool.plan import observed
 from nodepool.plan.images import rolled_back
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Component, PoolComponent
-    from nodepool.plan.observed import Observed
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0

@@ -16,13 +16,13 @@ from nodepool.model import states
 from nodepool.model.event import counted, named, short
 from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
-from nodepool.model.reasons import NEXT_PASS, ReasonCode
+from nodepool.model.reasons import NEXT_PASS, SEVERAL_POOLS, ReasonCode
 from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import CandidateStatus, PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.shares import served_before
-from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, screen
+from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, judge
 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"
@@ -547,25 +547,29 @@ def _of_pool(
     if pool.id in request.declined_by:
         return _declined(request, pool)
     if request.state == states.REQUESTED:
-        return _of_waiting(kind, pool, infos)
+        return _of_waiting(kind, pool, infos, seen.mixed_labels)
     if request.state == states.PENDING:
         return _of_pending(request, pool, seen)
     return None
 
 
-def _of_waiting(kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo]) -> PoolVerdict | None:
+def _of_waiting(
+    kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo], mixed: frozenset[str]
+) -> PoolVerdict | None:
     """Of a request that the pool may still take."""
     status = pool.status
     told = None if status is None else _of_kind(kind, status)
     if told is not None:
         absent, turn = told.code in _ABSENT_CODES, told.code.startswith("turn.")
         return _told(pool, ABSENT if absent else LEAVES if turn else WAITS, told)
+    screened = judge(kind, pool.info, infos, (), mixed)
+    if screened == Leave(SEVERAL_POOLS):
+        return _says(pool, LEAVES, SEVERAL_POOLS.code, SEVERAL_POOLS.text)
     if not pool.labels.issuperset(kind.labels):
         return None
     if status is not None and status.state in ("unavailable", "maintenance", "starting"):
         code = status.code or ReasonCode.PROVIDER_STARTING
         return _says(pool, ABSENT, code, status.text or "the provider is not started yet", status.since)
-    screened = screen(kind, pool.info, infos)
     if not isinstance(screened, Consider):
         verdict = LEAVES if isinstance(screened, Leave) else DECLINED
         return _says(pool, verdict, screened.reason.code, screened.reason.text)
@@ -641,12 +645,18 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     places = [_image_place(provider, view, builds, tried.get(provider)) for provider in providers]
     failed = [one["provider"] for one in places if one["state"] == states.FAILED]
     remedies = [f"the log of nodepool-builder says why the upload to {provider} failed" for provider in failed]
-    state, since, text = "not built", None, "is not built yet" if image in known else "is an image of the cloud"
+    state, since, text = "not built", None, "is not built yet"
+    if image not in known:
+        state, text = "of the cloud", "is an image of the cloud: nodepool-builder does not build it"
+        if (labels := seen.cloud_images.get(image)) is not None:
+            text += f"; labels that boot from it: {named(labels)}" if labels else "; no label boots from it"
     if builds:
         newest = builds[0]
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        if newest.record is not None and newest.record.source:
+            text += f", imported from {newest.record.source}"
         ready = [one["provider"] for one in places if one["state"] == states.READY]
         text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
         text += f"; the upload to {', '.join(failed)} failed" if failed else ""
@@ -660,10 +670,20 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     elif image in known and seen.builders is not None and not seen.builders:
         remedies.append("no builder is registered: start nodepool-builder")
     elif view.build_requested is not None and not view.build_locked:
-        asked = short(seen.now - view.build_requested)
-        remedies.append(f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?")
+        remedies.append(_request_remedy(view, seen, short(seen.now - view.build_requested)))
     facts = {"nodes": [f"{count} {what}" for what, count in sorted(users.items())]}
     return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
+
+
+def _request_remedy(view: ImageView, seen: Observed, asked: str) -> str:
+    """Why nothing is done for a request."""
+    source = view.requested_source
+    if source is None:
+        return f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?"
+    text = f"an import of {source.shown} was asked for {asked} ago, and no builder has begun it"
+    hosts = seen.builders or ()
+    nowhere = hosts and all(seen.lacking_files.get(host, {}).get(view.name) == source.place for host in hosts)
+    return f"{text}: {'no builder has the file' if nowhere else 'does one have the image?'}"
 
 
 def _image_place(

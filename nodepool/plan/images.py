@@ -14,18 +14,26 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.model import states
-from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImageSource, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.plan.retries import Backoff
 
 #: Pause after the first failed build.
 FIRST_PAUSE_SECONDS: Final = 60.0
+#: Of an image with a source: the vendor may have another one by now.
+_LOOK: Final = "its source may have changed"
 
 
 @dataclass(frozen=True)
 class Due:
-    """Build it now."""
+    """Build it now.
+
+    :param source: import this in place of a build; None = build it.
+    :param look: only if the vendor has another checksum than that of the newest build.
+    """
 
     reason: str
+    source: ImageSource | None = None
+    look: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class BuildHistory:
     :param last_begun_zxid: ZooKeeper's number of when the last of them was begun.
     :param counted: ids of failed builds that are there still, so that none counts twice.
     :param settings: what was configured then, see `WantedImage`.
+    :param look_at: not before this moment the checksum of the vendor is looked at again, seconds since the epoch.
     """
 
     failures: int = 0
@@ -55,6 +64,7 @@ class BuildHistory:
     last_begun_zxid: int = 0
     counted: frozenset[str] = frozenset()
     settings: Hashable = None
+    look_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,31 +116,41 @@ def build_due(
     :param users: providers that use the image; with ``own`` an image is built again that can be uploaded no more.
     :param own: of the builder that asks.
     """
-    if wanted.paused or view.paused:
-        return NotDue("paused in the configuration" if wanted.paused else "paused by image-pause")
+    source = view.requested_source or wanted.source
+    # What is only imported is paused in the configuration, for builders of 11.0.0, too.
+    if view.paused or (wanted.paused and view.requested_source is None):
+        return NotDue("paused by image-pause" if view.paused else "paused in the configuration")
     if not wanted.formats:
         return NotDue("no format is configured, and no provider uses it")
     if view.build_locked:
         return NotDue("it is being built")
-    reason = _reason(wanted, view, now, users or {}, own)
+    reason = _reason(wanted, view, history, now, users or {}, own)
     if isinstance(reason, NotDue):
         return reason
     again_at = _back_off_ends(wanted, view, history)
     if now < again_at:
         return NotDue(f"{reason}, but {history.failures} builds in a row have failed", again_at)
-    return Due(reason)
+    return Due(reason, source, look=reason == _LOOK)
 
 
 def _reason(
-    wanted: WantedImage, view: ImageView, now: float, users: Mapping[str, WantedUpload], own: OwnBuilds | None
+    wanted: WantedImage,
+    view: ImageView,
+    history: BuildHistory,
+    now: float,
+    users: Mapping[str, WantedUpload],
+    own: OwnBuilds | None,
 ) -> str | NotDue:
     if view.build_requested is not None:
-        return "a build was requested"
+        source = view.requested_source
+        return "a build was requested" if source is None else f"an import of {source.shown} was requested"
     newest = next(iter(view.ready_builds()), None)
     if newest is None or newest.record is None:
         return "there is no ready build"
-    due_at = newest.time + wanted.rebuild_age_seconds
+    due_at = max(newest.time + wanted.rebuild_age_seconds, history.look_at)
     if now >= due_at:
+        if wanted.source is not None:
+            return _LOOK
         return f"the newest build is {now - newest.time:.0f} s old, rebuild-age is {wanted.rebuild_age_seconds:g} s"
     lacking = sorted(wanted.formats - set(newest.record.formats))
     if lacking:
@@ -377,10 +397,11 @@ class BuildWait:
     """Waits for the first build that ends after it was asked for. For one thread.
 
     :param before: the image before. A build that runs then is waited for: the request is for that one, too (6.3).
+    :param imported: an import was asked for, which is none of the builds that run.
     """
 
-    def __init__(self, before: ImageView) -> None:
-        self._old = {build.id for build in before.builds.values() if build.state != states.BUILDING}
+    def __init__(self, before: ImageView, *, imported: bool = False) -> None:
+        self._old = {build.id for build in before.builds.values() if imported or build.state != states.BUILDING}
         self._seen: set[str] = set()
 
     def running(self, image: ImageView) -> list[BuildView]:
@@ -435,9 +456,11 @@ class WantedImage:
     """An image of ``diskimages`` that is not abstract.
 
     :param formats: configured ones and those of every provider that uses the image (B-2).
+    :param rebuild_age_seconds: the newest build is used for so long; with ``source``, until the vendor is asked again.
     :param paused: nothing is built (P-1).
     :param keep_formats: formats that ``delete_after_upload`` keeps.
     :param settings: equal = a build makes the same; another value makes a failed build worth another attempt at once.
+    :param source: what is imported in place of a build; None = it is built.
     """
 
     name: str
@@ -447,6 +470,7 @@ class WantedImage:
     keep_formats: frozenset[str] = frozenset()
     delete_after_upload: bool = False
     settings: Hashable = None
+    source: ImageSource | None = None
 
 
 @dataclass(frozen=True, slots=True)

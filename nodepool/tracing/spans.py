@@ -26,7 +26,7 @@ from nodepool.guard import Guard
 from nodepool.metrics.catalog import SPANS
 from nodepool.metrics.registry import REGISTRY
 from nodepool.model import states
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 from nodepool.plan.triage import Progress, Stage
 from nodepool.version import release_string
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
 
 #: Bits of ids, as W3C Trace Context has them.
 TRACE_ID_BITS: Final = 128

@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,11 +43,13 @@ from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, sin
 from nodepool.model import states
 from nodepool.model.event import What, short
 from nodepool.model.image import ImagesView
+from nodepool.model.node import Node
 from nodepool.model.request import origin_of
+from nodepool.model.status import HostStatus
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.explained import Explained, Moment, explain_image
-from nodepool.plan.observed import host_name
+from nodepool.plan.explained import Explained, ExplainedRequest, LabelInPool, Moment, WaitingGroup, explain_image
+from nodepool.plan.observed import Observed, host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
 from nodepool.web.answers import (
@@ -59,6 +62,7 @@ from nodepool.web.answers import (
     counted_parts,
     zuul_links,
 )
+from nodepool.web.changes import Access
 from nodepool.web.frame import (
     LABEL,
     NODE_STATE,
@@ -89,19 +93,8 @@ from nodepool.web.logins import Logins
 from nodepool.web.overview import charts_route, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address, quoted
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, SnapshotMaker, WebSnapshot, address, quoted
 from nodepool.web.stream import HUB, EventHub
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from nodepool.model.node import Node
-    from nodepool.model.status import HostStatus
-    from nodepool.plan.explained import ExplainedRequest, LabelInPool, WaitingGroup
-    from nodepool.plan.observed import Observed
-    from nodepool.web.changes import Access
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-
 
 #: Nothing is loaded from elsewhere, and no script stands within a page.
 SECURITY_HEADERS: Final = {

@@ -10,28 +10,22 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nodepool.listing.overview import overview, problem_line
 from nodepool.model.event import short
-from nodepool.plan.attention import registered_launchers
+from nodepool.plan.attention import StatusProblem, registered_launchers
 from nodepool.plan.explain import WAIT_KINDS
+from nodepool.plan.observed import Observed
 from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.frame import Page, first_rows, table_view
-from nodepool.web.history import COLUMNS, STEPS, Values, combined
-from nodepool.web.snapshot import Links, RecordKind, address
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from nodepool.plan.attention import StatusProblem
-    from nodepool.plan.observed import Observed
-    from nodepool.web.history import History
-    from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.history import COLUMNS, STEPS, History, Values, combined
+from nodepool.web.snapshot import Links, RecordKind, WebSnapshot, address
 
 #: Rows of each list; of more only the number is shown.
 MOST_ROWS: Final = 50

@@ -19,7 +19,7 @@ from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageSource, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import caches, components, paths, transactions
 from nodepool.zk.caches import ImageTree, Kind, read_record, record_of
@@ -115,12 +115,17 @@ class ImageStore:
 
     def build_request(self, image: str) -> ImageBuildRequest | None:
         """Who asked for a build, and is it still to be begun (6.3)? None = nobody asked."""
-        stat = self._stat(caches.build_request(image))
-        if stat is None:
+        found = next(transactions.read_data(self._client, [caches.build_request(image)]))
+        if found is None:
             return None
+        data, stat = found
+        source = None
+        with contextlib.suppress(InvalidRecord):
+            # Whoever follows the images has logged it.
+            source = caches.requested_source(data)
         locked = bool(transactions.children(self._client, caches.build_lock(image)))
         served = locked and any(build.state == states.BUILDING for build in self.builds(image))
-        return ImageBuildRequest(image, not served, stat.ctime / 1000)
+        return ImageBuildRequest(image, not served, stat.ctime / 1000, source, stat.version)
 
     # -- znodes --
 
@@ -286,17 +291,32 @@ class ImageStore:
 
     # -- requests and pauses --
 
-    def request_build(self, image: str) -> None:
-        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13)."""
-        path, kazoo = caches.build_request(image), self._client.kazoo
-        with translated(), contextlib.suppress(NoNodeError):
-            kazoo.retry(kazoo.set, path, b"")
-            return
-        ensure_path(self._client, path)
+    def request_build(self, image: str, source: ImageSource | None = None) -> None:
+        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13).
 
-    def remove_build_request(self, image: str) -> None:
-        """Nobody asks for a build any more."""
-        self._remove(caches.build_request(image))
+        :param source: import this in place of a build. The last request counts.
+        """
+        path, kazoo = caches.build_request(image), self._client.kazoo
+        data = b"" if source is None else paths.encode(source.to_request())
+        with translated():
+            with contextlib.suppress(NoNodeError):
+                kazoo.retry(kazoo.set, path, data)
+                return
+            ensure_path(self._client, caches.image(image))
+            try:
+                # Never without its data: a builder would build.
+                kazoo.retry(kazoo.create, path, data)
+            except NodeExistsError:
+                kazoo.retry(kazoo.set, path, data)
+
+    def remove_build_request(self, image: str, version: int = -1) -> None:
+        """Nobody asks for a build any more.
+
+        :param version: only this one, see `ImageBuildRequest`; -1 = any. Another one stays.
+        """
+        kazoo = self._client.kazoo
+        with translated(), contextlib.suppress(NoNodeError, BadVersionError):
+            kazoo.retry(kazoo.delete, caches.build_request(image), version)
 
     def set_paused(self, image: str, paused: bool) -> None:
         """Pause builds of an image, or go on with them."""

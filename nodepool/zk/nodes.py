@@ -667,7 +667,7 @@ class RequestStore(RecordStore[NodeRequest]):
 
         A lost answer is resolved by reading.
 
-        :param nodes: nodes that we hold locked.
+        :param nodes: nodes that we hold locked, or that nobody has locked.
         :param nodes_too: write the nodes as well.
         :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
         """
@@ -714,7 +714,9 @@ class RequestStore(RecordStore[NodeRequest]):
     ) -> Transaction:
         tx = self.transaction()
         for node in nodes:
-            if nodes_too:
+            if nodes_too and node.lock is None:
+                self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
+            elif nodes_too:
                 tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
             if node.lock is not None:
                 tx.delete(node.lock.contender)

@@ -29,12 +29,11 @@ from nodepool.model.states import *  # noqa: F403 - drivers import states from h
 from nodepool.model.status import MODES, Maintenance, MaintenanceRecords, PoolComponent, znode_name
 from nodepool.zk import components, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodes import NodeStore, RequestStore
+from nodepool.zk.nodes import NodepoolCache, NodeStore, RequestStore
 from nodepool.zk.transactions import ZkLock, translated
 
 if TYPE_CHECKING:
     from nodepool.zk.images import ImageStore
-    from nodepool.zk.nodes import NodepoolCache
 
 _late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.modules"})
 

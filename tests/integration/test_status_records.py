@@ -193,8 +193,9 @@ def test_circuit_breaker(place: Place) -> None:
 
 
 def test_with_a_launcher(place: Place) -> None:
-    """E-1, E-2: what waits for room, what waits behind it, and what failed."""
+    """E-1, E-2: what waits for room, what waits behind it, and what failed. An image of the cloud without nodes."""
     place.pool["max-servers"] = 1
+    place.section["cloud-images"].append({"name": "unused"})
     nodepool = CommandLine(place.launch().path)
     place.fulfilled(place.znodes.submit(["small"]))
     first, second = place.znodes.submit(["small"]), place.znodes.submit(["small"])
@@ -215,6 +216,7 @@ def test_with_a_launcher(place: Place) -> None:
     assert [answer(name)["numbers"] for name in (first, second)] == [full, full]
     assert [answer(name)["ahead"] for name in (first, second)] == [0, 1]
     assert answer(never)["text"].endswith("2 instances needed, the limit of pool main is 1")
+    assert answer("unused")["text"].endswith("nodepool-builder does not build it; no label boots from it")
 
 
 def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, or_none, retry_after, sent_again
@@ -288,7 +287,6 @@ def follow(
     answer: RestAnswer,
     what: str,
     wanted: Callable[[], None] = lambda: None,
-    clock: Callable[[], float] = monotonic,
 ) -> Any:
     """Wait for the end of an operation; returns its output, or the answer if there is no operation. Blocks.
 
@@ -306,7 +304,7 @@ def follow(
     if not address:
         return answer.data
     pause = retry_after(answer.headers)
-    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
+    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, wanted)
 
     def look() -> tuple[Any] | None:
         nonlocal address

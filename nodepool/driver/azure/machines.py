@@ -15,10 +15,11 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure import client as arm
+from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
 from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import (
@@ -40,15 +41,12 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, is_of, mark_of, of_mark
 from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.model.request import NodeRequest
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.azure.machines")
 

@@ -14,14 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool import exceptions
 from nodepool.clock import wall_time
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool
-    from nodepool.model.node import QuotaInformation
+from nodepool.driver.config import ConfigPool
+from nodepool.model.node import QuotaInformation
 
 P = ParamSpec("P")
 T = TypeVar("T")

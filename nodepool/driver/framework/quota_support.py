@@ -29,7 +29,7 @@ from nodepool.model import states
 from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LabelStatus, LimitStatus
+from nodepool.model.status import TOGETHER, LabelStatus, LimitStatus
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -289,13 +289,17 @@ class QuotaSupport(abc.ABC):
 
     def poolCapacity(self, pool_name: str) -> dict[str, float]:
         """By the known limits; nodes to come are like those that there are. See `Provider.poolCapacity`."""
-        rooms = []
+        rooms: dict[str, float] = {}
         for limit in self.limitStatus(pool_name):
             nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)
             each = 1 if limit.resource == "instances" else limit.used / max(1, nodes)
             if each > 0 and limit.limit is not None:
-                rooms.append((limit.limit - limit.used - limit.others) / each)
-        return {"": max(0.0, self.nodeCount(pool_name) + min(rooms))} if rooms else {}
+                left = (limit.limit - limit.used - limit.others) / each
+                rooms[limit.scope] = min(left, rooms.get(limit.scope, left))
+        found = {"": max(0.0, self.nodeCount(pool_name) + min(rooms.values()))} if rooms else {}
+        if "cloud" in rooms and len(self.provider.pools) > 1:
+            found[TOGETHER] = max(0.0, self.nodeCount() + rooms["cloud"])
+        return found
 
     def getLabelQuota(self) -> dict[str, float]:
         """How many nodes of each label would still fit; unlimited when nothing limits them."""
@@ -511,8 +515,7 @@ class ZonePlaces(Generic[Z]):
     Thread-safe, does not block; ``_lock`` guards the tables.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rest_until: dict[Z, float] = {}
         self._zone_of: dict[str, str] = {}
@@ -534,7 +537,7 @@ class ZonePlaces(Generic[Z]):
         :param places: at least one.
         """
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
             found = [place for place in places if place not in self._rest_until]
             return found or [min(places, key=self._rest_until.__getitem__)]
@@ -560,7 +563,7 @@ class ZonePlaces(Generic[Z]):
     def rests(self, place: Z) -> bool:
         """Had it no capacity a while ago?"""
         with self._lock:
-            return self._rest_until.get(place, 0.0) > self._clock()
+            return self._rest_until.get(place, 0.0) > monotonic()
 
     def made(self, place: Z, request: NodeRequest | None) -> None:
         """A node of a request is there."""
@@ -589,7 +592,7 @@ class ZonePlaces(Generic[Z]):
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
         with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
+            self._rest_until[place] = monotonic() + REST_SECONDS
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.rate import HeldTime, TimeLimit, held_here, held_work, working_for
 from nodepool.exceptions import ImageCreateException
@@ -630,15 +629,13 @@ class ImageTime:
         what: str,
         seconds: float,
         stopped: threading.Event,
-        clock: Callable[[], float] = monotonic,
         wanted: Callable[[], None] = lambda: None,
     ) -> None:
         self._what = what
         self._seconds = seconds
         self._stopped = stopped
-        self._clock = clock
         self._wanted = wanted
-        self._limit = TimeLimit(seconds, held_here(clock), clock)
+        self._limit = TimeLimit(seconds, held_here())
         #: Before the next look, in seconds, as the cloud says; None = it does not.
         self.pause: float | None = None
 
@@ -666,7 +663,7 @@ class ImageTime:
 
         :param seconds: or until these are.
         """
-        part = self._limit if seconds is None else TimeLimit(seconds, held_here(self._clock), self._clock)
+        part = self._limit if seconds is None else TimeLimit(seconds, held_here())
         for looks in itertools.count(1):
             yield
             pause = LOOK.pause(looks) if self.pause is None else min(self.pause, LOOK.longest_seconds)

@@ -267,20 +267,19 @@ class InsertOperations:
     An insert that nobody holds any more is forgotten.
     """
 
-    def __init__(self, provider: str, calls: ComputeEngine, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine) -> None:
         self._provider = provider
         self._calls = calls
-        self._clock = clock
         self._lock = threading.Lock()
         self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
         self._looked_at = float("-inf")
         #: What of which zone is left alone. One thread at a time lists, and uses it.
         self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
-        self._repeats = Repeats(clock=clock)
+        self._repeats = Repeats()
 
     def watch(self, operation: t.Operation, head: str, wake: Callable[[], None]) -> Insert:
         """An insert was accepted. Does not block."""
-        insert = Insert(operation, head, wake, self._clock())
+        insert = Insert(operation, head, wake, monotonic())
         if not insert.done:
             with self._lock:
                 self._open[insert.name] = insert
@@ -294,7 +293,7 @@ class InsertOperations:
 
     def look(self) -> None:
         """See which are over. Blocks; any thread. Trouble is logged: lists of instances go on."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             if not self._open or now - self._looked_at < PAUSE_SECONDS:
                 return
@@ -324,13 +323,13 @@ class InsertOperations:
         :return: what went wrong, now or the last time; "" = nothing.
         """
         breaker = self._breakers.setdefault(what, CircuitBreaker(1, 0.0, AWAY))
-        if breaker.probe_due(self._clock()):
+        if breaker.probe_due(monotonic()):
             return breaker.reason
         try:
             ask()
         except LaunchError as error:
             if isinstance(error, CloudAway):
-                breaker.failed(self._clock(), str(error))
+                breaker.failed(monotonic(), str(error))
             return str(error)
         breaker.worked()
         return ""

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, or_none, texts_of
-from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, RestLogin
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.framework.uploads import (
     ImageContent,
@@ -41,7 +41,6 @@ from nodepool.guard import Guard
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import Body, HttpAnswer, PlainHttp
-    from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.ibmvpc.client import IbmVpc
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts

@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudNotFound,
@@ -23,6 +24,7 @@ from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
 from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.types import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
@@ -39,9 +41,6 @@ from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of, node
 from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
 from nodepool.metrics import reports
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 
@@ -292,7 +291,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
                 if not busy(error):
                     raise
                 self.log.debug("The floating IP is bound later: %s", error)
-                self._bind_at = self.clock() + BUSY_SECONDS
+                self._bind_at = monotonic() + BUSY_SECONDS
         if self._floating is None and record.interface_id and self.reached(self._bind_at):
             self._work = self.cloud.others.submit(self._bind, record)
             self._work.add_done_callback(lambda _: self.wake())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from nodepool import fast_json
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNotFound,
@@ -73,8 +72,8 @@ class KubeClient(RestCalls):
     #: One that hangs is noticed in time: its callers ask again.
     read_attempts: ClassVar[int] = 1
 
-    def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0), clock)
+    def __init__(self, connection: ClusterConnection) -> None:
+        super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0))
         self.connection = connection
         self._lock = threading.Lock()
         #: Open streams, to be broken off by `close`.

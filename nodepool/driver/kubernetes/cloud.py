@@ -242,7 +242,6 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
     def __init__(self, provider: str, client: KubeClient) -> None:
         super().__init__(provider)
         self.client = client
-        self.clock: Callable[[], float] = monotonic
         self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
@@ -362,7 +361,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
         with self._kinds_lock:
             content = self._awaited.get(name)
             if content is not None:
-                content.look_at = self.clock()
+                content.look_at = monotonic()
 
     def made_anew(self, name: str, uid: str | None) -> bool:
         """Was another one made under the name of one that is gone, of which no watch has told yet?"""
@@ -388,10 +387,10 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
             self.objects.replace(objects.PLACE, views, started)
         for view in views:
             content = awaited.get(view.id)
-            if content is not None and not view.terminating and self.clock() >= content.look_at:
+            if content is not None and not view.terminating and monotonic() >= content.look_at:
                 self._ask_for_content(view.id, content, asked)
                 content.looks += 1
-                content.look_at = self.clock() + LOOK.pause(content.looks)
+                content.look_at = monotonic() + LOOK.pause(content.looks)
         return [self.objects.record_of(view) for view in views]
 
     def _ask_for_content(self, name: str, content: AwaitedContent, asked: set[str]) -> None:

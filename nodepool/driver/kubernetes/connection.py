@@ -15,11 +15,10 @@ import base64
 import contextlib
 import os
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.http.rest_calls import HttpCalls
@@ -75,10 +74,10 @@ class ClusterConnection(HttpCalls):
     :param context: of the kubeconfig; None = the current one, or without a kubeconfig the cluster that we run in.
     """
 
-    def __init__(self, provider: str, context: str | None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, context: str | None) -> None:
         self.provider = provider
         self.context = context
-        self._current = Fact(self._look, clock)
+        self._current = Fact(self._look)
         #: What was loaded last, the signature of its files, and `_refusals` then. Of the thread that looks.
         self._loaded: tuple[ClusterAccess, tuple[Any, ...], int] | None = None
         #: How often credentials were refused: what was loaded before the last time is not used again.

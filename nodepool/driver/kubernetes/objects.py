@@ -14,19 +14,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import one_line
-from nodepool.driver.kubernetes.config import mangled
+from nodepool.driver.kubernetes.config import PodLabel, mangled
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.inventory import CloudRecord
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest
 
 #: Label with the name of the node's label.
 LABEL_KEY: Final = "nodepool_node_label"

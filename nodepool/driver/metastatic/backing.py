@@ -15,26 +15,24 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import ChangedNodes
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import OnError
 from nodepool.model import states
 from nodepool.model.event import BACKING_OWNER
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
 from nodepool.model.record import InvalidRecord, is_finite
 from nodepool.model.request import NodeRequest
 from nodepool.plan import backing, maintenance
 from nodepool.plan.backing import Backing, BackingKind
 from nodepool.zk import paths
-
-if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.zk.nodes import NodepoolCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: Nodes in these states have not stored yet where they are.
 NOT_PLACED = (states.INIT, states.BUILDING)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.config import LabelSettings
 from nodepool.driver.framework.rate import WHEN_WOKEN_SECONDS
 from nodepool.driver.metastatic.backing import (
     BackingData,
@@ -28,25 +29,21 @@ from nodepool.driver.metastatic.backing import (
     owner_of,
     place_of,
 )
+from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineProvider
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.cloud import RunningLaunch
 from nodepool.exceptions import LaunchHeldException, LaunchStatusException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.model import states
-from nodepool.model.node import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest
 from nodepool.plan import backing as plan
 from nodepool.plan.backing import Release
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import LabelSettings
-    from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.cloud import RunningLaunch
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.zk.nodes import NodepoolCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class MetastaticProvider(StateMachineProvider):

@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudNotFound, CloudRefused, CloudSetup, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
@@ -101,7 +102,7 @@ class ProjectCloud(KubeCloud):
 
     def _is_gone(self, name: str) -> bool:
         """Is a project gone in which we have no rights, or have they not come yet?"""
-        now = self.clock()
+        now = monotonic()
         with self._rights_lock:
             gone = name in self._allowed or now - self._refused_since.setdefault(name, now) >= RIGHTS_SECONDS
             if gone:

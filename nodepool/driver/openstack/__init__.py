@@ -20,14 +20,14 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, failure, or_none, room_for
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import Clouds, section, settings_of
-from nodepool.driver.openstack.config import OpenStackProviderConfig
+from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.servers import Leaks, ServerCreation
 from nodepool.driver.openstack.transport import Transport
@@ -40,9 +40,6 @@ from nodepool.exceptions import (
     RuntimeConfigurationException,
 )
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
 
 log = logging.getLogger("nodepool.driver.openstack")
 

@@ -14,13 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, or_none
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
+from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
 from nodepool.driver.statemachine import instance as tags
@@ -28,9 +29,6 @@ from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 
 
 class OpenStackCloud(tags.InstanceCloud[Server]):
@@ -179,9 +177,8 @@ class ServerLists:
     one: then the narrow ones are not used for a while.
     """
 
-    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._clock = clock
         #: The latest second that was seen, and when it was seen first.
         self._latest = ""
         self._latest_at = 0.0
@@ -210,7 +207,7 @@ class ServerLists:
             self._updated.clear()
             self._widen()
         elif since != self._narrow and self._too_late(servers):
-            self._wide_until = self._clock() + LATE_SECONDS
+            self._wide_until = monotonic() + LATE_SECONDS
         self._updated.update((server.id, server.updated) for server in servers)
         return servers
 
@@ -223,7 +220,7 @@ class ServerLists:
 
         :param latest: as Nova writes it.
         """
-        now = self._clock()
+        now = monotonic()
         if latest != self._latest:
             self._latest, self._latest_at = latest, now
         second = timedelta(seconds=1 if now - self._latest_at < COMMIT_SECONDS else 0)

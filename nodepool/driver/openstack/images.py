@@ -24,7 +24,7 @@ from nodepool.driver.framework.cloud_errors import (
     one_line,
 )
 from nodepool.driver.framework.uploads import ImageContent, ImageTime, ListedImage, difference
-from nodepool.driver.openstack.api import Image, text_of
+from nodepool.driver.openstack.api import Api, Image, text_of
 from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -33,7 +33,6 @@ from nodepool.plan.retries import Backoff
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
 
-    from nodepool.driver.openstack.api import Api
     from nodepool.driver.openstack.config import OpenStackProviderConfig
 
 log = logging.getLogger("nodepool.driver.openstack.images")

@@ -233,7 +233,7 @@ class Creation:
     """One creation; made by `LostCreations.begin`.
 
     :param pool: of the node; ``label`` is its label. They say what an instance uses.
-    :param begun_at: seconds of the clock.
+    :param begun_at: monotonic seconds.
     :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
         way.
     """

@@ -269,18 +269,16 @@ class InstanceCloud(abc.ABC, Generic[R]):
     #: The longest time that one call takes, in seconds.
     call_seconds: float = 60.0
 
-    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str) -> None:
         self.provider = provider
         since = self.changes_since if self.lists_changes else no_changes
-        self.inventory: Inventory[R] = self.inventory_class(
-            provider, self.list_instances, since, self.lag_seconds, clock
-        )
+        self.inventory: Inventory[R] = self.inventory_class(provider, self.list_instances, since, self.lag_seconds)
         pace = self.inventory.pace
         pace.shortest_seconds, pace.price_seconds = self.shortest_list_pause, self.list_price
         self.inventory.look_at, self.inventory.looks_singly = self.look_at, self.looks_singly
         self.inventory.on_news = self._news
         self.inventory.on_list = self._listed
-        self.creations = LostCreations(provider, clock)
+        self.creations = LostCreations(provider)
         #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
         self._lost: Waiter | None = None
         self._lock = threading.Lock()
@@ -510,9 +508,8 @@ class LostCreations:
     :param provider: whose instances they are: others are none of our business.
     """
 
-    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str) -> None:
         self.provider = provider
-        self._clock = clock
         self._lock = threading.Lock()
         self._nodes: dict[str, _OfNode] = {}
         #: Node of each instance.
@@ -530,7 +527,7 @@ class LostCreations:
 
         One of the same node that still has no answer was given up: it may make an instance late.
         """
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             self._forget_old(now)
             node = self._nodes.setdefault(key.node_id, _OfNode())
@@ -565,7 +562,7 @@ class LostCreations:
                 return False
             node.pending = False
             self._own(node, creation.key.node_id, record_id)
-            return node.late_until >= self._clock()
+            return node.late_until >= monotonic()
 
     def refused(self, creation: Creation) -> None:
         """A creation was answered: no instance was made."""
@@ -580,7 +577,7 @@ class LostCreations:
         looked for.
         """
         with self._lock:
-            creation.lost_at = self._clock()
+            creation.lost_at = monotonic()
 
     def found(self, creation: Creation, records: Iterable[R]) -> str | None:
         """Of the instances of a node, one that nobody knew: the answer to a creation that got lost on its way."""
@@ -596,7 +593,7 @@ class LostCreations:
 
     def given_up(self, creation: Creation) -> None:
         """There was no answer to a creation, and no instance was found."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             node = self._nodes.setdefault(creation.key.node_id, _OfNode())
             node.pending = False
@@ -609,7 +606,7 @@ class LostCreations:
             node_id = self._node_of.pop(record_id, "")
             node = self._nodes.get(node_id)
             # Until the late one came, those that are known must be told from it.
-            if node is not None and node.late_until < self._clock():
+            if node is not None and node.late_until < monotonic():
                 node.owned.discard(record_id)
                 self._drop_if_over(node_id, node)
 
@@ -618,7 +615,7 @@ class LostCreations:
     def strays(self, records: Iterable[R]) -> list[R]:
         """Instances that a lost creation made after it was given up. Each is returned once."""
         found: list[R] = []
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             for record in records:
                 node_id = node_id_of(record.metadata, self.provider)
@@ -667,7 +664,7 @@ class LostCreations:
         self._node_of[record_id] = node_id
 
     def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
-        if not node.pending and not node.owned and node.late_until < self._clock():
+        if not node.pending and not node.owned and node.late_until < monotonic():
             del self._nodes[node_id]
 
 
@@ -714,17 +711,16 @@ class ResourceKinds(Generic[L]):
     :param kinds: in the order in which things are deleted: what uses others comes before them.
     """
 
-    def __init__(self, provider: str, kinds: Iterable[ResourceKind[L]], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, kinds: Iterable[ResourceKind[L]]) -> None:
         self._provider = provider
         self._kinds = tuple(kinds)
-        self._clock = clock
         self._due: dict[str, float] = {}
         self._repeats = Repeats(_TOLD_SECONDS)
 
     def all(self) -> Iterator[L]:
         """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
         for kind in self._kinds:
-            if self._due.get(kind.name, float("-inf")) <= self._clock():
+            if self._due.get(kind.name, float("-inf")) <= monotonic():
                 yield from self._list(kind)
 
     def delete(self, resource: L) -> None:
@@ -748,7 +744,7 @@ class ResourceKinds(Generic[L]):
         self._repeats.over(kind.name)
         # What is there must be seen in two sweeps in a row.
         ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
-        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+        self._due[kind.name] = monotonic() + (0.0 if ours else kind.idle_seconds)
         return found
 
 
@@ -876,21 +872,20 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     COMPLETE: ClassVar[str] = "complete"
 
-    def __init__(self, cloud: InstanceCloud[R], log: Log, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, cloud: InstanceCloud[R], log: Log) -> None:
         super().__init__()
         self.cloud = cloud
         self.log = log
-        self.clock = clock
         #: When the state began, and when the framework looked last.
-        self.since = clock()
-        self.advanced_at = clock()
+        self.since = monotonic()
+        self.advanced_at = monotonic()
         #: Id of the instance in lists; ``external_id`` may say more.
         self.record_id: str | None = None
         self._call: Future[Any] | None = None
         self._waiter: Waiter | None = None
 
     def advance(self) -> Any:
-        self.advanced_at = self.clock()
+        self.advanced_at = monotonic()
         self.next_advance_seconds = SAFETY_SECONDS
         if self._waiter is not None:
             self.cloud.inventory.touch(self._waiter)
@@ -910,7 +905,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
     def go(self, state: str) -> bool:
         """Change the state; for ``return self.go(...)``: it is looked at at once."""
         self.state = state
-        self.since = self.clock()
+        self.since = monotonic()
         return True
 
     def end(self) -> None:
@@ -973,7 +968,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def reached(self, when: float) -> bool:
         """Is it this time yet? If not, the framework comes back then."""
-        left = when - self.clock()
+        left = when - monotonic()
         if left <= 0:
             return True
         self.next_advance_seconds = min(SAFETY_SECONDS, left)

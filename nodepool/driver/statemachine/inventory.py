@@ -123,13 +123,11 @@ class Inventory(Generic[R]):
         fetch: Callable[[str | None], Iterable[R]],
         since: Callable[[str], str | None] = no_changes,
         lag_seconds: float = 0.0,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self._fetch = fetch
         self._since = since
         self._lag_seconds = lag_seconds
-        self._clock = clock
         self._changed = threading.Condition()
         self._records: dict[str, R] = {}
         #: When the list began in which an instance was last seen.
@@ -158,7 +156,7 @@ class Inventory(Generic[R]):
         self.looks_singly = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
+        self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True))
         #: Called after each list, in the thread that listed, with instances that are new or changed, or have ended.
         self.on_news: Callable[[list[R]], None] = lambda records: None
         #: Called after each list, in the thread that listed, whether anything changed or not.
@@ -178,9 +176,9 @@ class Inventory(Generic[R]):
 
         Parameters as those of `Waiter`.
 
-        :param not_before: an earlier list is of no use, in seconds of the inventory's clock.
+        :param not_before: an earlier list is of no use, in monotonic seconds.
         """
-        waiter = Waiter(kind, wake, max(self._clock(), not_before), record_id, complete)
+        waiter = Waiter(kind, wake, max(monotonic(), not_before), record_id, complete)
         with self._changed:
             self._add(waiter)
             if self._thread is None and not self._stopped:
@@ -191,7 +189,7 @@ class Inventory(Generic[R]):
     def _add(self, waiter: Waiter) -> None:
         """Called with the lock. The thread looks at all waiters when it is woken: only if it has to list earlier."""
         self.pace.add(waiter)
-        if self.pace.next_for(waiter, self._clock(), self.listed_at) < self._waiting_until:
+        if self.pace.next_for(waiter, monotonic(), self.listed_at) < self._waiting_until:
             self._changed.notify_all()
 
     def _start(self) -> threading.Thread | None:
@@ -203,7 +201,7 @@ class Inventory(Generic[R]):
     def touch(self, waiter: Waiter) -> None:
         """The waiter still waits."""
         with self._changed:
-            waiter.touched = self._clock()
+            waiter.touched = monotonic()
             if waiter.told or not self.pace.has(waiter):
                 waiter.told = False
                 self._add(waiter)
@@ -220,7 +218,7 @@ class Inventory(Generic[R]):
         :param happened: what was waited for came; False = it was given up.
         """
         with self._changed:
-            self.pace.done(waiter, self._clock(), happened)
+            self.pace.done(waiter, monotonic(), happened)
 
     def stop(self) -> None:
         """End the thread; it is not waited for."""
@@ -273,7 +271,7 @@ class Inventory(Generic[R]):
         """
         with self._changed:
             self._records.pop(record_id, None)
-            self._gone[record_id] = self._clock()
+            self._gone[record_id] = monotonic()
             if was_there:
                 self._never_seen.discard(record_id)
             else:
@@ -290,7 +288,7 @@ class Inventory(Generic[R]):
         Of those who ask at the same time one asks the cloud. Raises what the cloud says.
         """
         with self._changed:
-            fresh = self._clock() - self.complete_at <= max_age
+            fresh = monotonic() - self.complete_at <= max_age
         if not fresh:
             self._complete.get_new()
         return self.known()
@@ -302,7 +300,7 @@ class Inventory(Generic[R]):
 
         :param complete: all instances; else the changed ones, if there is a time to ask from.
         """
-        started = self._clock()
+        started = monotonic()
         with self._changed:
             latest = "" if complete or not self._by_changes else self._latest_change
         since = self._since(latest) if latest else None
@@ -396,7 +394,7 @@ class Inventory(Generic[R]):
         while True:
             with self._changed:
                 while not self._stopped and (pause := self._pause()) > 0:
-                    self._waiting_until = self._clock() + pause
+                    self._waiting_until = monotonic() + pause
                     self._changed.wait(None if pause == float("inf") else pause)
                     self._waiting_until = float("-inf")
                 if self._stopped:
@@ -406,7 +404,7 @@ class Inventory(Generic[R]):
     def complete_is_due(self) -> bool:
         """Are all instances to be listed now, and not only the changed ones?"""
         with self._changed:
-            return self._clock() - self.complete_at > COMPLETE_SECONDS or self.pace.complete_wanted()
+            return monotonic() - self.complete_at > COMPLETE_SECONDS or self.pace.complete_wanted()
 
     def _few(self) -> Set[str]:
         """Which instances to ask for one by one; none = list.
@@ -431,12 +429,12 @@ class Inventory(Generic[R]):
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nothing waits. Called with the lock."""
-        now = self._clock()
+        now = monotonic()
         return self.pace.next_list(now, self.listed_at) - now
 
     def poll(self, complete: bool) -> None:
         """One turn of the thread: list, and decide when to list again. Does not raise."""
-        started, held = self._clock(), self.held.seconds
+        started, held = monotonic(), self.held.seconds
         try:
             if not complete and (few := self._few()):
                 found, gone = self._ask(partial(self._look, few))
@@ -450,11 +448,11 @@ class Inventory(Generic[R]):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:
                 self.failed_lists += 1
-                pause = self.pace.failed(self._clock())
+                pause = self.pace.failed(monotonic())
             log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
-                now = self._clock()
+                now = monotonic()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
                 self.pace.worked(now, took=now - started - (self.held.seconds - held))
 
@@ -729,7 +727,7 @@ class WatchedInventory(Inventory[R]):
     def put(self, record: R) -> None:
         """A watch told of an instance. One with the id of an instance that is gone is another one."""
         with self._changed:
-            now = self._heard_at = self.listed_at = self._clock()
+            now = self._heard_at = self.listed_at = monotonic()
             self._gone.pop(record.id, None)
             self._never_seen.discard(record.id)
             self._seen[record.id] = now
@@ -757,7 +755,7 @@ class WatchedInventory(Inventory[R]):
         with self._changed:
             if self._seen.get(record_id, float("-inf")) >= since:
                 return
-            now = self._heard_at = self.listed_at = self._clock()
+            now = self._heard_at = self.listed_at = monotonic()
             known = self._records.pop(record_id, None)
             self._seen.pop(record_id, None)
             if not another:
@@ -772,7 +770,7 @@ class WatchedInventory(Inventory[R]):
     def heard(self) -> None:
         """A watch gave a sign of life."""
         with self._changed:
-            self._heard_at = self._clock()
+            self._heard_at = monotonic()
 
     def revive(self, record_id: str) -> None:
         """An instance is about to be made whose id was that of another one, which is gone."""
@@ -794,7 +792,7 @@ class WatchedInventory(Inventory[R]):
             self._changed.notify_all()
 
     def _pause(self) -> float:
-        now = self._clock()
+        now = monotonic()
         due = self.pace.next_list(now, self.listed_at)
         if due != float("inf") and not self.lists and not self.pace.complete_wanted():
             due = max(due, self._heard_at + SILENT_SECONDS, self.complete_at + SILENT_SECONDS)

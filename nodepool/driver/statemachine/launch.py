@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -222,11 +222,10 @@ class NodeLaunch(RunningLaunch):
         provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
-        clock: Callable[[], float] = monotonic,
         *,
         resumed: bool = False,
     ) -> None:
-        super().__init__(provider, node, clock)
+        super().__init__(provider, node)
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
@@ -243,7 +242,6 @@ class NodeLaunch(RunningLaunch):
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
-        self._clock = clock
         self.log = get_annotated_logger(
             logging.getLogger(log_names.state_machine_launcher(provider.name)),
             event_id=handler.request.event_id,
@@ -255,7 +253,7 @@ class NodeLaunch(RunningLaunch):
         )
         #: In which step it is, and since when. Replaced as a whole; any thread may read it.
         self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
-        self._begun = clock()
+        self._begun = monotonic()
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
@@ -270,7 +268,7 @@ class NodeLaunch(RunningLaunch):
             self._trial = None
         self._attempt_begun = self._begun
         #: Of the attempt.
-        self.limit = TimeLimit(self.launch_timeout, self.held, clock)
+        self.limit = TimeLimit(self.launch_timeout, self.held)
         #: May any attempt have made an instance?
         self._made = False
         self._error: Exception | None = None
@@ -315,8 +313,8 @@ class NodeLaunch(RunningLaunch):
             if not isinstance(decision, Retry):
                 break
             self._attempt += 1
-            self._attempt_begun = self._clock() + decision.delay_seconds
-            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held, self._clock)
+            self._attempt_begun = monotonic() + decision.delay_seconds
+            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held)
             attempt = self._try_again(decision.delay_seconds, self._error)
         if self.node.external_id is None and self.others:
             self.node.external_id = self.others[0]
@@ -330,7 +328,7 @@ class NodeLaunch(RunningLaunch):
         """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
         node, now = self.node, wall_time()
         age = now - (node.state_time or now)
-        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
+        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held)
         ordered = None
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
@@ -390,7 +388,7 @@ class NodeLaunch(RunningLaunch):
         if ordered is not None:
             cast("Any", machine).adopt(ordered)
         yield from self._create(machine)
-        begun, created = self._attempt_begun, self._clock()
+        begun, created = self._attempt_begun, monotonic()
         reports.report_boot(self.settings.name, created - begun)
         self._trace_part(spans.BOOT, created - begun)
         if getattr(self.label, "host_key_checking", True):
@@ -468,7 +466,7 @@ class NodeLaunch(RunningLaunch):
         keys = yield from self._answer(
             provider.scans.scan(node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type)
         )
-        seconds = self._clock() - created
+        seconds = monotonic() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
         key_file = str(getattr(self.label, "ready_check_key", None))
@@ -548,7 +546,7 @@ class NodeLaunch(RunningLaunch):
         spans.part_ended(name, self.request, self.node, self._attempt, seconds)
 
     def _trace_attempt(self, error: str) -> None:
-        seconds, name = self._clock() - self._attempt_begun, self.settings.name
+        seconds, name = monotonic() - self._attempt_begun, self.settings.name
         spans.attempt_ended(self.request, self.node, name, self._attempt, seconds, error)
 
     # -- failures --
@@ -600,7 +598,7 @@ class NodeLaunch(RunningLaunch):
         trial, self._trial = self._trial, None
         if trial is None:
             return False
-        self._handler.pw.trial_ended(self.node, trial, error, self._clock() - self._attempt_begun)
+        self._handler.pw.trial_ended(self.node, trial, error, monotonic() - self._attempt_begun)
         return trial.is_candidate
 
     def _log_failure(self, error: Exception) -> None:
@@ -696,7 +694,7 @@ class NodeLaunch(RunningLaunch):
         if error is not None:
             why = why or classify(error)
         if self.node.state == states.READY:
-            self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
+            self.log.info("Node is ready after %.1f s", monotonic() - self._begun)
         if state == states.READY:
             self._report(states.READY if error is None else launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
@@ -725,7 +723,7 @@ class NodeLaunch(RunningLaunch):
         self._launch_ended(self.node, result, text)
         reports.report_launch(
             result,
-            (self._clock() - self._begun) * 1000,
+            (monotonic() - self._begun) * 1000,
             provider=self.settings.name,
             az=self.node.az,
             requestor=self.request.requestor,

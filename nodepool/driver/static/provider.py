@@ -11,35 +11,31 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
-from nodepool.driver.framework.handler_hooks import node_logger
+from nodepool.driver.framework.cloud_errors import CheckResult
+from nodepool.driver.framework.handler_hooks import PoolWorkerView, node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Done, Provider
 from nodepool.driver.static.checks import HostChecker, HostMonitor, Quarantines, cause, host_checks, is_alive
+from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard, as_exception
 from nodepool.model import states
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText, no_access
-from nodepool.model.status import HostStatus
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import HostStatus, Maintenance
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
 from nodepool.plan.triage import MIN_READY_REQUESTOR, RequestKind, can_match
 from nodepool.zk import paths
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
 RESYNC_SECONDS: Final = 60.0
@@ -83,12 +79,9 @@ class StaticProvider(Provider):
     def __init__(
         self,
         provider_config: StaticProviderConfig,
-        clock: Callable[[], float] = monotonic,
-        wall: Callable[[], float] = wall_time,
     ) -> None:
         self.provider: StaticProviderConfig = provider_config
         self.name = provider_config.name
-        self._clock = clock
         self._hosts = provider_config.hosts()
         self.log = logging.getLogger(log_names.static_provider(self.name))
         self._idle = threading.Event()
@@ -97,8 +90,7 @@ class StaticProvider(Provider):
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
         self._workers: set[PoolWorkerView] = set()
-        self._wall = wall
-        self._monitor = HostMonitor(self._hosts, self.log, wall)
+        self._monitor = HostMonitor(self._hosts, self.log)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
         self._failed: dict[HostId, Exception] = {}
@@ -128,7 +120,7 @@ class StaticProvider(Provider):
     def prepare(self, zk_conn: ZooKeeper) -> None:
         """Everything that `start` does but the thread; then `run_once` may be called."""
         self.zk = zk_conn
-        self._quarantines = Quarantines(zk_conn, self._hosts, self._wall)
+        self._quarantines = Quarantines(zk_conn, self._hosts)
         self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._quarantines, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
@@ -186,7 +178,7 @@ class StaticProvider(Provider):
         """
         if not self._quarantines.known:
             return UNKNOWN_SECONDS
-        now = self._clock()
+        now = monotonic()
         self._take_results(now)
         held = self._look_at_quarantines()
         if self._found:
@@ -244,7 +236,7 @@ class StaticProvider(Provider):
         for host, record in before.items():
             if host not in held:
                 # One that would have held longer was ended by an operator. Clocks of hosts differ.
-                ended_early = not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
+                ended_early = not record.is_over(wall_time() + CLOCK_SKEW_SECONDS)
                 self._monitor.retry_now(host, forget=ended_early)
                 self.log.info("Static host %s is not quarantined any more; it is checked now", host)
         for host, record in held.items():
@@ -268,7 +260,7 @@ class StaticProvider(Provider):
         if since is not None and since < health.since:
             since = None
         if self._quarantines.quarantine(host, reason, seconds, since=since):
-            self._quarantined_since[host] = since or self._wall()
+            self._quarantined_since[host] = since or wall_time()
             self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
 
     def _apply(self, plan: StaticPlan) -> None:

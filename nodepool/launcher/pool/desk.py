@@ -23,15 +23,13 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
-from nodepool.model.request import parent_of
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import FailedLaunch, LaunchesStatus
-from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
+from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, RequestKind, RequestQueue, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import RequestKind, RequestQueue
 
 #: Seconds after which a request is looked at again whose lock somebody else held.
 LOCKED_RETRY_SECONDS: Final = 0.25

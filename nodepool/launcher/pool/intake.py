@@ -17,35 +17,31 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import partial
 from logging import DEBUG
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import log_declined
-from nodepool.driver.handler import allocate
+from nodepool.driver.handler import NodeRequestHandler, allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.fair import YIELD_SECONDS
-from nodepool.launcher.pool.view import PoolView, RequestView
+from nodepool.launcher.pool.view import Pool, PoolView, RequestView
 from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import POOL_MARK
 from nodepool.plan import triage
+from nodepool.plan.shares import FairKey
 from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans
 from nodepool.zk import paths
+from nodepool.zk.connection import Reply
 from nodepool.zk.transactions import TransactionFailed, result
-
-if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import Pool
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.shares import FairKey
-    from nodepool.zk.connection import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100
@@ -124,7 +120,7 @@ class Intake:
                 return
             known, number, bucket = heap[0]
             # What was served meanwhile may have made the share of its tenant larger.
-            if order.on and (key := order.key(bucket.kind, bucket.head_key)) > known:
+            if order.moved(bucket.kind) and (key := order.key(bucket.kind, bucket.head_key)) > known:
                 heapq.heapreplace(heap, (key, number, bucket))
                 continue
             until = min((key for key, _, _ in heap[1:3]), default=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -17,28 +18,32 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.pool.fair import PoolOrder
-from nodepool.launcher.pool.mixed import judge, pending_of
-from nodepool.launcher.shared import Turns
+from nodepool.launcher.pool.fair import PoolOrder, TenantLedger
+from nodepool.launcher.pool.mixed import pending_of
+from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
+    Leave,
     PoolInfo,
     ReadyNodes,
     RequestKind,
     RequestQueue,
+    Verdict,
     is_free,
+    judge,
     why_failed,
 )
-from nodepool.runtime.providers import facade_for
+from nodepool.runtime.providers import Providers, facade_for
 
 if TYPE_CHECKING:
     import logging
@@ -49,14 +54,9 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
     from nodepool.launcher.canary import Trials
-    from nodepool.launcher.pool.fair import TenantLedger
-    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
-    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
     from nodepool.plan.promotion import Trial
-    from nodepool.plan.triage import Verdict
-    from nodepool.runtime.providers import Providers
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -87,8 +87,10 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
-        self._mixed: frozenset[str] = frozenset()
+        self._config: Config | None = None
         self._verdicts: dict[RequestKind, Verdict] = {}
+        #: Labels, and how many nodes of each are free -> what requests for them wait for, of this pass.
+        self._waits: dict[tuple[object, ...], Reason] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
         #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
@@ -101,21 +103,25 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
+        registered, absent, config = pool.registered_pools(), pool.absent_pools(), pool.launcher.config()
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
+        if not same or self._config is not config or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
+        self._me, self._registered, self._absent, self._config = me, registered, absent, config
+        self._waits.clear()
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
-        self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
+        self.turns.begin_pass(pool.launcher_id, registered, by_room=config.placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.triage.screen` for this pool and the registered pools of now."""
+        """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
+            found = judge(kind, self._me, self._registered, self._absent, self.pool.launcher.config().mixed_labels)
+            if isinstance(found, Leave) and found.reason is reasons.SEVERAL_POOLS:
+                found = Leave(self.pool.launcher.tenant_excess(kind) or found.reason)
+            self._verdicts[kind] = found
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -166,7 +172,11 @@ class PoolView:
         if self.ready.could_serve(kind.labels) and not self.ready.could_serve(kind.labels, kind):
             return reasons.NODES_OF_OTHERS
         free = {label: self.ready.count(label) for label in kind.labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free) or reasons.NO_READY_NODE
+        known = (kind.labels, *free.values())
+        if known not in self._waits:
+            found = gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free)
+            self._waits[known] = found or reasons.NO_READY_NODE
+        return self._waits[known]
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
@@ -530,6 +540,28 @@ class Launcher:
     known_tenant_use: Callable[[str], QuotaInformation]
     passed: Callable[[str], None]
     lock_dir_lingers: Callable[[str], None]
+
+    def tenant_excess(self, kind: RequestKind) -> Reason | None:
+        """The limit of its tenant that a request over several pools is larger than; None = none is known.
+
+        A label of other launchers only counts as one instance, if their pools publish how many nodes they can have.
+        """
+        name, need = kind.tenant_name or "", QuotaInformation()
+        limits, pools = self.config().tenant_resource_limits.get(name), self.siblings()
+        if limits is None:
+            return None
+        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG):
+            for label in kind.labels:
+                sizes = [needed(pool, [label]) for pool in pools if pool.has_provider and label in pool.labels]
+                others = [pool.capacity for pool in self.pools.registered() if label in pool.labels]
+                sizes = sizes or [QuotaInformation(instances=1 if others and all(others) else 0)]
+                # They may be of different sizes, and any of the pools may make it.
+                amounts = [size.quota["compute"] for size in sizes]
+                need.add(QuotaInformation(**{key: min(one.get(key, 0) for one in amounts) for key in amounts[0]}))
+            found = first_shortage(_limit(limits), QuotaInformation(), need)
+            if found is not None:
+                return reasons.tenant_limit(name, found.resource, limit=found.limit, used=0, needed=found.needed)
+        return None
 
 
 # `FreeNodes`: which nodes may a pool hand out now? Which one is deleted for a request that waits for room (Q-8, Q-9)?

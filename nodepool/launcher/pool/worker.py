@@ -16,30 +16,25 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
-from nodepool.launcher.pool.view import Pool
+from nodepool.launcher.pool.view import Launcher, Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
-from nodepool.model.record import is_finite
-from nodepool.model.request import described, origin_of
-from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, PoolComponent
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest, described, origin_of
+from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, TOGETHER, PoolComponent, amounts
+from nodepool.plan.triage import RequestKind
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
 from nodepool.zk.components import Registration
-
-if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import RequestKind
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
@@ -332,9 +327,8 @@ class PoolEntry:
         if monotonic() < self._next_capacity:
             return known
         self._next_capacity = monotonic() + CAPACITY_SECONDS
-        told = gateway.pool_capacity(self._context.provider, self._context.pool_name)
         # With another number, such as "without limit", nobody could read the entry.
-        found = {label: nodes for label, nodes in told.items() if type(nodes) in (int, float) and is_finite(nodes)}
+        found = amounts(gateway.pool_capacity(self._context.provider, self._context.pool_name))
         same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
         return known if same else found
 
@@ -349,6 +343,8 @@ class PoolEntry:
         for one in gateway.limit_status(self._context.provider, self._context.pool_name):
             if one.limit is not None:
                 found[one.resource] = min(one.limit, found.get(one.resource, one.limit))
+                if one.scope == "cloud" and len(self._context.config.pools) > 1:
+                    found[f"{TOGETHER}{one.resource}"] = one.limit
         return found
 
     def remove(self) -> None:

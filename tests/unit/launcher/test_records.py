@@ -95,7 +95,7 @@ def test_records_of_the_launcher(
 
 def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/metrics 1: at once, after changes but at most once a second, and once a minute."""
-    clock, nodes = ManualClock(), list[Node]()
+    clock, nodes = ManualClock().rules(), list[Node]()
     cache: Any = SimpleNamespace(**{name: SimpleNamespace(values=list) for name in ("requests", "pools")})
     cache.nodes = SimpleNamespace(values=lambda: nodes)
     monkeypatch.setattr(home(StatsWorker), "Election", lambda *_: SimpleNamespace(is_leader=lambda: True))
@@ -104,7 +104,7 @@ def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     with StatsdServer() as server:
         client = present(get_client(server.environ))
         launcher: Any = SimpleNamespace(cache=cache, zk=SimpleNamespace(client=None))
-        worker = StatsWorker(client, Registry(lambda: client), launcher, clock)
+        worker = StatsWorker(client, Registry(lambda: client), launcher)
 
         def sent(seconds: float, *, more: int = 0) -> list[str]:
             for _ in range(more):
