@@ -264,6 +264,11 @@ class ImageUpload(_ImageRecord):
         own = {"rolled_back": self.rolled_back, "candidate": candidate, "verdict": self.verdict}
         return {**super().to_dict(now), **{name: value for name, value in own.items() if value}}
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Is it a candidate, or was it one until it was rolled back?"""
+        return self.candidate is not None or (self.rolled_back and bool(self.verdict))
+
     def become_candidate(self, promotion: Promotion, current: ImageUpload) -> None:
         """Make it ready, but older than the current one: launchers of 11.0.0 choose the newest (CA-1)."""
         self.state = states.READY
