@@ -218,10 +218,7 @@ class DiskImage(ConfigValue):
     )
 
     source_url: str | None = key(
-        FILLED_TEXT,
-        REQUIRED,
-        "Address with https of an image that is fetched in place of a build.",
-        name="source.url",
+        FILLED_TEXT, REQUIRED, "Address with https of an image that is fetched in place of a build.", name="source.url"
     )
     source_checksum_url: str | None = key(
         FILLED_TEXT,
