@@ -17,14 +17,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
-
-import requests
 
 from nodepool.builder.image_files import CHECKSUMS, ImageFiles, allocated_bytes
 from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.model.image import IMPORTED_FORMATS, ImageSource
+
+if TYPE_CHECKING:
+    import requests
 
 #: Variable of the program's environment with its job. Arguments could be read by other users, and an address may let
 #: everybody read the file.
@@ -56,6 +57,10 @@ _SHOW_SECONDS: Final = 10.0
 
 class Refused(Exception):
     """The same import cannot succeed, also not later."""
+
+
+class Broken(OSError):
+    """The server did not send what it was asked for; it may next time."""
 
 
 def variables(source: ImageSource, output: Path, directory: Path) -> dict[str, str]:
@@ -125,6 +130,9 @@ def _tell(text: str) -> None:
 
 def _session() -> requests.Session:
     """Knows no http, also where a server redirects to it. Proxies, authorities and logins are those of requests."""
+    # Not in the builder, which imports this module for the names above.
+    import requests
+
     session = requests.Session()
     del session.adapters["http://"]
     return session
@@ -214,17 +222,19 @@ def fetch(session: requests.Session, url: str, part: Path) -> bool:
     :raises Refused: the server does not have it, or it is too large.
     :raises OSError: it cannot be had now.
     """
+    from requests.exceptions import InvalidSchema, InvalidURL, RequestException, SSLError
+
     resumed, failures = part.exists(), 0
     while True:
         before = _size(part)
         try:
             _fetch_rest(session, url, part)
             return resumed
-        except (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL) as error:
+        except (InvalidSchema, InvalidURL) as error:
             raise Refused(f"only https is followed: {error}") from None
-        except requests.RequestException as error:
+        except (RequestException, Broken) as error:
             failures = 1 if _size(part) > before else failures + 1
-            if failures > len(_PAUSES) or isinstance(error, requests.exceptions.SSLError):
+            if failures > len(_PAUSES) or isinstance(error, SSLError):
                 raise
             _tell(f"{error}; going on with byte {_size(part)} in {_PAUSES[failures - 1]:g} s")
             resumed = resumed or _size(part) > 0
@@ -251,7 +261,7 @@ def _fetch_rest(session: requests.Session, url: str, part: Path) -> None:
             begun = 0
         elif not answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-"):
             _forget(part)
-            raise requests.RequestException("the server has sent another part than the one it was asked for")
+            raise Broken("the server has sent another part than the one it was asked for")
         length = answer.headers.get("Content-Length", "")
         size = begun + int(length) if length.isdecimal() else None
         _check_size(size or 0, (size or begun) - begun, part.parent)
@@ -274,14 +284,14 @@ def _fetch_rest(session: requests.Session, url: str, part: Path) -> None:
 
 
 def _check_status(answer: requests.Response) -> None:
-    """:raises Refused, requests.RequestException: it is no success."""
+    """:raises Refused, Broken: it is no success."""
     status = answer.status_code
     if status in (200, 206):
         return
     text = f"{ImageSource(answer.url).shown}: the server answers {status} {answer.reason}"
     if 400 <= status < 500 and status not in (408, 416, 429):
         raise Refused(text)
-    raise requests.RequestException(text)
+    raise Broken(text)
 
 
 def _size(part: Path) -> int:

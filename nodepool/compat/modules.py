@@ -64,7 +64,7 @@ class GlobalRegistry:
 
     @property
     def model_api(self) -> int:
-        """The lowest level of all registered components; that of this release while nobody knows. May block."""
+        """The lowest level of all registered components; that of this release while no one knows. May block."""
         level = None if self.registry is None else system_model_api(self.registry)
         return MODEL_API if level is None else level
 
@@ -336,7 +336,7 @@ class ZooKeeperBase:
 def get_client(
     log: logging.Logger, context: str | None, extra_client_constructor: Callable[[Any], Any] | None = None
 ) -> tuple[str | None, str | None, Any, Any]:
-    """The client of a cluster, as the usual files say, else as a pod in it is told; blocks for files.
+    """The client of a cluster, as the usual files say, else as a pod in it learns it; blocks for files.
 
     :param context: in the files; None = the current one.
     :param extra_client_constructor: makes another client from the first one's ``ApiClient``.
@@ -515,7 +515,7 @@ class ReleasedZooKeeper(ZooKeeper):
     REQUEST_LOCK_ROOT: ClassVar[str] = paths.REQUEST_LOCKS
     ELECTION_ROOT: ClassVar[str] = paths.ELECTIONS
 
-    #: Told of each node that changes, since `setNodeStatsEvent`.
+    #: Called for each node that changes, since `setNodeStatsEvent`.
     _stats_listener: Callable[[str], None] | None = None
 
     def __init__(self, client: ZooKeeperClient, enable_cache: bool = True) -> None:
@@ -588,8 +588,8 @@ class ReleasedZooKeeper(ZooKeeper):
     def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
         """Have a node read again whenever it changes.
 
-        :param callback: called now and after each change, with the same node and whether it is gone, which is the last
-            call. It returns False to be called no more.
+        :param callback: called now and after each change, with the same node and whether it is deleted: that is the
+            last call. It returns False to be called no more.
         """
 
         def changed(data: bytes | None, *_: Any) -> bool:
@@ -609,7 +609,7 @@ class ReleasedZooKeeper(ZooKeeper):
         try:
             super().storeNode(node)
         except ZKConflict:
-            # Somebody else may have it by now, and that is why.
+            # Another may have it by now, and that is why.
             self._check_session(node)
             raise
         self._check_session(node)
@@ -628,7 +628,7 @@ class ReleasedZooKeeper(ZooKeeper):
         return sum(node.pool == pool_name for node in self.getProviderNodes(provider_name))
 
     def getReadyNodesOfTypes(self, labels: Collection[str]) -> dict[str, list[Node]]:
-        """Label -> ready nodes that are nobody's. Blocks."""
+        """Label -> ready nodes that are no one's. Blocks."""
         found: dict[str, list[Node]] = {}
         for node in self.nodeIterator():
             wanted = [label for label in node.type if label in labels]
@@ -645,7 +645,7 @@ class ReleasedZooKeeper(ZooKeeper):
         return super().getNodeLockContenders(node if isinstance(node, str) else node.key)
 
     def deleteOldestUnusedNode(self, provider_name: str, pool_name: str) -> bool:
-        """Have the ready node of a pool deleted that waits longest, and is nobody's. False = there is none. Blocks."""
+        """Have the ready node of a pool deleted that waits longest, and is no one's. False = there is none. Blocks."""
         unused = [
             node
             for node in self.getProviderNodes(provider_name)
@@ -672,7 +672,7 @@ class ReleasedZooKeeper(ZooKeeper):
         super().storeNodeRequest(request, priority)
 
     def updateNodeRequest(self, request: NodeRequest) -> None:
-        """Read a request again into the same object. Raises ZKConflict if it is gone. Blocks."""
+        """Read a request again into the same object. Raises ZKConflict if it is deleted. Blocks."""
         fresh = self.requests.get(request.key)
         if fresh is None:
             raise ZKConflict(f"request {request.id} does not exist any more")

@@ -195,7 +195,7 @@ def check_web_addresses(settings: WebappSettings, document: Document) -> None:
 
 
 def wrong_provider_address(given: str) -> str | None:
-    """Why no OpenID Connect provider is asked at an address; None = it may be: nobody on the way can change answers."""
+    """Why no OpenID Connect provider is asked at an address; None = it may be: no one on the way can change answers."""
     try:
         parts = urlsplit(given)
         usable = given.isprintable() and " " not in given and bool(parts.hostname) and parts.port != 0

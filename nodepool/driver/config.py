@@ -132,7 +132,7 @@ class ProviderConfig(ConfigValue, abc.ABC):
     def localProblems(self) -> Iterable[tuple[str, str]]:
         """What keeps this machine from serving the section, for ``config-validate``; default: nothing. After `load`.
 
-        May read files, e.g. one with credentials; contacts nobody.
+        May read files, e.g. one with credentials; contacts no one.
 
         :return: key of the section, and a text with the remedy.
         """

@@ -134,7 +134,7 @@ class MaintenanceState:
     # -- the main thread --
 
     def note_start(self) -> None:
-        """A record that drains the launcher already now does not end it: somebody has started it all the same."""
+        """A record that drains the launcher already now does not end it: someone has started it all the same."""
         found = self.launcher
         self._old_drain = found if found is not None and found.mode is Mode.DRAIN else None
 

@@ -248,7 +248,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.status.current.changed(pool_id)
 
     def lock_dir_lingers(self, request_id: str) -> None:
-        """A request's lock directory is there although nobody holds it: it must go with the request."""
+        """A request's lock directory is there although no one holds it: it must go with the request."""
         self.deletion.current.lingering_lock_dirs.add(request_id)
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
@@ -270,7 +270,7 @@ class NodePool(ConnectedDaemon, Launcher):
 #
 # This runs in the cache thread. So it is quick, and only leaves notes for workers.
 
-#: What becomes of a node until it is ready, and after that until it is gone, gives its pool nothing to do: it can wait
+#: What becomes of a node until it is ready, and after that until it ends, gives its pool nothing to do: it can wait
 #: until the next pass. There are some ten changes for each node of a cloud.
 UNAVAILABLE_STATES: Final = frozenset(
     {states.BUILDING, states.TESTING, states.IN_USE, states.USED, states.HOLD, states.DELETING}
@@ -356,9 +356,9 @@ class Router:
     def _is_urgent(self, node: Node, written: bool) -> bool:
         """May its pool have something to do?
 
-        Of the node of a request only the end of its launch is news: a handler may wait for it that nobody else wakes.
+        Of the node of a request only the end of its launch is news: a handler may wait for it that no one else wakes.
 
-        :param written: somebody wrote the record; False = somebody took its lock, or let go of it.
+        :param written: someone wrote the record; False = someone took its lock, or let go of it.
         """
         if node.state in UNAVAILABLE_STATES:
             return False
@@ -382,7 +382,7 @@ class Router:
             self._launcher.counted("")
             return
         request = self._cache.requests.get(request_id)
-        # Only new work is urgent; what is taken or gone just has to leave the queues.
+        # Only new work is urgent; what is taken or deleted just has to leave the queues.
         awake = self._concerned(request) if request is not None and request.state == states.REQUESTED else set()
         for worker in workers:
             worker.request_changed(request_id, wake=worker in awake)
@@ -401,7 +401,7 @@ class Router:
         return able or set(workers)
 
     def _request_over(self, request_id: str, gone: bool) -> None:
-        """A request is gone, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
+        """A request is deleted, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
         node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if is_for_deletion(self._cache, node_id)]
         if gone:
             self._deletion.current.request_gone(request_id, node_ids)
@@ -482,7 +482,7 @@ class PoolThreads:
         for key in new:
             if key in dead:
                 self.log.error("Pool worker %s died, starting another", workers[key].name)
-                # Registered, but serving nobody, it would keep requests from failing.
+                # Registered, but serving no one, it would keep requests from failing.
                 workers[key].entry.remove()
             workers[key] = self._make(*key)
         self._workers = workers
@@ -579,7 +579,7 @@ FAILED_SECONDS: Final = 5.0
 #: Seconds from the end of a request until it is deleted. Kazoo's TreeCache, which Zuul uses, may keep a znode for ever
 #: that is deleted while the cache still reads its last change.
 LINGER_SECONDS: Final = 1.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -633,7 +633,7 @@ class MinReadyWorker(Worker):
         if self._to_do(wanted) and not self._correct(wanted):
             self._changed = True
         self._count_by = min([now + COUNT_SECONDS, *(when for when in self._not_before.values() if when > now)])
-        # What changes until then wakes nobody.
+        # What changes until then wakes no one.
         return PACE_SECONDS
 
     def _wanted(self, now: float) -> dict[str, int]:

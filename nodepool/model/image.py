@@ -132,7 +132,7 @@ class ImageBuild(_ImageRecord):
 
     @property
     def duration(self) -> float | None:
-        """How long the build took, in seconds; None = its builder did not write it, or somebody wrote anything."""
+        """How long the build took, in seconds; None = its builder did not write it, or someone wrote anything."""
         return self._told(_DURATION)
 
     @property
@@ -281,7 +281,7 @@ class ImageUpload(_ImageRecord):
 
 @dataclass(frozen=True)
 class ImageBuildRequest:
-    """Somebody asked for a build.
+    """Someone asked for a build.
 
     :param pending: it is still to be begun.
     :param state_time: of the request, seconds since the epoch.
@@ -307,7 +307,7 @@ class UploadView:
 
     :param record: None = what is stored is no record of an upload.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
-    :param locked: does somebody hold the lock of this number? It is being deleted.
+    :param locked: does someone hold the lock of this number? It is being deleted.
     """
 
     id: str
@@ -323,9 +323,9 @@ class BuildView:
     :param record: None = what is stored is no record of a build.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
     :param created_zxid: ZooKeeper's number of the change that made it; 0 = not known.
-    :param locked: does somebody hold the lock of this build? It is being marked or removed.
+    :param locked: does someone hold the lock of this build? It is being marked or removed.
     :param uploads: provider -> uploads in the order of their numbers. A provider may be there without any.
-    :param uploading: providers to which somebody uploads it now (the upload lock is held).
+    :param uploading: providers to which someone uploads it now (the upload lock is held).
     """
 
     id: str
@@ -440,7 +440,7 @@ class ImagesView:
     def with_image(self, name: str, view: ImageView | None) -> ImagesView:
         """The same with another view of one image.
 
-        :param view: None = the image is gone.
+        :param view: None = the image is deleted.
         """
         images = {other: image for other, image in self.images.items() if other != name}
         if view is not None:

@@ -619,7 +619,7 @@ class Maintenance:
 
     :param kind: of the subject, a key of `MODES`. ``name``: of the subject.
     :param by: who asked for it, e.g. ``alice@workstation``.
-    :param since: and ``until``: seconds since the epoch; ``until`` None = until somebody ends it.
+    :param since: and ``until``: seconds since the epoch; ``until`` None = until someone ends it.
     :param automatic: a launcher did it, to a static host that fails (S-16); it ends by itself.
     """
 

@@ -25,7 +25,7 @@ from nodepool.plan.static import is_parked
 DELETING_SECONDS: Final = 600.0
 #: Hosts of a pool that are down and have a problem each; more have one together.
 MAX_HOSTS: Final = 5
-#: Launches that failed in the last 15 minutes from which on they are told, if no fewer failed than went well.
+#: Launches that failed in the last 15 minutes from which on they are reported, if no fewer failed than went well.
 MANY_FAILED: Final = 3
 
 

@@ -27,7 +27,7 @@ from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"
 WAITS: Final = "waits"
-#: It launches nothing now, whoever asks.
+#: It launches nothing now, no matter who asks.
 ABSENT: Final = "absent"
 #: It leaves the request to another pool.
 LEAVES: Final = "leaves"
@@ -118,7 +118,7 @@ class ExplainedNode(Explained):
 
     :param state_seconds: for how long it is in its state.
     :param request: for which it is, or that uses it.
-    :param locked: does somebody hold its lock?
+    :param locked: does someone hold its lock?
     :param held_by: who keeps it, of a node on hold that an operator holds.
     :param held_until: when launchers delete it, in seconds since the epoch, of a node on hold; None = never.
     :param hold_reason: why it is kept, of a node on hold.
@@ -153,7 +153,7 @@ class LabelInPool:
     """A label in the pool of one provider.
 
     :param code: and ``text``: why it is not served now; None = it is.
-    :param nodes: state -> nodes. ``free``: ready ones that nobody has.
+    :param nodes: state -> nodes. ``free``: ready ones that no one has.
     """
 
     pool: str
@@ -411,7 +411,7 @@ def _oldest(nodes: Iterable[Node]) -> Node | None:
 
 #: Stages of requests that wait, although the pool has something to do with them.
 _WAITING_STAGES: Final = frozenset({Stage.WAITING.value, Stage.DEFERRED.value, Stage.PAUSED.value})
-#: Codes: the provider, the pool or its launcher takes nothing, whoever asks.
+#: Codes: the provider, the pool or its launcher takes nothing, no matter who asks.
 _ABSENT_CODES: Final = frozenset(
     {
         *("provider.circuit-open", "provider.paused", "provider.draining", "provider.starting"),
@@ -620,7 +620,7 @@ def _of_kind(kind: RequestKind, status: PoolStatus) -> WaitingStatus | None:
     """What a pool tells of the requests of a kind."""
     like = (list(kind.labels), kind.provider, kind.tenant_name, kind.min_ready)
     same = [one for one in status.waiting if (list(one.labels), one.provider, one.tenant, one.min_ready) == like]
-    # Another pool may have declined it since then: what is told of its like is near enough.
+    # Another pool may have declined it since then: what is known of its like is near enough.
     return min(same, key=lambda told: told.mark != kind.mark, default=None)
 
 

@@ -119,7 +119,7 @@ def build_due(
     source = view.requested_source or wanted.source
     # What is only imported is paused in the configuration, for builders of 11.0.0, too.
     if view.paused or (wanted.paused and view.requested_source is None):
-        return NotDue("paused by image-pause" if view.paused else "paused in the configuration")
+        return NotDue("paused in the configuration" if wanted.paused else "paused by image-pause")
     if not wanted.formats:
         return NotDue("no format is configured, and no provider uses it")
     if view.build_locked:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what no one looks after: records without an owner
 (`Ownerless`). Last what a name stands for (`meant`).
 """
 
@@ -50,7 +50,7 @@ class PoolFacts:
 
     @cached_property
     def name(self) -> str:
-        """``<provider>/<pool>``; of one that nobody knows any more, what its id has of it."""
+        """``<provider>/<pool>``; of one that no one knows any more, what its id has of it."""
         if self.component is not None:
             return f"{self.component.provider_name}/{self.component.name}"
         if self.status is not None:
@@ -199,7 +199,7 @@ class Observed:
     def provider_of(self, pool: str) -> str:
         """The provider of a pool.
 
-        :param pool: ``<provider>/<pool>``; of one that nobody knows, what is before the first slash. A provider itself.
+        :param pool: ``<provider>/<pool>``; of one that no one knows, what is before the first slash. A provider itself.
         """
         return pool if pool in self.providers else self._provider_of.get(pool, pool.partition("/")[0])
 

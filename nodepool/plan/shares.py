@@ -337,6 +337,8 @@ class FairOrder:
         found = self._able.get((kind.labels, kind.tenant_name))
         if found is None:
             found = frozenset(pool.place for pool in self._pools if pool.serves(kind))
+            # It may be one over several pools.
+            found = found or frozenset(pool.place for pool in self._pools if pool.labels_for(kind) & {*kind.labels})
             self._able[kind.labels, kind.tenant_name] = found
         return found
 
@@ -423,7 +425,7 @@ class FairOrder:
         if known is not None and known.version == version and self._rooms.get(known.places, _NO_ROOM)[0] is known.room:
             return known
         use, mine = self._use(tenant), self._policy.tenants.get(tenant, USUAL)
-        names = self._wanted.get(tenant, frozenset()) | use.places
+        names = self._wanted.get(tenant, frozenset()).union(use.places, use.lacking)
         if names not in self._rooms:
             self._rooms[names] = room_of(names, self._limits, self._present)
         used = plus(use.amounts, use.lacking.get(self._place, {}))

@@ -202,7 +202,7 @@ class RequestQueue:
 
 
 def is_free(node: Node, provider: str, pool: str) -> bool:
-    """Could this pool hand the node out, if nobody holds its lock?"""
+    """Could this pool hand the node out, if no one holds its lock?"""
     return node.state == states.READY and node.allocated_to is None and node.provider == provider and node.pool == pool
 
 
@@ -857,14 +857,14 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
-        (Stage.CHECKING, Stage.DONE): "gone",
+        (Stage.CHECKING, Stage.DONE): "deleted",
         (Stage.FULFILLING, Stage.WAITING): "the request or a node was changed by another process",
         (Stage.FULFILLING, Stage.DEFERRED): "another process holds its lock, or it met a second conflict",
         (Stage.FULFILLING, Stage.DONE): "fulfilled in one transaction",
         (Stage.LOCKING, Stage.GATHERING): "locked and pending",
         (Stage.LOCKING, Stage.WAITING): "changed by another process",
         (Stage.LOCKING, Stage.DEFERRED): "another process holds its lock",
-        (Stage.LOCKING, Stage.DONE): "gone",
+        (Stage.LOCKING, Stage.DONE): "deleted",
         (Stage.GATHERING, Stage.PAUSED): "there is no room for another node",
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",

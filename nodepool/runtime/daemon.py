@@ -409,7 +409,7 @@ class Configuration:
         self._retry: Callable[[], str] | None = None
         self._due = 0.0
         self._failures = 0
-        #: Told "reloading", and then the outcome in a few words; must not block.
+        #: Given "reloading", and then the outcome in a few words; must not block.
         self.on_reload: Callable[[str], None] = lambda phase: None
         #: Called after a reload: is the new configuration in effect, and what does it change, or why is it not? One
         #: text each; must not block.

@@ -491,7 +491,7 @@ def missing_module(protocol: str) -> str | None:
 
 
 class _LastCause(logging.Handler):
-    """What the library said last: it returns no cause."""
+    """What the library stated last: it returns no cause."""
 
     last = ""
 
@@ -544,7 +544,7 @@ class OtlpTarget:
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
         sampled = TraceFlags(TraceFlags.SAMPLED)
-        # What others have written into a record, or a cloud has said, may be no text or time of the protocol. The
+        # What others have written into a record, or a cloud has stated, may be no text or time of the protocol. The
         # library would refuse all spans that go with it.
         error = span.error.encode(errors="replace").decode()
         parent = SpanContext(span.trace_id, span.parent_id, True, sampled) if span.parent_id else None

@@ -664,7 +664,7 @@ class RecordList:
     orders: Mapping[str, Callable[[Any], Any]]
     records: Callable[[Observed], Iterable[Any]]
     wanted: Callable[[Filter, Any, float], bool]
-    table: Callable[[Sequence[Any], Observed], Table]
+    table: Callable[[Sequence[Any], WebSnapshot], Table]
     link: Callable[[Links, Any], str | None]
     content: Callable[[Sequence[Any], Observed], Any] = lambda _records, _seen: None
 
@@ -686,7 +686,7 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
         found = _chosen(kind, query, seen)
 
         def table(first: int, end: int) -> Table:
-            return kind.table(found[first:end], seen)
+            return kind.table(found[first:end], snapshot)
 
         link = partial(kind.link, links)
         page = _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)

@@ -218,7 +218,7 @@ class BadTokenError(Exception):
 
 @dataclass(frozen=True)
 class User:
-    """Somebody whose token was accepted.
+    """Someone whose token was accepted.
 
     :param name: for the log and for records.
     :param operator: may change something; else only look.

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/``: the sentence of ``nodepool status``, what needs attention, pictures of what was, pools, and what waits.
 
-Then the numbers of the pictures, ``/charts.json``.
+Then the numbers of the pictures, ``/charts.json``. Last ``/glossary``, what the words of all pages mean.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -23,7 +25,7 @@ from nodepool.plan.attention import StatusProblem, registered_launchers
 from nodepool.plan.explain import WAIT_KINDS
 from nodepool.plan.observed import Observed
 from nodepool.web.answers import WebProblem, to_json
-from nodepool.web.frame import Page, first_rows, table_view
+from nodepool.web.frame import Page, fact, first_rows, table_view
 from nodepool.web.history import COLUMNS, STEPS, History, Values, combined
 from nodepool.web.snapshot import Links, RecordKind, WebSnapshot, address
 
@@ -210,3 +212,17 @@ def percentile(waits: Mapping[str, int], part: float) -> float | None:
         if left <= 0:
             return round(10 ** (int(bucket) / 10), 2)
     return None
+
+
+# ``/glossary``.
+
+#: Words and what they mean, as the documentation has them.
+_WORDS: Final[Sequence[tuple[str, str]]] = re.findall(
+    r"^ {3}(\S.*)\n((?: {6}.*\n)+)", (Path(__file__).parent / "glossary.rst").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+def glossary_page(_request: Request, _snapshot: WebSnapshot) -> Page:
+    """The words of the pages."""
+    words = [fact(word, " ".join(meaning.replace("``", "").split())) for word, meaning in _WORDS]
+    return Page("Glossary", {"facts": words})

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from nodepool.clock import monotonic, wall_time
@@ -23,6 +23,9 @@ from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed, host_name
 from nodepool.zk.caches import StatusCache
 from nodepool.zk.nodes import NodepoolCache
+
+if TYPE_CHECKING:
+    from nodepool.web.history import Life
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
@@ -39,12 +42,14 @@ class WebSnapshot:
     :param number: of this content; another content has a higher one. It counts from the start of the process.
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
+    :param life: kind and id of a request or node, also of one that ended -> what is kept of it; None = nothing.
     """
 
     number: int
     observed: Observed
     builders: BuilderStatus = field(default_factory=BuilderStatus)
     complete: bool = True
+    life: Callable[[str, str], Life | None] = field(default=lambda _kind, _id: None, compare=False)
 
 
 class RecordKind(enum.StrEnum):
@@ -74,6 +79,8 @@ class SnapshotMaker:
         self._cache = cache
         self._status = status
         self._builders = builders
+        #: `WebSnapshot.life` of the snapshots.
+        self.life: Callable[[str, str], Life | None] = lambda _kind, _id: None
         #: Ids of records that came, changed or went since the last snapshot: written by the connection thread, taken by
         #: one other; each operation on a set is atomic.
         self._noted: dict[RecordKind, set[str]] = {kind: set() for kind in RecordKind}
@@ -206,10 +213,10 @@ class SnapshotMaker:
         )
         if self._latest is not None and not changed & ANY:
             observed.follow(self._latest.observed, changed)
-        return WebSnapshot(number, observed, builders, self.complete)
+        return WebSnapshot(number, observed, builders, self.complete, self.life)
 
 
-# `Links`: where values of a snapshot lead to. Of what is not there any more there is no page, and no link.
+# `Links`: where values of a snapshot lead to. What is neither there nor kept has no page, and no link.
 
 #: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
 Link = Callable[[Any], str | None]
@@ -284,10 +291,15 @@ class Links:
         return _page("labels", value, self.labels)
 
     def node(self, value: Any) -> str | None:
-        return _page("nodes", value, self._seen.nodes)
+        return _page("nodes", value, self._seen.nodes) or self._of_life("node", value)
 
     def request(self, value: Any) -> str | None:
-        return _page("requests", value, self._seen.requests)
+        return _page("requests", value, self._seen.requests) or self._of_life("request", value)
+
+    def _of_life(self, kind: str, value: Any) -> str | None:
+        """Of a request or a node that ended."""
+        life = self._snapshot.life(kind, str(value))
+        return None if life is None else _page(f"{kind}s", value, (life.id,))
 
     def image(self, value: Any) -> str | None:
         return _page("images", value, self._snapshot.observed.images.images)
@@ -372,7 +384,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
     **dict.fromkeys(("label", "labels", "node_types"), Links.label),
     "nodes": Links.node,
     "host": Links.host,
-    "allocated_to": Links.request,
+    **dict.fromkeys(("allocated_to", "request"), Links.request),
     "image": Links.image,
     "tenant": Links.tenant,
     "launchers": Links.launcher,

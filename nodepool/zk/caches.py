@@ -189,7 +189,7 @@ def pause(name: str) -> str:
 
 
 def build_request(name: str) -> str:
-    """Is there while somebody asks for a build."""
+    """Is there while someone asks for a build."""
     return f"{IMAGES}/{name}/{_REQUEST}"
 
 

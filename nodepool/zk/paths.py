@@ -113,7 +113,7 @@ def decode(value: bytes | None) -> dict[str, Any]:
     try:
         data = fast_json.loads(value)
     except ValueError:
-        # It may be one of those that only the standard library reads; and errors are told in its words.
+        # It may be one of those that only the standard library reads; and errors are reported in its words.
         return _decode_slowly(value)
     return _checked(data, value.count(b"[") + value.count(b"{"))
 

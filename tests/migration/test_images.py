@@ -164,7 +164,7 @@ def test_ours_waits_for_the_lock_of_the_released_one(place: ImagePlace) -> None:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("paused", [True, False])
-def test_import(place: ImagePlace, paused: bool) -> None:
+def test_import(place: ImagePlace, monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     """I-1: the released builder builds in place of it, unless the image is paused in the configuration."""
     file = place.directory / "image.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(file), "1M"], check=True)
@@ -185,6 +185,7 @@ def test_import(place: ImagePlace, paused: bool) -> None:
     wait_for("it is uploaded", lambda: place.image().uploads("cloud-a", "ready"), PATIENCE_SECONDS)
     (build,) = place.image().builds
     assert (build.record or {})["source"] == str(file)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(place.clouds_file))
     shown = run_released(builder.config_path, "dib-image-list")
     assert f"{IMAGE}-{build.build_id}" in shown.out, shown
 

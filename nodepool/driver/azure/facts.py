@@ -62,7 +62,7 @@ def places_of(label: AzureLabel) -> list[VmPlace]:
 
 
 class AzureFacts:
-    """Of one provider. Thread-safe. What is not said to be pure, or not to block, may block."""
+    """Of one provider. Thread-safe. What is not stated to be pure, or not to block, may block."""
 
     def __init__(self, config: AzureProviderConfig, client: Arm) -> None:
         self._config = config

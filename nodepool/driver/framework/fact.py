@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+from typing import Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchError
@@ -270,64 +270,6 @@ class Known(Generic[T]):
 # A cache that refreshes in the background, for drivers of the released interface.
 
 
-class _CachedCall(Generic[P, R]):
-    """A function whose results are kept; as an attribute of a class, each instance has results of its own.
-
-    ``_lock`` guards the table of results. The lock of each result is held during its first call only.
-    """
-
-    def __init__(self, function: Callable[P, R], ttl: float, executor: Executor) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._ttl = ttl
-        self._executor = executor
-        self._lock = threading.Lock()
-        self._known: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
-        self._attribute: str | None = None
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
-        if instance is None:
-            return self
-        name = self._attribute or getattr(self._function, "__name__", "cached")
-        with self._lock:
-            # Kept in the instance: from now on Python finds it there, and it ends with the instance.
-            if name not in vars(instance):
-                bound = cast("Callable[..., R]", self._function.__get__(instance, owner))
-                vars(instance)[name] = _CachedCall(bound, self._ttl, self._executor)
-        return cast("_CachedCall[..., R]", vars(instance)[name])
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        call = functools.partial(self._function, *args, **kwargs)
-        key = args, tuple(sorted(kwargs.items()))
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = threading.Lock(), self._make(call)
-            first, known = self._known[key]
-        with first:
-            if not known.answered:
-                known.put(call())
-        return known.get()
-
-    def _make(self, call: Callable[[], R]) -> Known[R]:
-        def again() -> R:
-            text = "%s could not be refreshed, the old value is used: %s"
-            with OnError(lambda error: log.error(text, self._function, error)):
-                return call()
-
-        # After an error too: a cloud that is down is not asked again at once.
-        return Known(again, self._ttl, self._submit, error_seconds=self._ttl)
-
-    def _submit(self, refresh: Callable[[], None]) -> None:
-        try:
-            self._executor.submit(refresh)
-        except RuntimeError as error:
-            log.warning("%s is not refreshed any more: %s", self._function, error)
-            raise
-
-
 class LazyExecutorTTLCache:
     """Decorator for functions and methods whose results may be a little old.
 
@@ -343,8 +285,41 @@ class LazyExecutorTTLCache:
         self._ttl = ttl
         self._executor = executor
 
-    def __call__(self, function: Callable[P, R]) -> _CachedCall[P, R]:
-        return _CachedCall(function, self._ttl, self._executor)
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        #: The lock of each result is held during its first call only.
+        results: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
+        lock = threading.Lock()
+
+        @functools.wraps(function)
+        def cached(*args: P.args, **kwargs: P.kwargs) -> R:
+            call = functools.partial(function, *args, **kwargs)
+            key = args, tuple(sorted(kwargs.items()))
+            with lock:
+                if key not in results:
+                    results[key] = threading.Lock(), self._known(call)
+                first, known = results[key]
+            with first:
+                if not known.answered:
+                    known.put(call())
+            return known.get()
+
+        return cached
+
+    def _known(self, call: functools.partial[R]) -> Known[R]:
+        def again() -> R:
+            text = "%s could not be refreshed, the old value is used: %s"
+            with OnError(lambda error: log.error(text, call.func, error)):
+                return call()
+
+        def submit(refresh: Callable[[], None]) -> None:
+            try:
+                self._executor.submit(refresh)
+            except RuntimeError as error:
+                log.warning("%s is not refreshed any more: %s", call.func, error)
+                raise
+
+        # After an error too: a cloud that is down is not asked again at once.
+        return Known(again, self._ttl, submit, error_seconds=self._ttl)
 
 
 # Limits how often a persistent error is logged.
@@ -362,7 +337,7 @@ class Repeats:
         self._said: dict[Hashable, float] = {}
 
     def worth_saying(self, key: Hashable) -> bool:
-        """Is it the first time, or long ago? Then it counts as said."""
+        """Is it the first time, or long ago? Then it counts as logged."""
         with self._lock:
             now = monotonic()
             if now - self._said.get(key, float("-inf")) < self._seconds:

@@ -114,7 +114,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         return gateway.has_remaining_quota(self, ntype)
 
     def room_ahead(self) -> float:
-        """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
+        """How many requests like this one, itself included, have room for sure right now; 1 = no one knows."""
         return 1
 
     def checkReusableNode(self, node: Node) -> bool:
@@ -150,7 +150,7 @@ def log_declined(
     :param log: with the ids of the request.
     :param request: as it is written.
     :param pool: such as ``cloud-1/main``.
-    :param others: what the other pools said; asked if the request fails.
+    :param others: what the other pools stated; asked if the request fails.
     """
     spans.declined(request, reason, pool)
     extra = {"code": reason.code.value, **origin_of(request)}
@@ -378,12 +378,12 @@ class NodeLauncher(threading.Thread, abc.ABC):
                 self.node.state, key = launch_outcome(error)
                 self.zk.storeNode(self.node)
             except ZKConflict as conflict:
-                # Somebody deleted or took the node: not the request's fault, it gets another one.
+                # Someone deleted or took the node: not the request's fault, it gets another one.
                 self.log.warning("The outcome could not be stored: %s", conflict)
                 self.node.state = states.ABORTED
                 return "error.unknown"
             except ZKException as lost:
-                # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
+                # Who took over owns the znode now; for the handler this launch has failed (L-9).
                 self.log.warning("The outcome could not be stored: %s", lost)
                 self.node.state = states.FAILED
                 return "error.zksession"

@@ -416,7 +416,7 @@ def _text_of(key: paramiko.PKey) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a host said, or what was made of it, for a message."""
+    """What a host stated, or what was made of it, for a message."""
     return " ".join("".join(char if char.isprintable() else " " for char in text[:MAX_REASON]).split())
 
 

@@ -39,7 +39,7 @@ LAUNCHING: Final = (states.INIT, states.BUILDING)
 LIMITS_AGE_SECONDS: Final = 300.0
 #: The same after an error: a cloud that does not answer must not hold up the pool at every node.
 ERROR_AGE_SECONDS: Final = 10.0
-#: Longest wait for the limits. A pool that waits serves nobody.
+#: Longest wait for the limits. A pool that waits serves no one.
 ANSWER_SECONDS: Final = 5.0
 
 
@@ -51,7 +51,7 @@ class QuotaSupport(abc.ABC):
 
     provider: ProviderConfig
     zk: ZooKeeper | None
-    #: For status records: the limits that the cloud told last, what others use, and when that was; None = nothing yet.
+    #: For status records: the limits that the cloud gave last, what others use, and when that was; None = nothing yet.
     _told: tuple[QuotaInformation, QuotaInformation, float] | None = None
 
     def __init__(self, *args: Any, **kw: Any) -> None:
@@ -85,7 +85,7 @@ class QuotaSupport(abc.ABC):
         """Ask the cloud for its limits; may block."""
 
     def invalidateQuotaCache(self) -> None:
-        """Ask the cloud again next time, because it said that a quota is used up."""
+        """Ask the cloud again next time, because it stated that a quota is used up."""
         self._limits.expire()
 
     def estimatedNodepoolQuota(self) -> QuotaInformation:
@@ -359,7 +359,7 @@ def limits_of(
     """Limits of the configuration or of a cloud. Resources without a limit are left out.
 
     :param scope: as in `LimitStatus`. ``used``: by nodes of ours.
-    :param others: what somebody else uses, and when the cloud said so; only of a cloud.
+    :param others: what another uses, and when the cloud stated so; only of a cloud.
     """
     now = used.quota["compute"]
     return [
@@ -373,7 +373,7 @@ def limits_of(
 
 #: Sums of fractions (half a processor) are rounded: what is added and subtracted must come to nothing.
 _DIGITS = 6
-#: When so many nodes have changed and nobody asked, all are counted anew at the next question.
+#: When so many nodes have changed and no one asked, all are counted anew at the next question.
 _MANY = 10_000
 
 
@@ -419,7 +419,7 @@ class NodeTally:
     Any thread may ask. ``_lock`` guards all but ``_changes``, which the cache thread fills; it is held for
     dictionary work only.
 
-    :param nodes: the cache of nodes; it lets go of the tally when nobody else holds it.
+    :param nodes: the cache of nodes; it lets go of the tally when no one else holds it.
     :param groups: names of the groups that a node belongs to; must not block.
     """
 
@@ -602,7 +602,7 @@ class ZonePlaces(Generic[Z]):
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).
 
-#: What is told of a label whose cause the driver does not tell.
+#: What is shown of a label whose cause the driver does not tell.
 UNKNOWN: Final = LabelStatus(ReasonCode.LABEL_BROKEN.value, "the driver says that it can never work here")
 
 

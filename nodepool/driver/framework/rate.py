@@ -78,7 +78,7 @@ class RateLimiter:
 
 # `RateClasses`: paces the calls to a cloud, each class of calls separately.
 
-#: A pause is up to so much longer than told, in seconds: several launchers shall not all come at once.
+#: A pause is up to so much longer than reported, in seconds: several launchers shall not all come at once.
 SPREAD_SECONDS: Final = 0.1
 
 
@@ -99,7 +99,7 @@ class Call:
     def throttled(self, seconds: float | None) -> float:
         """The cloud puts calls of this class off; returns for how long none of them begins, in seconds.
 
-        :param seconds: as the cloud told, e.g. in ``Retry-After``; None = it did not.
+        :param seconds: as the cloud reported, e.g. in ``Retry-After``; None = it did not.
         """
         told = None if seconds is None else seconds + random.uniform(0, SPREAD_SECONDS)
         with self._lock:
@@ -260,7 +260,7 @@ class TokenBucket:
         Of calls that had begun together only the first one makes the class slower.
 
         :param turn: of the call.
-        :param seconds: as the cloud told; None = it did not.
+        :param seconds: as the cloud reported; None = it did not.
         """
         first = turn.round >= self._lowered_in
         if first:
@@ -529,7 +529,7 @@ class SharedThreads:
     """Threads that begin when there is work for them, and end when there was none for a while.
 
     What is slow must not keep the rest from being done: each kind of work has a share, with a number of threads that
-    are reserved for it, and a limit. What is not reserved goes to whoever was first. ``_lock`` guards everything; it is
+    are reserved for it, and a limit. What is not reserved goes to who was first. ``_lock`` guards everything; it is
     not held while a call runs.
 
     :param name: for the names of the threads.
@@ -817,7 +817,7 @@ class Scheduler:
 
     def _start_ending(self) -> None:
         if self._thread is None and not self._ended:
-            # Nothing ever ran; the end is still told in a thread of ours, because it may block.
+            # Nothing ever ran; the end is still reported in a thread of ours, because it may block.
             self._start()
         self._condition.notify()
 

@@ -280,13 +280,13 @@ class PartsBucket(Protocol):
         """
 
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
-        """What is there of an upload, by number; raises CloudNotFound if the upload is gone."""
+        """What is there of an upload, by number; raises CloudNotFound if the upload is deleted."""
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
-        """Make an object of the parts; raises CloudNotFound if the upload is gone."""
+        """Make an object of the parts; raises CloudNotFound if the upload is deleted."""
 
     def abort(self, upload: PartsUpload) -> None:
-        """Delete the parts; an upload that is gone is no error."""
+        """Delete the parts; an upload that is not there is no error."""
 
     def open_uploads(self, prefix: str) -> Iterable[PartsUpload]:
         """Uploads that were not completed, of keys that begin so."""
@@ -422,12 +422,12 @@ def crc32_of(data: bytes) -> str:
 
 #: Gets the bytes that are uploaded, and the bytes in all. Does not block; may raise `UploadGivenUp`. Any thread.
 Report = Callable[[int, int], None]
-#: Raises `UploadGivenUp` when the upload is to end. Blocks while nobody knows, e.g. without ZooKeeper. Any thread.
+#: Raises `UploadGivenUp` when the upload is to end. Blocks while no one knows, e.g. without ZooKeeper. Any thread.
 Check = Callable[[], None]
 
 
 class UploadGivenUp(Exception):
-    """Nobody wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
+    """No one wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
 
 
 class UploadInterrupted(UploadGivenUp):
@@ -442,7 +442,7 @@ _bound: Final = threading.local()
 
 
 def _nobody(done: int, total: int) -> None:
-    """Stands for the builder where nobody watches."""
+    """Stands for the builder where no one watches."""
 
 
 def _wanted() -> None:
@@ -483,7 +483,7 @@ def checker() -> Check:
 def check() -> None:
     """For times at which no data are sent, and before something is made in the cloud: is the upload still wanted?
 
-    Blocks while nobody knows.
+    Blocks while no one knows.
 
     :raises UploadGivenUp: it is to end.
     """
@@ -590,7 +590,7 @@ class ListedImage:
     :param id: what ``deleteImage()`` takes.
     :param name: "" = it has none.
     :param metadata: as given with the upload.
-    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record nobody
+    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record no one
         can use it any more (D-3).
     """
 

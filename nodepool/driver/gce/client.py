@@ -66,7 +66,7 @@ def group_sizes(rate: float) -> dict[str, BucketSize]:
 
 class ComputeEngine:
     """One project. All methods block; any thread may call them. They raise what
-    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    `nodepool.driver.framework.cloud_errors` has. Making it asks no one.
     """
 
     def __init__(self, config: GceProviderConfig, http: PlainHttp, login: RestLogin, labels: LabelReader) -> None:
@@ -466,7 +466,7 @@ class GoogleLogin(TokenLogin):
 
 
 def credentials_of(path: str) -> Any:
-    """The credentials of a file. Blocks; asks nobody.
+    """The credentials of a file. Blocks; asks no one.
 
     :raises LoginRefused: it cannot be read, or is of a type that is not supported.
     :raises ValueError: it is incomplete.

@@ -200,7 +200,7 @@ class GceInstances(InstanceCloud[t.GceRecord]):
 
 
 class GceDeletion(DeletionMachine[t.GceRecord]):
-    """Deletes an instance, and with it its disk, and waits until it is gone (GC-9)."""
+    """Deletes an instance, and with it its disk, and waits until it has ended (GC-9)."""
 
     def begun(self, record: t.GceRecord) -> bool:
         return record.status in t.ENDING and record.status != "TERMINATED"
@@ -232,7 +232,7 @@ class Insert:
     """One insert. ``done`` is set once, then ``failure`` says what was wrong; None = nothing. Any thread reads it.
 
     :param head: of errors: whose it is.
-    :param wake: told when it is over. Must not block.
+    :param wake: called when it is over. Must not block.
     """
 
     def __init__(self, operation: t.Operation, head: str, wake: Callable[[], None], now: float) -> None:
@@ -264,7 +264,7 @@ class Insert:
 class InsertOperations:
     """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
 
-    An insert that nobody holds any more is forgotten.
+    An insert that no one holds any more is forgotten.
     """
 
     def __init__(self, provider: str, calls: ComputeEngine) -> None:
@@ -358,7 +358,7 @@ class InsertOperations:
 
 #: So many instances of a zone are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
-#: Instances that one list of operations proves to be gone.
+#: Instances that one list of operations proves to be deleted.
 MANY: Final = 250
 #: So many operations of a zone are looked at, the newest first: two pages.
 OPERATIONS: Final = 1000
@@ -471,7 +471,7 @@ class GceCreation(PlacedCreation[t.GceRecord, GcePlace]):
         except CloudRefused as error:
             if error.code not in t.EXISTS:
                 raise
-            # Of an order of ours that was not answered, or of somebody else.
+            # Of an order of ours that was not answered, or of another.
             found = self.cloud.client.instance(place.zone, name)
             if not is_of(found.metadata, self.metadata):
                 raise

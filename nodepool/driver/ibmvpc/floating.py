@@ -202,7 +202,7 @@ class IbmFloatingIps:
     # -- what is free --
 
     def release(self, name: str) -> None:
-        """The instance of a name is gone. Its floating IP is kept for another one, or deleted. Blocks."""
+        """The instance of a name is deleted. Its floating IP is kept for another one, or deleted. Blocks."""
         with self._lock:
             found = next((one for one in self._known.values() if one.name == name), None)
         found = found or next((one for one in self.all() if one.name == name), None)

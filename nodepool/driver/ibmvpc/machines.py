@@ -49,7 +49,7 @@ MANY: Final = 5000
 
 
 class IbmMachines(InstanceCloud[t.IbmRecord]):
-    """What launches and deletions of one provider share. The absence of an instance from lists proves that it is gone:
+    """What launches and deletions of one provider share. The absence of an instance from lists proves that it ended:
     to ask for one costs as much as a list.
     """
 
@@ -137,7 +137,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
 
 
 class IbmDeletion(DeletionMachine[t.IbmRecord]):
-    """Deletes an instance, waits until it is gone, and keeps or deletes its floating IP."""
+    """Deletes an instance, waits until it has ended, and keeps or deletes its floating IP."""
 
     cloud: IbmMachines
     _pool: IbmPool | None = None
@@ -280,7 +280,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
     # -- its floating IP --
 
     def _has_address(self, record: t.IbmRecord) -> bool:
-        """Is a floating IP bound to it that nobody else has? Does not block."""
+        """Is a floating IP bound to it that no one else has? Does not block."""
         if self._work is not None:
             if not self._work.done():
                 return False

@@ -260,7 +260,7 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
     """Order the deletion of an object; what belongs to it is deleted behind its back. Blocks for the order only.
 
     :param uid: of the object; another one of the same name is not deleted. None = whichever it is.
-    :raises CloudNotFound: it is gone; OtherOfTheName: and there is another one.
+    :raises CloudNotFound: it is deleted; OtherOfTheName: and there is another one.
     """
     body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if uid:
@@ -293,7 +293,7 @@ _NOT_YET_TEXTS: Final = ("error looking up service account", "no api token found
 
 
 class OtherOfTheName(CloudNotFound):
-    """The object of the call is gone, and there is another one of its name."""
+    """The object of the call is deleted, and there is another one of its name."""
 
 
 class NotYet(CloudAway):

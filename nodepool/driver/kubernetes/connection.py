@@ -47,7 +47,7 @@ def _named_files(path: str) -> Iterator[str]:
     for part in path.split(os.pathsep):
         file = Path(part).expanduser()
         yield str(file)
-        # Whoever loads it tells what is wrong with it.
+        # Who loads it tells what is wrong with it.
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
             for entry in yaml.safe_load(file.read_text(encoding="utf-8")).get("users") or ():
                 if token := (entry.get("user") or {}).get("tokenFile"):
@@ -235,7 +235,7 @@ class ClusterAccess:
         return {str(one["key"]): str(one["value"]) for one in settings if one.get("value")}
 
     def bearer_token(self) -> str | None:
-        """The token, without the word before it; None = who we are is said by a certificate."""
+        """The token, without the word before it; None = who we are is stated by a certificate."""
         value = next((text for key, text in self.headers().items() if key.lower() == "authorization"), "")
         kind, _, token = value.partition(" ")
         return token.strip() if kind.lower() == "bearer" and token.strip() else None

@@ -127,7 +127,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         return self.name
 
     def _await_what_comes(self) -> None:
-        """Before the first order. What was told since then must not be forgotten when it is sent again."""
+        """Before the first order. What was reported since then must not be forgotten when it is sent again."""
         if self._awaits:
             return
         self._awaits = True
@@ -176,7 +176,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def found_place(self, path: str) -> client.Object:
         """The namespace or project of our name that was there."""
-        # Its account may have been told before this launch waited for it.
+        # Its account may have been reported before this launch waited for it.
         self.cloud.accounts.over(self.name)
         found: client.Object = self.cloud.client.get(f"{path}/{self.name}")
         return found
@@ -220,7 +220,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         return bool(self._left and self._left[0][0].endswith(f"/{plural}"))
 
     def _account_pause(self) -> float:
-        """Seconds until the pod is sent all the same, because what is said of the account may be wrong."""
+        """Seconds until the pod is sent all the same, because what is stated of the account may be wrong."""
         now = monotonic()
         if self._try_at is None:
             self._try_at = now + ACCOUNT_SECONDS
@@ -338,7 +338,7 @@ class PodJudge:
         self.waits_for = ""
 
     def worth_a_look(self, pod: PodView | None) -> bool:
-        """Is what was told of the pod worth a step?"""
+        """Is what was reported of the pod worth a step?"""
         if pod is None:
             return self._uid is not None
         return pod.terminating or pod.verdict.ready or bool(pod.verdict.problem)
@@ -367,7 +367,7 @@ class PodJudge:
         return verdict.ready
 
     def next_look(self, otherwise: float | None) -> float | None:
-        """When to look again though nothing was told, in seconds."""
+        """When to look again though nothing was reported, in seconds."""
         if self._trouble_since is None:
             return otherwise
         left = max(0.0, self._trouble_since + MENDING_SECONDS - monotonic())

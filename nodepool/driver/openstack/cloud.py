@@ -93,7 +93,7 @@ class OpenStackCloud(tags.InstanceCloud[Server]):
             with contextlib.suppress(CloudNotFound):
                 server = self.api.server(record_id)
         if server is not None:
-            # Its label may be gone from the configuration.
+            # Its label may be deleted from the configuration.
             self.volumes.mark(server)
         self.api.delete_server(record_id)
 
@@ -449,7 +449,7 @@ class FloatingIps:
             ids = set(self._made.get(server_id, ()))
         if not ids and not _shows_one(server) and self._facts.networks.get() is not None and not self._sources():
             return
-        # No list from before has what another launcher made. Nor will there be more: nobody has this server any longer.
+        # No list from before has what another launcher made. Nor will there be more: no one has this server any longer.
         present = self._list.get_new() if self._unsure(server) else self._list.get(LIST_SECONDS)
         if server is None or not server.addresses:
             near = [floating for floating in present if floating.port]
@@ -676,7 +676,7 @@ def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) 
     public_v6 = None if cloud.only_v4 else any_v6
     private_v4 = told = _private_v4(server, networks, cloud)
     if private_v4 is None and public_v4 is None:
-        # Of networks that nobody told us of: better than none.
+        # Of networks that no one reported: better than none.
         private_v4 = _first(a for a in server.addresses if a.version == 4 and not a.floating)
     interface = _default_address(server, networks, cloud)
     if interface is None and cloud.private:

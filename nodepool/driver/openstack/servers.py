@@ -207,7 +207,7 @@ class ServerCreation(CreationMachine[Server]):
         return self.cloud.shown(server, used, self._floating_ip)
 
     def _mark_volumes(self, server: Server) -> None:
-        """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""
+        """A volume that Nova made for us must say whose it is, or no one could tell when it is left over."""
         if self._marked or not self.label.boot_from_volume or not server.volumes:
             return
         self._marked = True
@@ -347,7 +347,7 @@ class Leaks:
         ]
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
-        """All of the project. Those of our servers that nobody could mark so far are marked now."""
+        """All of the project. Those of our servers that no one could mark so far are marked now."""
         self._cloud.volumes.catch_up()
         volumes = self._cloud.api.volumes()
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
@@ -357,7 +357,7 @@ class Leaks:
     # -- what says nothing: nothing of it is left to the framework --
 
     def _clean_ports(self) -> list[CloudResource]:
-        """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
+        """D-6: DOWN, owned by no one or by Nova, in two checks that are far enough apart."""
         interval = self._config.port_cleanup_interval
         now = monotonic()
         if interval <= 0 or now - self._ports_checked_at < interval:
@@ -376,7 +376,7 @@ class Leaks:
         return []
 
     def _clean_floating_ips(self) -> list[CloudResource]:
-        """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
+        """D-7: attached to nothing in two checks: one that is just being attached by someone is spared."""
         if not self._config.clean_floating_ips:
             return []
         free = {floating.id for floating in self._cloud.floating.unattached()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call to one service: pace (O-14), plain JSON, and errors that can be told apart.
+"""One call to one service: pace (O-14), plain JSON, and errors that can be distinguished.
 
 SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
 After the call comes the session of openstacksdk as an HTTP client, then what can go wrong.
@@ -65,7 +65,7 @@ class Transport:
     :param interval: seconds between the beginnings of two calls to the same service (O-14); 0 = only the answers of the
         cloud set the pace.
     :param make_client: for tests.
-    :param renew: told a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
+    :param renew: given a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
     """
 
     def __init__(

@@ -277,7 +277,7 @@ RETRY: Final = Backoff(0.5, 30.0)
 #: A cloud that does not answer so many times in a row is away: the framework must know.
 AWAY_ANSWERS: Final = 4
 #: A proxy may have its own page for each 404 of the cloud. An instance that so many complete lists in a row lack, each
-#: after such a page, is gone.
+#: after such a page, is deleted.
 PROXY_ANSWERS: Final = 4
 
 

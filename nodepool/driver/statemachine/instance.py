@@ -260,7 +260,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
     list_price: ClassVar[float] = PRICE_SECONDS
     #: While at most so many instances are waited for, `look_at` is asked for each, in place of a list; 0 = never.
     looks_singly: ClassVar[int] = 0
-    #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
+    #: Does `begin_proof` tell the truth at once, however late lists are? Then no one waits for ``lag_seconds`` with it.
     absence_is_proved: ClassVar[bool] = False
     #: Can creations be resumed (`CreationMachine.adopt`) that another launcher has begun?
     resumes_launches: ClassVar[bool] = False
@@ -303,7 +303,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def delete_instance(self, record_id: str) -> None:
-        """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+        """Order the deletion of an instance; does not wait for it. Raises NotFound when it has ended."""
 
     @abc.abstractmethod
     def instance(self, record: R) -> Instance:
@@ -326,7 +326,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         return self.others.submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
-        """One instance, as it is now; raises NotFound when it is gone: that is the proof.
+        """One instance, as it is now; raises NotFound when it has ended: that is the proof.
 
         A cloud that cannot be asked for one leaves this out: the absence from lists is the proof then, as far as
         ``lag_seconds`` lets it be one.
@@ -334,7 +334,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         raise NotImplementedError
 
     def look_at(self, record_id: str) -> R:
-        """One instance as a list would show it now; raises NotFound when it is gone. Only in the thread that lists."""
+        """One instance as a list would show it now; raises NotFound when it ended. Only in the thread that lists."""
         return self.get_instance(record_id)
 
     def record_id(self, external_id: Any) -> str | None:
@@ -366,10 +366,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
         return record is None or record.gone
 
     def begin_proof(self, record_id: str) -> Future[R | None]:
-        """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.
+        """Find out whether an instance has ended that lists have shown, and do not show any more; does not block.
 
-        Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
-        cannot be told yet. A cloud that proves it for several at once may gather them.
+        Its deletion was accepted. The future ends with the instance, with NotFound if it ended, or with None if that
+        cannot be known yet. A cloud that proves it for several at once may gather them.
         """
         return self.others.submit(self.get_instance, record_id)
 
@@ -402,7 +402,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.
 
-        Whoever asks may wait for the room that they take: lists are made until it is known.
+        Who asks may wait for the room that they take: lists are made until it is known.
         """
         before = self.creations.made_nothing
         found = self.creations.unanswered(self.inventory.absence_is_certain)
@@ -458,7 +458,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
             self.others.submit(self._delete_stray, record.id, partial(self.delete_seen, record))
 
     def delete_abandoned(self, record_id: str) -> None:
-        """An instance was made for a launch that nobody goes on with. Does not block."""
+        """An instance was made for a launch that no one goes on with. Does not block."""
         log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
         self.others.submit(self._delete_stray, record_id, partial(self.delete_instance, record_id))
 
@@ -498,7 +498,7 @@ class _OfNode:
     pending: bool = False
     #: Instances whose creation was answered, or that were adopted.
     owned: set[str] = field(default_factory=set)
-    #: Until when an instance may come that nobody expects.
+    #: Until when an instance may come that no one expects.
     late_until: float = float("-inf")
 
 
@@ -551,7 +551,7 @@ class LostCreations:
     def answered(self, creation: Creation, record_id: str) -> bool:
         """A creation was answered with this instance, and its machine goes on with it.
 
-        The instance of a machine that was given up before is nobody's: this is not called for it.
+        The instance of a machine that was given up before is no one's: this is not called for it.
 
         :return: may an earlier creation of the node have made another one meanwhile? Then ask `strays` for all of them:
             until now any of them could have been this one.
@@ -580,7 +580,7 @@ class LostCreations:
             creation.lost_at = monotonic()
 
     def found(self, creation: Creation, records: Iterable[R]) -> str | None:
-        """Of the instances of a node, one that nobody knew: the answer to a creation that got lost on its way."""
+        """Of the instances of a node, one that no one knew: the answer to a creation that got lost on its way."""
         with self._lock:
             node = self._nodes.setdefault(creation.key.node_id, _OfNode())
             for record in records:
@@ -601,11 +601,11 @@ class LostCreations:
             creation.lost_at = now
 
     def deleted(self, record_id: str) -> None:
-        """An instance is gone."""
+        """An instance has ended."""
         with self._lock:
             node_id = self._node_of.pop(record_id, "")
             node = self._nodes.get(node_id)
-            # Until the late one came, those that are known must be told from it.
+            # Until the late one came, those that are known must be distinguished from it.
             if node is not None and node.late_until < monotonic():
                 node.owned.discard(record_id)
                 self._drop_if_over(node_id, node)

@@ -34,7 +34,7 @@ log = logging.getLogger("nodepool.driver.statemachine.Inventory")
 COMPLETE_SECONDS: Final = 20.0
 #: Several are asked for one by one if there are so many times as many.
 SINGLY_OF: Final = 10
-#: How long it is known that an instance is gone.
+#: How long it is known that an instance has ended.
 GONE_SECONDS: Final = 900.0
 
 
@@ -133,7 +133,7 @@ class Inventory(Generic[R]):
         #: When the list began in which an instance was last seen.
         self._seen: dict[str, float] = {}
         self._gone: dict[str, float] = {}
-        #: Those of them that nobody has seen.
+        #: Those of them that no one has seen.
         self._never_seen: set[str] = set()
         #: When the latest list, and the latest complete list, began.
         self.listed_at = float("-inf")
@@ -150,7 +150,7 @@ class Inventory(Generic[R]):
         self._waiting_until = float("-inf")
         #: Lists that failed since the beginning.
         self.failed_lists = 0
-        #: Gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
+        #: Gives one instance as it is now; blocks. Raises NotFound when it has ended: that is the proof.
         self.look_at: Callable[[str], R] = lambda _: cast("R", None)
         #: While at most so many instances are waited for, each is asked for, in place of a list; 0 = never.
         self.looks_singly = 0
@@ -236,7 +236,7 @@ class Inventory(Generic[R]):
     # -- what is known --
 
     def get(self, record_id: str) -> R | None:
-        """An instance as last seen; None = not seen, or gone."""
+        """An instance as last seen; None = not seen, or deleted."""
         with self._changed:
             return self._records.get(record_id)
 
@@ -248,7 +248,7 @@ class Inventory(Generic[R]):
     def absence_is_certain(self, since: float) -> bool:
         """Would lists have shown an instance that was there at that time?
 
-        After a complete list that lacks it there must have been one of changes, which may say that it is gone. While
+        After a complete list that lacks it there must have been one of changes, which may say that it is deleted. While
         something needs complete lists, and there are no others, a second one must do.
         """
         since += self._lag_seconds
@@ -257,16 +257,16 @@ class Inventory(Generic[R]):
             return self.complete_at > since and (another or not self._by_changes)
 
     def made(self, record_id: str, since: float) -> None:
-        """A creation that began then has made an instance. Where ids are names, an earlier one may have been gone."""
+        """A creation that began then has made an instance. Where ids are names, an earlier one may be deleted."""
         with self._changed:
             if self._gone.get(record_id, since) < since:
                 del self._gone[record_id]
                 self._never_seen.discard(record_id)
 
     def set_gone(self, record_id: str, was_there: bool = True) -> None:
-        """The cloud said so elsewhere.
+        """The cloud stated so elsewhere.
 
-        :param was_there: somebody has seen the instance. Else it may come yet: where ids are names, an order that was
+        :param was_there: someone has seen the instance. Else it may come yet: where ids are names, an order that was
             given up may be late. Then a list that begins later, and has it, counts.
         """
         with self._changed:
@@ -335,7 +335,7 @@ class Inventory(Generic[R]):
     ) -> tuple[list[R], list[Waiter]]:
         """Store a list; returns what is new, and who is to be woken.
 
-        :param gone: instances of which the cloud has said so.
+        :param gone: instances of which the cloud says so.
         """
         news: list[R] = []
         changed: set[str] = set()
@@ -418,7 +418,7 @@ class Inventory(Generic[R]):
             return awaited if len(awaited) == 1 or len(awaited) * SINGLY_OF <= len(known) else set()
 
     def _look(self, record_ids: Iterable[str]) -> tuple[list[R], list[str]]:
-        """Instances as they are, and the ids of those that are gone; blocks. Raises what the cloud says."""
+        """Instances as they are, and the ids of those that are deleted; blocks. Raises what the cloud says."""
         found, gone = [], []
         for record_id in record_ids:
             try:
@@ -440,7 +440,7 @@ class Inventory(Generic[R]):
                 found, gone = self._ask(partial(self._look, few))
                 self._tell(*self._take(found, started, complete=False, gone=gone))
             elif complete or not self._by_changes:
-                # Others may want one, too, and nobody lists beside them.
+                # Others may want one, too, and no one lists beside them.
                 self._complete.get_new()
             else:
                 self.refresh(complete=False)
@@ -504,7 +504,7 @@ class Waiter:
         self.touched = since
         self.record_id = record_id
         self.complete = complete
-        #: Was it woken, and has not said yet that it still waits?
+        #: Was it woken, and has not stated yet that it still waits?
         self.told = False
         #: Whose it is: they wait as long as a list waits for its turn.
         self.work = held_work()
@@ -521,7 +521,7 @@ class Waiter:
 class ListPace:
     """The waiters of one inventory, and the time of its next list.
 
-    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that nobody holds any more is
+    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that no one holds any more is
     forgotten.
     """
 
@@ -582,7 +582,7 @@ class ListPace:
         return {held for waiter in self._waiters for held in waiter.work}
 
     def awaited(self) -> set[str] | None:
-        """The instances of which news are waited for; None = somebody waits for something else."""
+        """The instances of which news are waited for; None = someone waits for something else."""
         found = {record_id for record_id, known in self._by_record.items() if known}
         return None if None in found else cast("set[str]", found)
 
@@ -624,7 +624,7 @@ class ListPace:
         return pause
 
     def next_list(self, now: float, listed_at: float) -> float:
-        """When to list again; infinite while nobody waits. Lets go of forgotten waiters.
+        """When to list again; infinite while no one waits. Lets go of forgotten waiters.
 
         :param listed_at: when the latest list began.
         """
@@ -636,7 +636,7 @@ class ListPace:
                 # Else it makes no difference; hundreds may wait.
                 due = min(due, self._due(waiter, now, listed_at, part))
         if len(self._by_record) > 2 * len(self._waiters):
-            # Of waiters that nobody held any more.
+            # Of waiters that no one held any more.
             self._by_record = {record_id: known for record_id, known in self._by_record.items() if known}
         return min(max(due, self._not_before), self._next_paid(listed_at))
 
@@ -702,21 +702,21 @@ SILENT_SECONDS: Final = 30.0
 
 
 class WatchedInventory(Inventory[R]):
-    """Instances of one provider, as told last. Thread-safe. Ids may be used again: `revive`.
+    """Instances of one provider, as reported last. Thread-safe. Ids may be used again: `revive`.
 
     An instance can be asked for by its id: `InstanceCloud.get_instance`.
 
     Parameters as those of `Inventory`.
     """
 
-    # A watch tells nothing of what was gone before it began, and the next list is far away.
+    # A watch tells nothing of what was deleted before it began, and the next list is far away.
     absent_seconds = 0.5
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        #: Something is not told by watches: instances are listed while something waits, as in `Inventory`.
+        #: Something is not reported by watches: instances are listed while something waits, as in `Inventory`.
         self.lists = False
-        #: Called once, when somebody waits for the first time: begin to watch. Must not block.
+        #: Called once, when someone waits for the first time: begin to watch. Must not block.
         self.on_start: Callable[[], None] = lambda: None
         #: Called, in the thread of the watch, with an instance that has ended, as it was known. Must not block.
         self.on_end: Callable[[R], None] = lambda record: None
@@ -725,7 +725,7 @@ class WatchedInventory(Inventory[R]):
     # -- what watches tell --
 
     def put(self, record: R) -> None:
-        """A watch told of an instance. One with the id of an instance that is gone is another one."""
+        """A watch reported an instance. One with the id of an instance that is deleted is another one."""
         with self._changed:
             now = self._heard_at = self.listed_at = monotonic()
             self._gone.pop(record.id, None)
@@ -746,11 +746,11 @@ class WatchedInventory(Inventory[R]):
         self._tell(*taken)
 
     def remove(self, record_id: str, another: bool = False, since: float = float("inf")) -> None:
-        """A watch told that an instance is gone, or lists it no more.
+        """A watch reported that an instance has ended, or lists it no more.
 
-        :param another: an instance with the same id was made meanwhile, of which the watch has not told yet.
+        :param another: an instance with the same id was made meanwhile, which the watch has not reported yet.
         :param since: when the watch's list began that lacks it: such a list says nothing of an instance that another
-            list, which began later, has shown. Infinite = the watch told the end itself.
+            list, which began later, has shown. Infinite = the watch reported the end itself.
         """
         with self._changed:
             if self._seen.get(record_id, float("-inf")) >= since:
@@ -773,7 +773,7 @@ class WatchedInventory(Inventory[R]):
             self._heard_at = monotonic()
 
     def revive(self, record_id: str) -> None:
-        """An instance is about to be made whose id was that of another one, which is gone."""
+        """An instance is about to be made whose id was that of another one, which is deleted."""
         with self._changed:
             self._gone.pop(record_id, None)
 

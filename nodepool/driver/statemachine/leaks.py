@@ -195,9 +195,9 @@ def _identity(resource: Resource) -> Hashable:
 # instance is one event. Its node is deleted if it is ready and unallocated. One that is in use is left to its owner.
 # One on which another provider has its nodes is marked, and that provider does the same with each of these (T-15).
 
-#: States of nodes that have an instance, which nobody deletes.
+#: States of nodes that have an instance, which no one deletes.
 ALIVE: Final = frozenset((states.READY, states.IN_USE, states.HOLD))
-#: What nobody takes is forgotten.
+#: What no one takes is forgotten.
 _MOST: Final = 1000
 #: How long an instance must be missing that the cloud cannot be asked for, in seconds: three lists at least.
 UNPROVED_SECONDS: Final = 120.0

@@ -227,7 +227,7 @@ class HostMonitor:
         at = wall_time()
         text = str(error) or type(error).__name__
         health = self._set(host, static.after_failure(self.health(host), text, at, self._quarantine_after(host)))
-        # Somebody must change something; S-3.
+        # Someone must change something; S-3.
         pause = (
             static.RETRY.longest_seconds if isinstance(error, HostKeysMissing) else static.RETRY.pause(health.failures)
         )

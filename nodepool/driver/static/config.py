@@ -96,7 +96,7 @@ class StaticNode(Connection):
         if "connection-port" not in data and self.ssh_port is not None:
             self.connection_port = self.ssh_port
         if data.get("host-key") == "":
-            # An empty text is otherwise as good as none. Here it would let a host be used whose key nobody compares.
+            # An empty text is otherwise as good as none. Here it would let a host be used whose key no one compares.
             self.host_key = [""]
 
     @property

@@ -365,7 +365,7 @@ class StaticProvider(Provider):
         return task
 
     def nodeDeletedNotification(self, node: Node) -> None:
-        """Somebody else removed a node: its slot is empty now."""
+        """Another removed a node: its slot is empty now."""
         if self._registry.spec_of(node) is not None:
             self.wake()
 
@@ -526,7 +526,7 @@ class StaticNodeCleanup(Done):
         self._slot_empty = slot_empty
 
     def finish(self) -> None:
-        """End, in any case with the node gone or unlocked."""
+        """End, in any case with the node deleted or unlocked."""
         try:
             if self._node.lock is not None:
                 self._registry.unlock(self._node)
@@ -536,7 +536,7 @@ class StaticNodeCleanup(Done):
     def checked(self, check: Future[HostFacts]) -> None:
         """The host's check ended: go on. Called in a thread of the pool; blocks for a round trip."""
         try:
-            # A callback of a future: nobody else would hear of it. The launcher tries again (X-5).
+            # A callback of a future: no one else would hear of it. The launcher tries again (X-5).
             with Guard(log, "Node %s could not be recycled", self._node.id):
                 if check.cancelled():
                     # The provider is stopped. The node stays `deleting`; the successor does this again.
@@ -657,13 +657,13 @@ class StaticRegistry:
 
         Host and slot of a node hardly change, so a record from the cache will do; only nodes that the cache does not
         know yet are read, and those that a client wrote without their slot: another launcher may have given them one.
-        One that is gone by then may have given its slot to another one, which is not in the list.
+        One that is deleted by then may have given its slot to another one, which is not in the list.
         """
         while True:
             known = {node.id: node for node in self._zk.nodeIterator() if not self._lacks_slot(node)}
             listed = self._zk.getNodes()
             found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
-            # What is there and cannot be read, or has a name that nobody asks for, is no node of ours.
+            # What is there and cannot be read, or has a name that no one asks for, is no node of ours.
             missing = {node_id for node_id, node in found.items() if node is None and paths.is_name(node_id)}
             if missing == self._zk.nodes.existing(missing):
                 return [node for node in found.values() if node is not None and node.provider == self._provider_name]
@@ -714,13 +714,13 @@ class StaticRegistry:
         try:
             self._zk.deleteNode(doomed)
         except ZKException:
-            # It is `deleting`: whoever looks after released nodes finishes this.
+            # It is `deleting`: who looks after released nodes finishes this.
             self.unlock(doomed)
             raise
         return True
 
     def recycle(self, node: Node, facts: HostFacts | None) -> bool:
-        """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
+        """Remove a released node that we hold locked; ends with the node deleted or unlocked. One round trip.
 
         :param facts: register the slot again in the same write, unless another node has it; None = only remove. The
             node of a quarantined host is followed by one on hold.
@@ -741,7 +741,7 @@ class StaticRegistry:
             except ZKConflict:
                 if new is None:
                     raise
-                # Somebody waits for the lock. The slot is registered again by the next pass.
+                # Someone waits for the lock. The slot is registered again by the next pass.
                 new = None
                 self._zk.replaceNode(node, None)
         except ZKException as error:
@@ -769,7 +769,7 @@ class SlotIndex:
 
     Any thread may ask. ``_lock`` guards the two maps; it is held for dictionary work only.
 
-    :param nodes: the cache of nodes; it lets go of the index when nobody else holds it.
+    :param nodes: the cache of nodes; it lets go of the index when no one else holds it.
     :param slot_of: the slot of a node; None = it is in none. Must not block.
     """
 

@@ -135,14 +135,14 @@ class Intake:
         :param until: with it more may be taken, as long as their keys are not above this one; None = all.
         """
         kind, request_id = bucket.kind, bucket.head
-        # Ready nodes may have gone since the pass began.
+        # Ready nodes may have been deleted since the pass began.
         again = triage.triage_kind(kind, self._view)
         if isinstance(again, triage.Wait):
             self._pool.desk.explanations.waits(kind, again.reason)
             return False
         request = self._pool.open_request(request_id)
         if request is None:
-            # Taken, finished or gone since the pass began; the record is newer than the queue.
+            # Taken, finished or deleted since the pass began; the record is newer than the queue.
             self._pool.queue.discard(request_id)
             return True
         try:
@@ -251,7 +251,7 @@ class Batch:
         """
         handlers: list[NodeRequestHandler] = []
         for cached, nodes in self._pool.take_interrupted():
-            # It is deleted, and the request served anew, as if nothing could be gone on with.
+            # It is deleted, and the request served anew, as if nothing could be continued.
             with Guard(self._pool.log, "Launches of request %s are not continued", cached.id, but=ZKConnectionError):
                 handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
@@ -343,7 +343,7 @@ class Batch:
         return True
 
     def _let_go_unlocked(self, handlers: Sequence[NodeRequestHandler]) -> None:
-        """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
+        """After an error no one knows whether a request is locked: it is judged again by what the cache says."""
         for handler in handlers:
             if handler.progress.stage is Stage.LOCKING:
                 self._pool.desk.close(handler.request.key, Stage.WAITING)
@@ -482,7 +482,7 @@ class FastPath:
             and isinstance(problem, TransactionFailed)
             and requests.lock_dir_was_there(service.handler.request, problem)
         ):
-            # Left by somebody who had the lock before: the same again, with the directory.
+            # Left by someone who had the lock before: the same again, with the directory.
             service.lock_dir_exists = True
             self._pool.launcher.lock_dir_lingers(request_id)
             self._send(request_id, service)
@@ -569,7 +569,7 @@ class Declines:
     def decline_all(self, bucket: Bucket, reason: Reason) -> bool:
         """Decline the requests of a kind, each in one write; blocks until all are answered.
 
-        A request that somebody else holds or changed meanwhile is left; it comes back as an event.
+        A request that another holds or changed meanwhile is left; it comes back as an event.
 
         :return: are there more than fit in one pass?
         """
@@ -638,7 +638,7 @@ class Declines:
             return
         except ZKException as problem:
             self.log.debug("Request %s was not declined: %s", request.id, problem)
-            # Held by somebody for a moment: looked at again like one whose lock was taken.
+            # Held by someone for a moment: looked at again like one whose lock was taken.
             self._pool.desk.defer(request.key, reasons.REQUEST_LOCKED)
             return
         self._pool.note_declined(request, reason)
@@ -653,7 +653,7 @@ class Declines:
             requests = self._pool.zk.requests
             if not requests.lock_dir_was_there(request, failed):
                 raise
-            # Left by somebody who had the lock before: the same again, with the directory.
+            # Left by someone who had the lock before: the same again, with the directory.
             result(requests.send_unlocked(request, lock_dir_exists=True))
 
 

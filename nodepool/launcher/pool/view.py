@@ -550,7 +550,7 @@ class Launcher:
         limits, pools = self.config().tenant_resource_limits.get(name), self.siblings()
         if limits is None:
             return None
-        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG):
+        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG, traceback=False):
             for label in kind.labels:
                 sizes = [needed(pool, [label]) for pool in pools if pool.has_provider and label in pool.labels]
                 others = [pool.capacity for pool in self.pools.registered() if label in pool.labels]
@@ -693,7 +693,7 @@ def _oldest(nodes: Iterable[Node]) -> Node | None:
 
 # Tenant resource limits (rules A-8, Q-15, Q-16).
 
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -706,7 +706,7 @@ class TenantCheck:
         self._used: dict[str, QuotaInformation] = {}
         #: Tenants whose first request waits for room in the limits, in this pass, and what it waits for.
         self._reserved: dict[str, Reason] = {}
-        #: tenant -> what was said of the last error
+        #: tenant -> what was logged of the last error
         self._errors: dict[str, str] = {}
 
     def begin_pass(self) -> None:
@@ -777,7 +777,7 @@ class TenantCheck:
         return [node for node in self._pool.cache.nodes.values() if node.tenant_name == tenant]
 
     def _report(self, tenant: str, error: Exception) -> None:
-        """Once for each error, not at each look; with a traceback if nobody expected it."""
+        """Once for each error, not at each look; with a traceback if no one expected it."""
         text = f"{type(error).__name__}: {error}"
         if self._errors.get(tenant) == text:
             return
@@ -823,7 +823,7 @@ def has_place(
     name = node.tenant_name
     if not name or name not in limits:
         return True
-    # A ready node that somebody took is under his lock, where changes are not read otherwise.
+    # A ready node that someone took is under his lock, where changes are not read otherwise.
     cache.nodes.refresh_stale()
     if not cache.nodes.wait_settled(SETTLE_SECONDS):
         return False

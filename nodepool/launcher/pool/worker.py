@@ -38,7 +38,7 @@ from nodepool.zk.components import Registration
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
-#: The same while there are launches that may be gone on with soon.
+#: The same while there are launches that may be continued soon.
 RESUME_LOOK_SECONDS: Final = 0.25
 
 
@@ -204,7 +204,7 @@ class PoolWorker(Worker):
         self.entry.update(paused=self.desk.paused or held)
 
     def _wind_down(self) -> float:
-        """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
+        """A pass of a pool that retires. No one else can finish what it holds locked (G-6, L-17)."""
         self._launcher.pools.gone_for_good(self.launcher_id)
         self.entry.remove()
         self._intake.fast_path.collect()
@@ -216,7 +216,7 @@ class PoolWorker(Worker):
         return POLL_SECONDS
 
     def _check_session(self) -> None:
-        """Locks of a lost session are gone, and with them the right to serve (A-19, L-9)."""
+        """Locks of a lost session do not hold any more, and with them the right to serve (A-19, L-9)."""
         epoch = self._client.session_epoch
         if epoch == self._epoch:
             return
@@ -259,7 +259,7 @@ def _drain(changes: deque[str]) -> set[str]:
 #: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
 SIBLINGS_SECONDS: Final = 5.0
 SIBLINGS_LOOK_SECONDS: Final = 0.1
-#: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
+#: Our own entry is written once more when it was not seen in so many passes: someone may have removed it.
 LOOKS_FOR_ITSELF: Final = 50
 #: So often it is asked how many nodes the pool can have, in seconds.
 CAPACITY_SECONDS: Final = 2.0
@@ -434,7 +434,7 @@ class WaitingLines:
         bucket_size = self._pool.queue.count(kind)
         request = self._pool.cache.requests.get(self._pool.queue.oldest(kind) or "")
         if request is None:
-            # Taken or gone since the pass.
+            # Taken or deleted since the pass.
             return
         log = get_annotated_logger(
             self.log, event_id=request.event_id, node_request_id=request.id, trace_id=spans.log_id(request)

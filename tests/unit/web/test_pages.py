@@ -329,6 +329,12 @@ def bodies(kept: KeptAnswers, key: object) -> list[bytes]:
     return [] if answer is None else [answer.body]
 
 
+def test_glossary() -> None:
+    """Each page leads to it."""
+    assert '<a href="./glossary">' in page("/nodes")
+    assert "<dt>decline</dt><dd>A pool&#39;s answer that it can never serve a request." in page("/glossary")
+
+
 def test_records_that_ended() -> None:
     """WP-107: they have lists and pages, with their life, and the search finds them."""
     site = WebSite(full(), history=kept())
@@ -364,6 +370,11 @@ def test_records_that_ended() -> None:
     assert '<a href="../nodes/0000000090">0000000090</a>' in text
     for word, location in (("192.0.2.90", "./nodes/0000000090"), ("200-70", "./requests/200-0000000070")):
         assert get("/search", params={"q": word}).headers["location"] == location
+    # A node in use of a request that Zuul has removed.
+    used = WebSnapshot(1, observed.seen(nodes=observed.known(observed.node(92, allocated_to="200-0000000070"))))
+    text = page("/nodes", used, history=kept())
+    assert '<a href="./requests/200-0000000070">' in text
+    assert ">night</td>" in text
     assert get("/nodes/0000000091").status_code == 404
     history, node = History(), observed.node(91)
     history.note("node", node.key, node)

@@ -410,7 +410,7 @@ token_login_log = logging.getLogger("nodepool.driver.framework.TokenLogin")
 
 #: A token is renewed so long before it ends, in seconds, or at half its life if that is later.
 RENEW_SECONDS: Final = 300.0
-#: After a refusal nobody asks again for so long: an account is locked for less.
+#: After a refusal no one asks again for so long: an account is locked for less.
 REFUSED_SECONDS: Final = 10.0
 #: Where a machine or a container asks for its own identity. The addresses are those of all clouds, and of Google in
 #: IPv6 (GCE_METADATA_HOST in GoogleCloudPlatform/k8s-config-connector); of EC2 in IPv6; of ECS; of EKS; then the names
@@ -604,7 +604,7 @@ class TokenLogin(abc.ABC):
     def _renewed(self, since: float) -> Mapping[str, str]:
         """Only one thread at a time.
 
-        :param since: when the caller began to wait. Of those who waited for a call without an answer nobody makes
+        :param since: when the caller began to wait. Of those who waited for a call without an answer no one makes
             another one: each would take as long.
         """
         with self._lock:
