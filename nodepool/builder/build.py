@@ -424,6 +424,7 @@ class BuildAttempt:
         record.formats = sorted(self._formats)
         if self._source is not None:
             record.tell_source(self._source)
+        first = None if self._requested is None else self._request()
         shared.store.new_build(record, under=lock)
         self.log.info("Building image %s, build %s", record.image_name, record.key)
         progress, begun = BuildProgress(wall_time(), self._estimate), monotonic()
@@ -437,7 +438,7 @@ class BuildAttempt:
                 record.state = states.FAILED
             else:
                 self._complete(monotonic() - begun)
-            asked = self._request() if self._refused or not problem else None
+            asked = self._asked(first) if self._refused or not problem else None
             stored = self._store(lock) and record.state == states.READY
             if stored or self._refused:
                 self._serve_request(asked)
@@ -605,13 +606,24 @@ class BuildAttempt:
             return None if request is None or request.source != self._requested else request
         return None
 
+    def _asked(self, first: ImageBuildRequest | None) -> ImageBuildRequest | None:
+        """The request that this build serves, before it becomes ready; None: there is none.
+
+        :param first: of an import, the request when it began. Who asked again has another file, unless it was
+            imported by its checksum.
+        """
+        asked, wanted = self._request(), self._requested
+        if asked is None or wanted is None or (wanted.checksum and not self._refused):
+            return asked
+        return asked if first is not None and asked.version == first.version else None
+
     def _serve_request(self, asked: ImageBuildRequest | None) -> None:
         """B-4: remove a request now that there is a ready build, unless it came after that.
 
-        :param asked: as `_request` said before the build became ready.
+        :param asked: as `_asked` returned it.
         """
         now = None if asked is None else self._request()
-        if now is not None and asked is not None and (now.state_time, now.source) == (asked.state_time, asked.source):
+        if now is not None and asked is not None and (now.state_time, now.version) == (asked.state_time, asked.version):
             with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
                 self._shared.store.remove_build_request(self.record.image_name, now.version)
 

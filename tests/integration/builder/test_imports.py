@@ -261,6 +261,29 @@ def test_request_is_for_one_import(importing: BuildSite, tmp_path: Path, qcow2: 
     assert importing.site.store.build_request(IMAGE) is None
 
 
+@pytest.mark.parametrize("case", ["without checksum", "with checksum", "refused"])
+def test_same_file_is_asked_for_again(importing: BuildSite, tmp_path: Path, qcow2: bytes, case: str) -> None:
+    """I-3: it may be another one by now."""
+    file = tmp_path / "a.qcow2"
+    file.write_bytes(RAW if case == "refused" else qcow2)
+    wanted = {"file": str(file)} | ({"sha256": sha256(qcow2)} if case == "with checksum" else {})
+    command = tmp_path / "bin" / "cp"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\n/bin/cp "$@"; touch {tmp_path}/copied; until [ -e {tmp_path}/go ]; do sleep 0.02; done\n'
+    )
+    command.chmod(0o755)
+    importing.site.config.diskimages[IMAGE].env_vars["PATH"] = f"{command.parent}:{os.environ['PATH']}"
+    request(importing, **wanted)
+    worker = in_background(importing.once)
+    wait_for("the copy", (tmp_path / "copied").exists)
+    request(importing, **wanted)
+    (tmp_path / "go").touch()
+    worker.join(60)
+    assert importing.states() == ["failed" if case == "refused" else "ready"], importing.log()
+    assert (importing.site.store.build_request(IMAGE) is None) == (case == "with checksum")
+
+
 def test_file_of_another_host(importing: BuildSite) -> None:
     """I-2: the request stays; what else is due is built."""
     request(importing, file="/nowhere/a.qcow2")
