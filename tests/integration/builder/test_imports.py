@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -15,9 +16,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from nodepool.builder import build as builds
 from nodepool.builder import imports
 from nodepool.builder.build import BuildQueue, BuildWorker
 from nodepool.builder.imports import listed_checksum
+from nodepool.clock import wall_time
 from nodepool.model.image import ImageSource
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import caches
@@ -282,6 +285,24 @@ def test_same_file_is_asked_for_again(importing: BuildSite, tmp_path: Path, qcow
     worker.join(60)
     assert importing.states() == ["failed" if case == "refused" else "ready"], importing.log()
     assert (importing.site.store.build_request(IMAGE) is None) == (case == "with checksum")
+
+
+def test_import_that_fails_again_and_again(
+    importing: BuildSite, server: ImageServer, qcow2: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-5: the builder gives it up; who asks again has all attempts again."""
+    days = itertools.count(1)
+    monkeypatch.setattr(builds, "wall_time", lambda: wall_time() + 86_400 * next(days))
+    monkeypatch.setattr(builds, "MOST_IMPORTS", 3)
+    server.files["a.qcow2"] = qcow2
+    importing.site.config.diskimages[IMAGE].env_vars = {"REQUESTS_CA_BUNDLE": "/etc/ssl/certs/ca-certificates.crt"}
+    wanted = {"url": server.url("a.qcow2"), "sha256": sha256(qcow2)}
+    for attempts in (2, 3):
+        request(importing, **wanted)
+        for attempt in range(attempts):
+            assert importing.site.store.build_request(IMAGE) is not None, attempt
+            importing.once()
+    assert importing.site.store.build_request(IMAGE) is None
 
 
 def test_file_of_another_host(importing: BuildSite) -> None:
