@@ -20,7 +20,7 @@ class LaunchError(Exception):
 
 
 class QuotaException(LaunchError):
-    """The cloud said that a quota is used up: the launch is aborted and tried again later."""
+    """The cloud stated that a quota is used up: the launch is aborted and tried again later."""
 
     statsd_key = "error.quota"
 
@@ -125,7 +125,7 @@ class ZKLockTimeout(ZKLockException, TimeoutException):
 
 
 class ZKConflict(ZKException):
-    """A fenced write was refused: the znode changed, vanished, or our lock is gone. Nothing was written."""
+    """A fenced write was refused: the znode changed, vanished, or our lock is lost. Nothing was written."""
 
 
 class ZKTooLarge(ZKException, ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three rules for errors that nobody foresaw: they end in the log, they undo what was begun, or they go to who waits.
+"""Three rules for errors that no one foresaw: they end in the log, they undo what was begun, or they go to who waits.
 
 All three take a ``sys.exit()`` of a driver, or of a library of its, for an error like others. What wants to end the
 process otherwise (KeyboardInterrupt) passes.

@@ -147,7 +147,7 @@ def _passive(text: str) -> str:
 class MultiLineFormatter(logging.Formatter):
     """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks.
 
-    So nobody whose text gets into a message can make up a line of his own. Control characters are escaped.
+    So no one whose text gets into a message can make up a line of his own. Control characters are escaped.
 
     :param short_names: write ``%(name)s`` without host and number of a pool worker. The record keeps its name: levels
         and filters of loggers see no difference.

@@ -26,6 +26,7 @@ from nodepool.driver.statemachine import instance
 from nodepool.metrics.registry import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.logging_state import kept_logging
+from tests.support.manual_clock import kept_time
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
@@ -200,6 +201,13 @@ def _no_installation() -> Iterator[None]:
     yield
     instance.know_installation(())
     instance.look_for()
+
+
+@pytest.fixture(autouse=True)
+def _kept_time() -> Iterator[None]:
+    """A clock of a test rules until that ends."""
+    with kept_time():
+        yield
 
 
 @pytest.fixture(autouse=True)

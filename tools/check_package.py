@@ -27,6 +27,7 @@ CORE = ("diskimage-builder", "openstacksdk")
 FILES = (
     "builder/fake-image-create",
     "config/nodepool.schema.json",
+    "web/glossary.rst",
     "web/openapi.yaml",
     "web/templates/page.html",
     "web/static/nodepool.css",

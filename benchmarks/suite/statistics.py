@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -17,7 +17,7 @@ def median(values: Iterable[float]) -> float:
     return percentile(list(values), 0.5)
 
 
-def rounded(values: dict[str, float | None]) -> dict[str, float]:
+def rounded(values: Mapping[str, float | None]) -> dict[str, float]:
     """What was measured, with four significant digits: more would be noise."""
     return {key: float(f"{value:.4g}") for key, value in values.items() if value is not None}
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import uuid
@@ -23,21 +24,27 @@ def create_nodes(znodes: PoolZnodes, count: int, label: str, **fields: Any) -> l
     return _create(znodes, f"{NODES}/", ({**common, **_machine(number)} for number in range(count)))
 
 
-def create_requests(znodes: PoolZnodes, count: int, label: str) -> list[str]:
-    """``count`` requests for one node of a label, from a Zuul that is not here. Returns their ids."""
+def create_requests(
+    znodes: PoolZnodes, count: int, label: str, requestor: str = "somebody-else", tenants: Iterable[str] = ("tenant",)
+) -> list[str]:
+    """``count`` requests for one node of a label, from a Zuul that may not be here. Returns their ids.
+
+    :param tenants: that ask in turn.
+    """
     now = time.time()
     request = {
         "requestor_data": {"build_set_uuid": None, "tenant_name": "tenant", "job_name": "job"},
         "node_types": [label],
-        "requestor": "somebody-else",
+        "requestor": requestor,
         "created_time": now,
         "provider": None,
         "state": "requested",
         "state_time": now,
         "relative_priority": 0,
-        "tenant_name": "tenant",
     }
-    return _create(znodes, f"{REQUESTS}/200-", ({**request, "event_id": uuid.uuid4().hex} for _ in range(count)))
+    asking = islice(itertools.cycle(tenants), count)
+    records = ({**request, "tenant_name": tenant, "event_id": uuid.uuid4().hex} for tenant in asking)
+    return _create(znodes, f"{REQUESTS}/200-", records)
 
 
 def _machine(number: int) -> dict[str, Any]:

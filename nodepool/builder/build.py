@@ -18,22 +18,24 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import nodepool
 from nodepool import log_names
-from nodepool.builder import image_files
+from nodepool.builder import image_files, imports
 from nodepool.builder.dib import DibRun, RunResult, WorkDir
 from nodepool.builder.image_files import BuildLog, ImageFiles
 from nodepool.builder.progress import BuildKey, BuildProgress, Shared
 from nodepool.clock import monotonic, wall_time
+from nodepool.config.objects import Config, DiskImage
 from nodepool.config.sections import wanted_images
+from nodepool.driver.config import ImageConversion
 from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
 from nodepool.metrics import reports as build_metrics
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImagesView, ImageView
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageSource, ImagesView, ImageView
 from nodepool.plan.images import (
     BuildHistory,
     Due,
@@ -44,18 +46,20 @@ from nodepool.plan.images import (
     build_due,
     observe_builds,
 )
+from nodepool.plan.retries import Backoff
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.config.objects import Config, DiskImage
-    from nodepool.driver.config import ImageConversion
-    from nodepool.zk.transactions import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
 #: The disk is looked at again after so long when there was no room for a build.
 SPACE_SECONDS: Final = 60.0
+#: The vendor of an image is asked no longer than this for a checksum, and again after these pauses when that failed.
+LOOK_SECONDS: Final = 30.0
+LOOK_BACKOFF: Final = Backoff(60.0, 3600.0)
+#: Failed attempts of one builder after which the request for an import is removed.
+MOST_IMPORTS: Final = 10
 #: A reason that lasts is logged again after so long.
 REMIND_SECONDS: Final = 3600.0
 
@@ -77,6 +81,10 @@ class BuildQueue:
         self._histories: dict[str, BuildHistory] = {}
         #: Own failed builds: their records may be removed before, or after, they are seen as failed.
         self._own: dict[str, deque[str]] = {}
+        #: Looks at the checksums of an image's vendor that have failed in a row.
+        self._failed_looks: dict[str, int] = {}
+        #: ZooKeeper's number of the request for an import, and how many attempts for it have failed.
+        self._failed_imports: dict[str, tuple[int, int]] = {}
         #: Images without room for a build.
         self.without_room = Repeats(REMIND_SECONDS)
 
@@ -102,6 +110,23 @@ class BuildQueue:
             before = replace(before, counted=before.counted | frozenset(self._own.get(view.name, ())))
             after = self._histories[view.name] = observe_builds(before, view, settings, wall_time())
             return after
+
+    def looked(self, image: WantedImage, *, failed: bool) -> float:
+        """The checksum of its vendor was looked at. Returns seconds until the next look."""
+        with self._lock:
+            failures = self._failed_looks[image.name] = self._failed_looks.get(image.name, 0) + 1 if failed else 0
+            seconds = LOOK_BACKOFF.pause(failures) if failed else image.rebuild_age_seconds
+            before = self._histories.get(image.name, BuildHistory())
+            self._histories[image.name] = replace(before, look_at=wall_time() + seconds)
+            return seconds
+
+    def import_failed(self, image: str, request_zxid: int) -> int:
+        """How many attempts for the same request have failed, with this one."""
+        with self._lock:
+            zxid, count = self._failed_imports.get(image, (0, 0))
+            count = count + 1 if zxid == request_zxid else 1
+            self._failed_imports[image] = (request_zxid, count)
+            return count
 
     def failed(self, image: str, build_id: str, created_zxid: int, settings: Hashable) -> None:
         """A build of this builder has failed.
@@ -170,7 +195,8 @@ class BuildWorker(Worker):
         for image in _in_order(wanted, view):
             known = view.image(image.name)
             history = self._queue.look(known, image.settings)
-            verdict = build_due(image, known, history, wall_time(), wanted.users(image.name), own)
+            judged = self._without_foreign_request(known)
+            verdict = build_due(image, judged, history, wall_time(), wanted.users(image.name), own)
             if isinstance(verdict, NotDue):
                 if verdict.look_again_at is not None:
                     waits.append(verdict.look_again_at - wall_time())
@@ -184,6 +210,17 @@ class BuildWorker(Worker):
                 break
         return min(waits, default=None)
 
+    def _without_foreign_request(self, view: ImageView) -> ImageView:
+        """I-2: the import of a file that this host does not have is left to others."""
+        source, lacking = view.requested_source, self._shared.lacking_files
+        if source is None or not source.is_file or os.path.isfile(source.place):
+            lacking.pop(view.name, None)
+            return view
+        if lacking.get(view.name) != source.place:
+            lacking[view.name] = source.place
+            self._shared.builds.on_change()
+        return replace(view, build_requested=None, requested_source=None)
+
     def _build_alone(self, image: WantedImage, view: ImageView, due: Due) -> float | None:
         """Build an image if nobody else does (B-3, B-11).
 
@@ -195,6 +232,8 @@ class BuildWorker(Worker):
         if not self._queue.take(image.name):
             return None
         try:
+            if due.look and due.source and (seconds := self._look(image, due.source, view)):
+                return seconds
             with self._shared.store.build_lock(image.name) as lock:
                 return self._build(image, view, due, lock)
         except ZKLockException:
@@ -206,6 +245,25 @@ class BuildWorker(Worker):
             return self.error_wait_seconds
         finally:
             self._queue.give_back(image.name)
+
+    def _look(self, image: WantedImage, source: ImageSource, view: ImageView) -> float:
+        """Has the vendor the image of the newest build (I-7)? Blocks.
+
+        :return: seconds until it is asked again; 0 = it has another one.
+        """
+        newest, failure = view.ready_builds()[0].record, None
+        known = None if newest is None else newest.source_checksum
+        variables = {**os.environ, **self._shared.config().diskimages[image.name].env_vars}
+        try:
+            if imports.vendor_checksum(source, variables, LOOK_SECONDS) != known:
+                return 0.0
+        except OSError as error:
+            failure = error
+        seconds = self._queue.looked(image, failed=failure is not None)
+        if failure is not None:
+            text = "The checksum of image %s is not known, the next look is in %.0f s: %s"
+            self.log.warning(text, image.name, seconds, failure)
+        return seconds
 
     def _has_room(self, view: ImageView, due: Due) -> bool:
         """Is there space for another build? If not, that is logged now and then."""
@@ -221,8 +279,9 @@ class BuildWorker(Worker):
         if not self._still_as(view) or image.name not in config.diskimages:
             # What the decision was made on is old: the change is on its way to us.
             return None
-        self.log.info("Image %s is to be built: %s", image.name, due.reason)
-        attempt = BuildAttempt(self._shared, config, image, estimate(view), self.log)
+        what = "built" if due.source is None else "imported"
+        self.log.info("Image %s is to be %s: %s", image.name, what, due.reason)
+        attempt = BuildAttempt(self._shared, config, image, estimate(view), self.log, due.source)
         self._attempt = attempt
         try:
             if self._end_reason:
@@ -232,6 +291,9 @@ class BuildWorker(Worker):
             self._attempt = None
         if not ready:
             self._note_failure(image, view, attempt)
+            if view.requested_source and self._queue.import_failed(image.name, view.request_zxid) >= MOST_IMPORTS:
+                # It may fetch all of the file each time, and nothing else is built meanwhile.
+                attempt.give_up()
         return 0.0
 
     def _still_as(self, view: ImageView) -> bool:
@@ -240,8 +302,9 @@ class BuildWorker(Worker):
         known = {build.id: build.state for build in view.builds.values() if build.record is not None}
         found = {build.key: build.state for build in store.builds(view.name)}
         request = store.build_request(view.name)
-        asked = None if request is None else request.state_time
-        return (known, view.paused, view.build_requested) == (found, store.paused(view.name), asked)
+        asked = (None, None) if request is None else (request.state_time, request.source)
+        seen = (view.build_requested, view.requested_source)
+        return (known, view.paused, seen) == (found, store.paused(view.name), asked)
 
     def _note_failure(self, image: WantedImage, view: ImageView, attempt: BuildAttempt) -> None:
         build_id = attempt.record.key
@@ -325,10 +388,17 @@ class BuildAttempt:
 
     :param config: has the image.
     :param estimate: how long the build may take, in seconds; None = not known.
+    :param source: import this in place of a build.
     """
 
     def __init__(
-        self, shared: Shared, config: Config, wanted: WantedImage, estimate: float | None, log: logging.Logger
+        self,
+        shared: Shared,
+        config: Config,
+        wanted: WantedImage,
+        estimate: float | None,
+        log: logging.Logger,
+        source: ImageSource | None = None,
     ) -> None:
         self.log = log
         self._shared = shared
@@ -336,6 +406,12 @@ class BuildAttempt:
         self._image = config.diskimages[wanted.name]
         self._formats = wanted.formats
         self._estimate = estimate
+        self._source = source
+        self._requested = None if source is None or source.checksum_url else source
+        #: The request for it when it began.
+        self._first: ImageBuildRequest | None = None
+        #: The same import cannot succeed later (I-5).
+        self._refused = False
         self._run: DibRun | None = None
         self._stop_reason = ""
         self.record = ImageBuild(wanted.name)
@@ -363,6 +439,9 @@ class BuildAttempt:
         record.state = states.BUILDING
         record.builder, record.builder_id = shared.host, shared.builder_id
         record.formats = sorted(self._formats)
+        if self._source is not None:
+            record.set_source(self._source)
+        self._first = None if self._requested is None else self._request()
         shared.store.new_build(record, under=lock)
         self.log.info("Building image %s, build %s", record.image_name, record.key)
         progress, begun = BuildProgress(wall_time(), self._estimate), monotonic()
@@ -376,11 +455,11 @@ class BuildAttempt:
                 record.state = states.FAILED
             else:
                 self._complete(monotonic() - begun)
-            asked = None if problem else self._request_time()
+            asked = self._asked() if self._refused or not problem else None
             stored = self._store(lock) and record.state == states.READY
-            if stored:
+            if stored or self._refused:
                 self._serve_request(asked)
-            else:
+            if not stored:
                 # B-9: what no record will ever name must not stay, and what failed is of no use.
                 shared.files.remove(record.image_name, record.key)
         if problem:
@@ -393,7 +472,9 @@ class BuildAttempt:
         """Run diskimage-builder; returns why that failed, or nothing."""
         record, config, shared, begun = self.record, self._config, self._shared, monotonic()
         output = shared.files.base(record.image_name, record.key)
-        job = BuildJob(self._image, record.key, self._formats, output, config.elements_dir, shared.options.fake)
+        job = BuildJob(
+            self._image, record.key, self._formats, output, config.elements_dir, shared.options.fake, self._source
+        )
         log_path = image_files.log_path(config.build_log_dir, record.image_name, record.key)
         try:
             image_files.prune(config.build_log_dir, record.image_name, config.build_log_retention)
@@ -419,23 +500,31 @@ class BuildAttempt:
     def _run_command(self, job: BuildJob, build_log: BuildLog, progress: BuildProgress, lock: ZkLock) -> RunResult:
         """:raises OSError, ValueError: it cannot be started."""
         shared, command = self._shared, command_line(job)
-        searched = str(job.image.env_vars.get("PATH") or os.environ.get("PATH") or os.defpath)
-        if job.conversions and shutil.which(CONVERTER, path=searched) is None:
-            made = ", ".join(job.conversions)
-            reason = f"qemu-img is missing, which makes {made}; install qemu-utils, or correct PATH: {searched}"
-            build_log.write_line(reason)
-            return RunResult(None, reason)
+        lacking = _lacks_converter(job)
+        if lacking:
+            build_log.write_line(lacking)
+            return RunResult(None, lacking)
         work = WorkDir(shared.files.directory.absolute(), temporary_directory(job, os.environ), job.name)
         begun, started = progress.since, monotonic()
         variables = environment(job, os.environ, work.path)
+        last = ""
+        if job.source is not None:
+            variables |= imports.variables(job.source, job.output, shared.files.directory)
 
         def on_line(line: str) -> None:
+            nonlocal last
+            last = line
+            if self._source is not None and line.startswith(imports.CHECKSUM):
+                self._source = replace(self._source, checksum=line.removeprefix(imports.CHECKSUM))
             if progress.read(line, wall_time()):
                 shared.builds.on_change()
 
         try:
             run = DibRun(command, variables, build_log, on_line, work.started)
             result = self._run_one(run, job.image.build_timeout, 0.0, lock)
+            if job.source is not None and result.status:
+                self._refused = result.status == imports.REFUSED and self._requested is not None
+                result = replace(result, reason=f"{job.source.shown}: {last}")
             if result.succeeded:
                 result = self._convert(job, variables, build_log, started, lock)
             progress.end(wall_time())
@@ -462,27 +551,52 @@ class BuildAttempt:
     def _convert(
         self, job: BuildJob, variables: Mapping[str, str], build_log: BuildLog, started: float, lock: ZkLock
     ) -> RunResult:
-        """Make the formats that are made of others, then remove those that only these needed (B-18).
+        """Make the formats that are made of others, then remove those that only these needed (B-18, I-6).
 
         :param started: when the build began, on the monotonic clock.
         """
         result = RunResult(0)
         files, build = self._shared.files, (job.image.name, job.build_id)
-        for name, conversion in job.conversions.items():
+        conversions: dict[str, ImageConversion] = {}
+        if job.source is not None:
+            job = replace(job, imported=next(iter(files.formats(*build)), ""))
+            conversions = {name: ImageConversion(job.imported, DRIVERS.get(name, "")) for name in job.formats}
+            problem = self._impossible(job) or _lacks_converter(job)
+            if problem:
+                self._refused = self._requested is not None
+                build_log.write_line(problem)
+                return RunResult(None, problem)
+        for name, conversion in {**conversions, **job.conversions}.items():
             source = files.path(*build, conversion.source)
             if not source.exists():
                 return RunResult(None, f"there is no {source}, though the build succeeded")
-            size = source.stat().st_size
-            for words in conversion_commands(conversion, source, files.path(*build, name), size):
+            size, target = source.stat().st_size, files.path(*build, name)
+            if name in conversions:
+                form = ["-f", DRIVERS[job.imported], "-O", conversion.driver]
+                commands = [[CONVERTER, "convert", *form, str(source), str(target)]]
+            else:
+                commands = conversion_commands(conversion, source, target, size)
+            for words in commands:
                 build_log.write_line(f"Making {name} of {conversion.source}: {shlex.join(words)}")
                 run = DibRun(words, variables, build_log)
                 result = self._run_one(run, job.image.build_timeout, monotonic() - started, lock)
                 if not result.succeeded:
                     return dataclasses.replace(result, reason=f"{' '.join(words[:2])}: {result.reason}")
-        unwanted = set(job.formats) - job.wanted
+        unwanted = {*job.formats, job.imported} - job.wanted
         if unwanted:
             files.remove(*build, unwanted)
         return result
+
+    def _impossible(self, job: BuildJob) -> str:
+        """Which formats cannot be made of the imported one, and who wants them; empty = all can."""
+        made = DRIVERS if job.imported in SAFE_SOURCES else {}
+        missing = sorted(set(job.formats) - set(made))
+        if not missing:
+            return ""
+        users = wanted_images(self._config).users(job.image.name)
+        wanting = [name for name, use in users.items() if use.format in missing]
+        who = f"; providers that want it: {', '.join(wanting)}" if wanting else ""
+        return f"{', '.join(missing)} cannot be made of {job.imported}{who}"
 
     def _missing(self, output: Path) -> str:
         """A build that says that it is complete must have made what was wanted."""
@@ -496,24 +610,43 @@ class BuildAttempt:
         sizes = self._shared.files.sizes(record.image_name, record.key)
         build_metrics.report_sizes(record.image_name, sizes)
         record.state = states.READY
+        if self._source is not None:
+            record.set_source(self._source)
         record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
         record.tell(seconds, sum(sizes.values()))
 
-    def _request_time(self) -> float | None:
-        """When somebody asked for a build, in seconds since the epoch; None: nobody did, or it is not known."""
+    def _request(self) -> ImageBuildRequest | None:
+        """The request that this build serves; None: there is none, or it is not known."""
         with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
             request = self._shared.store.build_request(self.record.image_name)
-            return None if request is None else request.state_time
+            # I-3: an import is served by this very import only.
+            return None if request is None or request.source != self._requested else request
         return None
 
-    def _serve_request(self, asked: float | None) -> None:
+    def give_up(self) -> None:
+        """Remove the request for this import, unless someone asked again."""
+        self.log.error("The request for image %s is removed: too many imports have failed", self.record.image_name)
+        self._serve_request(self._first)
+
+    def _asked(self) -> ImageBuildRequest | None:
+        """The request that this build serves, before it becomes ready; None: there is none.
+
+        Who asked again since an import began has another file, unless it was imported by its checksum.
+        """
+        asked, wanted, first = self._request(), self._requested, self._first
+        if asked is None or wanted is None or (wanted.checksum and not self._refused):
+            return asked
+        return asked if first is not None and asked.version == first.version else None
+
+    def _serve_request(self, asked: ImageBuildRequest | None) -> None:
         """B-4: remove a request now that there is a ready build, unless it came after that.
 
-        :param asked: as `_request_time` said before the build became ready.
+        :param asked: as `_asked` returned it.
         """
-        if asked is not None and self._request_time() == asked:
+        now = None if asked is None else self._request()
+        if now is not None and asked is not None and (now.state_time, now.version) == (asked.state_time, asked.version):
             with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
-                self._shared.store.remove_build_request(self.record.image_name)
+                self._shared.store.remove_build_request(self.record.image_name, now.version)
 
     def _store(self, lock: ZkLock) -> bool:
         """Store how it ended; False = that cannot be done (B-9)."""
@@ -544,6 +677,10 @@ COMMAND: Final = "disk-image-create"
 FAKE_BUILD: Final = os.path.join(os.path.dirname(__file__), "fake-image-create")
 #: Makes an image of another one.
 CONVERTER: Final = "qemu-img"
+#: Formats that it makes of an imported image, as it calls them.
+DRIVERS: Final = {"qcow2": "qcow2", "raw": "raw", "vhd": "vpc", "vhdx": "vhdx", "vmdk": "vmdk"}
+#: Those that it may read. A vmdk can name files of this host.
+SAFE_SOURCES: Final = DRIVERS.keys() - {"vmdk"}
 #: Stands in ``dib-cmd`` for the directory of this package.
 PACKAGE_MARK: Final = "%p"
 #: Where mktemp(1) of diskimage-builder makes its directories: the first that is set.
@@ -560,6 +697,8 @@ class BuildJob:
     :param wanted: formats that there are to be in the end.
     :param output: path of the image files without what follows the build's id.
     :param fake: build without diskimage-builder, which makes all formats itself.
+    :param source: import this in place of a build.
+    :param imported: format that was imported; empty = that is not known yet, or nothing is.
     """
 
     image: DiskImage
@@ -568,6 +707,8 @@ class BuildJob:
     output: Path
     elements_dir: str | None = None
     fake: bool = False
+    source: ImageSource | None = None
+    imported: str = ""
 
     @property
     def name(self) -> str:
@@ -577,14 +718,15 @@ class BuildJob:
     @property
     def conversions(self) -> dict[str, ImageConversion]:
         """Formats that are made of others afterwards."""
-        known = {} if self.fake else self.image.conversions
-        return {name: known[name] for name in sorted(self.wanted) if name in known}
+        known = {} if self.fake and self.source is None else self.image.conversions
+        return {name: known[name] for name in sorted(self.wanted - {self.imported}) if name in known}
 
     @property
     def formats(self) -> list[str]:
-        """All that diskimage-builder is to make: one build makes them."""
+        """All that diskimage-builder is to make: one build makes them. Of an import: what is made of its format."""
         conversions = self.conversions
-        return sorted({*self.wanted, *(one.source for one in conversions.values())} - conversions.keys())
+        made = {*self.wanted, *(one.source for one in conversions.values())}
+        return sorted(made - conversions.keys() - {self.imported})
 
 
 def command_line(job: BuildJob) -> list[str]:
@@ -592,11 +734,22 @@ def command_line(job: BuildJob) -> list[str]:
 
     :raises ValueError: ``dib-cmd`` or an element has a quote that is not closed.
     """
+    if job.source is not None:
+        return [*imports.PROGRAM]
     words = ["sh", FAKE_BUILD] if job.fake else _program(job.image.dib_cmd)
     words += ["-x", "-t", ",".join(job.formats), "--checksum", "--no-tmpfs"]
     if "qcow2" in job.formats:
         words += ["--qemu-img-options", "compat=0.10"]
     return [*words, "-o", str(job.output), *shlex.split(" ".join(job.image.elements))]
+
+
+def _lacks_converter(job: BuildJob) -> str:
+    """Why formats cannot be made of others; empty = they can, or none are to be made. Looks for the program."""
+    made = [*(job.formats if job.imported else []), *job.conversions]
+    searched = str(job.image.env_vars.get("PATH") or os.environ.get("PATH") or os.defpath)
+    if not made or (job.source is not None and not job.imported) or shutil.which(CONVERTER, path=searched):
+        return ""
+    return f"qemu-img is missing, which makes {', '.join(made)}; install qemu-utils, or correct PATH: {searched}"
 
 
 def conversion_commands(conversion: ImageConversion, source: Path, target: Path, size: int) -> list[list[str]]:

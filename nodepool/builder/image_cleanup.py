@@ -12,9 +12,10 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
+from nodepool.builder import imports
 from nodepool.builder.image_files import BuildFile
 from nodepool.builder.progress import Shared, UploadKey
 from nodepool.builder.uploads import is_of_upload, tell_error
@@ -24,6 +25,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.rate import SharedThreads, ThreadShare
 from nodepool.driver.framework.uploads import ListedImage
+from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard, settle
@@ -45,9 +47,6 @@ from nodepool.plan.images import (
 )
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.runtime.worker import Worker
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import Provider
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -101,6 +100,7 @@ class ImageCleanupWorker(Worker):
         # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self.shared.files.directory):
             self._clean_files(wanted)
+            imports.sweep(self.shared.files)
         waits: list[float] = []
         for verdict in verdicts:
             left = self._left_to_others(verdict, view)

@@ -68,6 +68,8 @@ class Shared:
     builds: Running[BuildKey, BuildProgress] = field(default_factory=lambda: Running())
     uploads: Running[UploadKey, Meter] = field(default_factory=lambda: Running())
     host: str = field(default_factory=socket.getfqdn)
+    #: Image -> file that is to be imported, and is not on this host.
+    lacking_files: dict[str, str] = field(default_factory=dict)
 
 
 class BuildKey(NamedTuple):
@@ -136,6 +138,9 @@ _STEPS: Final = (
     ("Converting image using ", "converting"),
     ("Image file ", "finishing"),
     ("Build completed successfully", "completed"),
+    ("Fetching ", "fetching"),
+    ("Copying ", "copying"),
+    ("Checking ", "checking"),
 )
 
 

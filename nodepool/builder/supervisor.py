@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.builder import dib
@@ -19,6 +20,7 @@ from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import BuilderOptions, Shared
 from nodepool.builder.uploads import UploadQueue, UploadWorker, publish_uploads
 from nodepool.clock import monotonic
+from nodepool.config.objects import Config
 from nodepool.exceptions import ConfigError
 from nodepool.model.status import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
@@ -28,16 +30,11 @@ from nodepool.runtime.worker import CallWatch, Part, Parts, StatusThread, stop_a
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.images import ImageStore
 from nodepool.zk.status import BUILDER
 from nodepool.zk.zookeeper import ZooKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from nodepool.config.objects import Config
-    from nodepool.zk.client import ZooKeeperClient
 
 #: Longest time that builds which are being ended may take: their traps, SIGKILL, what they mounted, their records.
 END_BUILDS_SECONDS: Final = TRAP_SECONDS + 30.0
@@ -227,6 +224,7 @@ class StatusWorker(StatusThread):
             "providers": sorted(name for name, made in shared.config().providers.items() if made.manage_images),
             "builds": shared.builds.as_status(),
             "uploads": shared.uploads.as_status(),
+            "lacking_files": dict(shared.lacking_files),
         }
         self.writer.set(BUILDER, f"{host}-{os.getpid()}", status)
         return None

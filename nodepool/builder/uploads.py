@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.builder.progress import Meter, Shared, UploadKey
@@ -28,6 +28,7 @@ from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
 from nodepool.driver.framework.uploads import ListedImage, UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
@@ -48,10 +49,7 @@ from nodepool.plan.images import (
 from nodepool.plan.launch import meaning
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import Provider
-    from nodepool.zk.transactions import ZkLock
+from nodepool.zk.transactions import ZkLock
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -310,7 +308,10 @@ class UploadRun:
         self._trace(upload, seconds, outcome.value, "")
         if outcome is Outcome.READY:
             self._shared.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
-            self.log.info("Image %s (%s) is ready in %s", upload.external_name, upload.external_id, self._job.provider)
+            what = "ready" if upload.candidate is None else "a candidate"
+            self.log.info(
+                "Image %s (%s) is %s in %s", upload.external_name, upload.external_id, what, self._job.provider
+            )
         return outcome
 
     def _trace(self, upload: ImageUpload, seconds: float, outcome: str, error: str) -> None:
@@ -401,15 +402,22 @@ class UploadRun:
         Launchers choose by the time of the record. The look before keeps an overtaken upload from being ready; the one
         after finds a newer build that became ready in between.
         """
-        if self._is_given_up(upload, lock):
+        view = self._view_now()
+        if self._is_given_up(view, upload, lock):
             return Outcome.GIVEN_UP
-        upload.state = states.READY
+        diskimage = self._shared.config().diskimages.get(self._job.image)
+        promotion = None if diskimage is None else diskimage.promotion
+        current = view.current_upload(self._job.provider)
+        if promotion is None or current is None:
+            upload.state = states.READY
+        else:
+            upload.become_candidate(promotion, current)
         self._shared.store.store_upload(upload, under=lock)
-        return Outcome.GIVEN_UP if self._is_given_up(upload, lock) else Outcome.READY
+        return Outcome.GIVEN_UP if self._is_given_up(self._view_now(), upload, lock) else Outcome.READY
 
-    def _is_given_up(self, upload: ImageUpload, lock: ZkLock) -> bool:
+    def _is_given_up(self, view: ImageView, upload: ImageUpload, lock: ZkLock) -> bool:
         """Was it overtaken? Then it is `deleting` from now on, and the clean-up deletes it."""
-        reason = self._overtaken(self._view_now())
+        reason = self._overtaken(view)
         if reason is None:
             return False
         self.log.info("Upload of %s is abandoned: %s", self, reason)

@@ -23,6 +23,7 @@ from nodepool.listing.nodes import ALLOCATED, full_id, names_in, states_in
 from nodepool.listing.table import FORMATS
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
+from nodepool.model.image import IMPORTED_FORMATS
 from nodepool.model.status import MODES, Mode
 
 T = TypeVar("T")
@@ -410,8 +411,28 @@ IMAGES: Final = (
         flag("--wait", "show how far it is, and end with the build"),
     ),
     command(
+        "images.image-promote",
+        "let a provider use the candidate of an image for all nodes",
+        "nodepool image-promote cloud-1 debian-12",
+        PROVIDER,
+        argument("image", "image name", metavar="IMAGE"),
+    ),
+    command(
+        "images.image-import",
+        "make a build of an image that another tool made",
+        "nodepool image-import debian-12 --file /srv/images/debian-12.qcow2 --wait",
+        IMAGE,
+        one_of(
+            argument("--file", "file on the host of a builder", type=absolute_path),
+            option("--url", "URL", "address with https; it needs --sha256"),
+        ),
+        option("--sha256", "SUM", "checksum of the file, 64 hexadecimal digits"),
+        argument("--format", "format of the file (default: as its name and its bytes say)", choices=IMPORTED_FORMATS),
+        flag("--wait", "show how far it is, and end with the import"),
+    ),
+    command(
         "images.image-rollback",
-        "let a provider use the upload before the present one again",
+        "try the candidate of an image no more, or let a provider use the upload before the present one again",
         "nodepool image-rollback cloud-1 debian-12",
         PROVIDER,
         argument("image", "image name", metavar="IMAGE"),

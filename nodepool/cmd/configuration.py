@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 from xml.etree import ElementTree
 
 from nodepool import config as config_package
@@ -43,10 +43,7 @@ from nodepool.model.config_keys import names_a_secret
 from nodepool.plan.config_diff import reload_effects
 from nodepool.plan.observed import OTHERS, end_of_other, of_other
 from nodepool.plan.pool_summary import by_provider, largest, summarize
-
-if TYPE_CHECKING:
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 Results = dict[str, list[CheckResult]]
 
@@ -480,6 +477,8 @@ def _without_null(kind: keys.ValueType) -> Schema:
     match kind:
         case keys.Text(choices=(_, *_)):
             return {"enum": [*kind.choices]}
+        case keys.Text(form=(form, _)):
+            return {"type": "string", "pattern": f"^{form}$"}
         case keys.Text():
             return {"type": "string"} | ({} if kind.empty else {"minLength": 1})
         case keys.Whole() | keys.Number():

@@ -6,14 +6,11 @@ from __future__ import annotations
 import argparse
 import http.client
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from nodepool.cmd.app import CommandError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 #: Longest status that is read.
 MOST_BYTES: Final = 1 << 20

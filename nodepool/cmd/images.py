@@ -2,10 +2,10 @@
 """Commands about images (reference/commands 2).
 
 First those that show: ``nodepool images``, ``image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list``
-and ``image-log``. Then those that change: ``image-build`` with the wait for it, ``image-pause``, ``image-unpause``,
-``image-delete``, ``dib-image-delete`` and ``image-rollback``, and how images that an operator names are found. Those of
-released Nodepool print nothing for programs when they succeed, and a line for people. Last the backup of what ZooKeeper
-knows of images.
+and ``image-log``. Then those that change: ``image-build`` and ``image-import`` with the wait for them, ``image-pause``,
+``image-unpause``, ``image-delete``, ``dib-image-delete``, ``image-promote`` and ``image-rollback``, and how images that
+an operator names are found. Those of released Nodepool print nothing for programs when they succeed, and a line for
+people. Last the backup of what ZooKeeper knows of images.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from nodepool.listing.nodes import full_id
 from nodepool.listing.table import Table, printable_log
 from nodepool.model import states
 from nodepool.model.event import counted, short
-from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImageSource, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.record import InvalidRecord
 from nodepool.model.status import BuilderStatus
 from nodepool.zk.components import read_hosts
 from nodepool.zk.images import read_images
@@ -248,41 +249,55 @@ _LOOK_SECONDS: Final = 1.0
 _SHORT_ID: Final = 8
 
 
-def do_image_build(options: argparse.Namespace) -> int:
-    """``nodepool image-build``"""
-    name = options.image
+def do_image_import(options: argparse.Namespace) -> int:
+    """``nodepool image-import``"""
+    try:
+        source = ImageSource.of_request(vars(options))
+    except InvalidRecord as problem:
+        raise CommandError(str(problem)) from None
+    return do_image_build(options, source)
+
+
+def do_image_build(options: argparse.Namespace, source: ImageSource | None = None) -> int:
+    """``nodepool image-build``
+
+    :param source: import this in place of a build.
+    """
+    name, what = options.image, "build" if source is None else "import"
     config = load_images(options.config, options.secure)
-    _check_built(config, name)
+    _check_built(config, name, imported=source is not None)
     if not config.diskimages[name].image_types:
         _check_used(options)
     with connect(config) as zk:
         # Before the request: the build may end soon.
-        follower = _BuildFollower(zk, name) if options.wait else None
-        zk.images.request_build(name)
+        follower = _BuildFollower(zk, name, source) if options.wait else None
+        zk.images.request_build(name, source)
         problems = []
         if not read_hosts(zk.client, "builder"):
-            problems.append(f"No builder is running: the build of {name} waits for one")
+            problems.append(f"No builder is running: the {what} of {name} waits for one")
         if zk.images.paused(name):
-            problems.append(f"Image {name} is paused: its build waits for nodepool image-unpause {name}")
+            problems.append(f"Image {name} is paused: its {what} waits for nodepool image-unpause {name}")
         if follower is None:
             for problem in problems:
                 warn(problem)
-            terminal.hint(f"A build of {name} is asked for; nodepool dib-image-list --detail shows how far it is.")
+            terminal.hint(
+                f"{what.capitalize()} of {name} is asked for; nodepool dib-image-list --detail shows how far it is."
+            )
             return 0
         if problems:
             raise CommandError(problems[0])
         return follower.run()
 
 
-def _check_built(config: Config, name: str) -> None:
-    """Raises CommandError for an image that no builder with this configuration would build."""
+def _check_built(config: Config, name: str, *, imported: bool) -> None:
+    """Raises CommandError for an image that no builder with this configuration would build, or import."""
     image = config.diskimages.get(name)
     if image is None or image.abstract:
         built = sorted(name for name, image in config.diskimages.items() if not image.abstract)
         raise CommandError(
             f"Trying to build a non disk-image-builder image: {name}; {listed('images in the configuration', built)}"
         )
-    if image.pause:
+    if image.pause and not imported:
         raise CommandError(f"Skipping build request for image {name}; paused in the configuration")
 
 
@@ -386,12 +401,38 @@ def _mark(
         raise CommandError(missing, answer=True) from None
 
 
+def do_image_promote(options: argparse.Namespace) -> int:
+    """``nodepool image-promote`` (CA-8)"""
+    with open_zookeeper(options) as zk:
+        image = known_image(read_images(zk.client), options.image)
+        candidate = image.candidate(options.provider)
+        if candidate is None:
+            there = {one.provider_name for one in image.candidates()}
+            text = f"image {image.name} has no candidate in {options.provider}"
+            raise CommandError(f"{text}; {listed('providers with one', there)}")
+        return _end_candidacy(zk, candidate, promoted=True)
+
+
+def _end_candidacy(zk: ZooKeeper, candidate: ImageUpload, *, promoted: bool) -> int:
+    verdict = f"{'promoted' if promoted else 'rolled back'} by {session.operator()}"
+    try:
+        zk.images.end_candidacy(candidate.copy(), verdict, promoted=promoted)
+    except ZKConflict:
+        raise CommandError(f"the candidate of {candidate.image_name} changed meanwhile; try again") from None
+    does = "uses" if promoted else "does not try any more"
+    build = build_name(candidate.image_name, candidate.build_id)
+    print(f"{candidate.provider_name} {does} upload {candidate.id} of build {build}")
+    return 0
+
+
 def do_image_rollback(options: argparse.Namespace) -> int:
-    """``nodepool image-rollback`` (R-18)"""
+    """``nodepool image-rollback`` (R-18, CA-8)"""
     from nodepool.plan.images import choose_rollback
 
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)
+        if (candidate := image.candidate(options.provider)) is not None:
+            return _end_candidacy(zk, candidate, promoted=False)
         choice = choose_rollback(image, options.provider)
         if isinstance(choice, str):
             providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
@@ -418,10 +459,11 @@ def do_image_rollback(options: argparse.Namespace) -> int:
 class _BuildFollower:
     """Waits for the end of the next build of an image.
 
+    :param source: it is to be an import of it.
     :raises CommandError: ZooKeeper does not answer.
     """
 
-    def __init__(self, zk: ZooKeeper, image: str) -> None:
+    def __init__(self, zk: ZooKeeper, image: str, source: ImageSource | None) -> None:
         from nodepool.plan.images import BuildWait
         from nodepool.zk.caches import ImageCache
 
@@ -432,7 +474,7 @@ class _BuildFollower:
         self._cache.add_listener(lambda _: self._changed.set())
         if not self._cache.wait_ready(session.CONNECT_SECONDS):
             raise CommandError("the images could not be read from ZooKeeper in time")
-        self._wait = BuildWait(self._image())
+        self._wait = BuildWait(self._image(), source)
 
     def _image(self) -> ImageView:
         return self._cache.snapshot().image(self._name)

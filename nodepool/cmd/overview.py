@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import wall_time
 from nodepool.cmd.app import DEFAULT_CONFIG, PROBLEMS, CommandError, absolute_path, write_file
 from nodepool.cmd.session import is_as_released, none_of, open_zookeeper, show, show_listing, watch
+from nodepool.exceptions import ConfigError
 from nodepool.listing import terminal
 from nodepool.listing.nodes import host_table
 from nodepool.listing.records import event_line, event_table, is_about, launcher_table
@@ -180,6 +181,10 @@ def do_explain(options: argparse.Namespace) -> int:
         seen = observe(zk, name)
     try:
         found = meant(name, seen, kinds or KINDS)
+        if found is None or found[0] == "image":
+            # What no node is made of is in the configuration only.
+            seen = replace(seen, cloud_images=_cloud_images(options))
+            found = meant(name, seen, kinds or KINDS)
     except UnclearName as unclear:
         raise CommandError(str(unclear)) from None
     if found is None:
@@ -189,6 +194,24 @@ def do_explain(options: argparse.Namespace) -> int:
     answer = explain.explain(name, kind, seen)
     print(json.dumps(answer.to_dict()) if options.format == "json" else explanation_text(answer, seen.now))
     return 0
+
+
+def _cloud_images(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Images of clouds in the configuration -> labels that boot from each; empty if it cannot be read here."""
+    from nodepool.config.loader import load_config
+
+    found: dict[str, list[str]] = {}
+    # A driver from elsewhere may have other labels.
+    with contextlib.suppress(ConfigError, AttributeError):
+        for provider in load_config(options.config, options.secure, complete=False).providers.values():
+            images = getattr(provider, "cloud_images", {})
+            found |= {image: found.get(image, []) for image in images}
+            for pool in provider.pools.values() if images else ():
+                for label in pool.labels.values():
+                    if label.cloud_image is not None:
+                        labels = found.setdefault(label.cloud_image.name, [])
+                        labels.append(f"{label.name} of {provider.name}/{pool.name}")
+    return found
 
 
 # ``nodepool events``: what happened in all launchers (reference/commands 2).
@@ -263,6 +286,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     nodes = {found.key: found for found in (zk.nodeIterator() if node is None else [node])}
     launchers = read_launchers(zk.client)
     images = NO_IMAGES if name in requests or node is not None else read_images(zk.client)
+    builders = builder_status(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
@@ -274,7 +298,8 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         launchers=launchers,
         images=images,
         builders=frozenset(components.read_hosts(zk.client, "builder")),
-        builder_providers=builder_status(zk.client).providers,
+        builder_providers=builders.providers,
+        lacking_files=builders.lacking_files,
         locked=frozenset(zk.nodes.locked_ids([*nodes]) if node is not None else ()),
         issued={} if name is None or node is not None else {"node": zk.nodes.issued(), "request": zk.requests.issued()},
     )

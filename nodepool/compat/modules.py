@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import load_config
@@ -25,9 +25,10 @@ from nodepool.config.objects import Config as Config
 from nodepool.config.objects import DiskImage as DiskImage
 from nodepool.config.objects import Label as Label
 from nodepool.driver import gateway
-from nodepool.driver.config import DEFAULT_DRIVER, DriverReference
+from nodepool.driver.config import DEFAULT_DRIVER, DriverReference, ProviderConfig
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.rate import RateLimiter
+from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConnectionTimeoutException, ZKConflict, ZKConnectionError
 from nodepool.metrics import reports
@@ -43,10 +44,6 @@ from nodepool.zk.components import system_model_api
 from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import Election, SessionLost, ZkLock
 from nodepool.zk.zookeeper import ZooKeeper
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.interface import Provider
 
 
 class GlobalRegistry:
@@ -67,7 +64,7 @@ class GlobalRegistry:
 
     @property
     def model_api(self) -> int:
-        """The lowest level of all registered components; that of this release while nobody knows. May block."""
+        """The lowest level of all registered components; that of this release while no one knows. May block."""
         level = None if self.registry is None else system_model_api(self.registry)
         return MODEL_API if level is None else level
 
@@ -339,7 +336,7 @@ class ZooKeeperBase:
 def get_client(
     log: logging.Logger, context: str | None, extra_client_constructor: Callable[[Any], Any] | None = None
 ) -> tuple[str | None, str | None, Any, Any]:
-    """The client of a cluster, as the usual files say, else as a pod in it is told; blocks for files.
+    """The client of a cluster, as the usual files say, else as a pod in it learns it; blocks for files.
 
     :param context: in the files; None = the current one.
     :param extra_client_constructor: makes another client from the first one's ``ApiClient``.
@@ -518,7 +515,7 @@ class ReleasedZooKeeper(ZooKeeper):
     REQUEST_LOCK_ROOT: ClassVar[str] = paths.REQUEST_LOCKS
     ELECTION_ROOT: ClassVar[str] = paths.ELECTIONS
 
-    #: Told of each node that changes, since `setNodeStatsEvent`.
+    #: Called for each node that changes, since `setNodeStatsEvent`.
     _stats_listener: Callable[[str], None] | None = None
 
     def __init__(self, client: ZooKeeperClient, enable_cache: bool = True) -> None:
@@ -591,8 +588,8 @@ class ReleasedZooKeeper(ZooKeeper):
     def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
         """Have a node read again whenever it changes.
 
-        :param callback: called now and after each change, with the same node and whether it is gone, which is the last
-            call. It returns False to be called no more.
+        :param callback: called now and after each change, with the same node and whether it is deleted: that is the
+            last call. It returns False to be called no more.
         """
 
         def changed(data: bytes | None, *_: Any) -> bool:
@@ -612,7 +609,7 @@ class ReleasedZooKeeper(ZooKeeper):
         try:
             super().storeNode(node)
         except ZKConflict:
-            # Somebody else may have it by now, and that is why.
+            # Another may have it by now, and that is why.
             self._check_session(node)
             raise
         self._check_session(node)
@@ -631,7 +628,7 @@ class ReleasedZooKeeper(ZooKeeper):
         return sum(node.pool == pool_name for node in self.getProviderNodes(provider_name))
 
     def getReadyNodesOfTypes(self, labels: Collection[str]) -> dict[str, list[Node]]:
-        """Label -> ready nodes that are nobody's. Blocks."""
+        """Label -> ready nodes that are no one's. Blocks."""
         found: dict[str, list[Node]] = {}
         for node in self.nodeIterator():
             wanted = [label for label in node.type if label in labels]
@@ -648,7 +645,7 @@ class ReleasedZooKeeper(ZooKeeper):
         return super().getNodeLockContenders(node if isinstance(node, str) else node.key)
 
     def deleteOldestUnusedNode(self, provider_name: str, pool_name: str) -> bool:
-        """Have the ready node of a pool deleted that waits longest, and is nobody's. False = there is none. Blocks."""
+        """Have the ready node of a pool deleted that waits longest, and is no one's. False = there is none. Blocks."""
         unused = [
             node
             for node in self.getProviderNodes(provider_name)
@@ -675,7 +672,7 @@ class ReleasedZooKeeper(ZooKeeper):
         super().storeNodeRequest(request, priority)
 
     def updateNodeRequest(self, request: NodeRequest) -> None:
-        """Read a request again into the same object. Raises ZKConflict if it is gone. Blocks."""
+        """Read a request again into the same object. Raises ZKConflict if it is deleted. Blocks."""
         fresh = self.requests.get(request.key)
         if fresh is None:
             raise ZKConflict(f"request {request.id} does not exist any more")

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.statemachine.deletion import NodeDeletion
-from nodepool.driver.statemachine.launch import NodeLaunch
+from nodepool.driver.statemachine.launch import NodeLaunch, StateMachineHandler
+from nodepool.driver.statemachine.provider import StateMachineProvider
 from nodepool.guard import settle
-
-if TYPE_CHECKING:
-    from nodepool.driver.statemachine.launch import StateMachineHandler
-    from nodepool.driver.statemachine.provider import StateMachineProvider
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.model.node import Node
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class StateMachineNodeLauncher(NodeLaunch):

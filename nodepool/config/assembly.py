@@ -7,6 +7,7 @@ schemas. Last ``nodepool config-validate``, which finds everything that is wrong
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import linecache
 import logging
@@ -29,6 +30,7 @@ from nodepool.driver.registry import KNOWN, ContractError, Drivers, DriverUnavai
 from nodepool.exceptions import ConfigError
 from nodepool.guard import ERRORS
 from nodepool.model.config_keys import ConfigValue, Sections, allows, key, nearest
+from nodepool.model.image import CANDIDATE_LABEL, CHECK_BY_LABEL
 from nodepool.model.status import AccessRule
 
 log = logging.getLogger("nodepool.config")
@@ -123,6 +125,7 @@ class ProviderReader:
         for index, section in enumerate(sections):
             if isinstance(section, dict) and index not in again:
                 self._section(["providers", index], section)
+        self._add_candidate_labels()
         self._check_min_ready(sections)
         self._check_tenants()
 
@@ -156,6 +159,22 @@ class ProviderReader:
             provider = UnavailableProviderConfig(section, f"{errors[0]}{more}")
         if provider is not None and isinstance(name, str):
             self._config.providers[name] = provider
+
+    def _add_candidate_labels(self) -> None:
+        """For each label whose image a job of the site checks, another one like it (CA-10)."""
+        labels = self._config.labels
+        for pool in (pool for provider in self._config.providers.values() for pool in provider.pools.values()):
+            own = pool.labels if isinstance(pool.labels, dict) else {}
+            for label in list(own.values()):
+                image = self._config.diskimages.get(getattr(getattr(label, "diskimage", None), "name", ""))
+                name = f"{label.name}{CANDIDATE_LABEL}"
+                if image is not None and image.promote_check == CHECK_BY_LABEL and name not in own:
+                    own[name] = copy.copy(label)
+                    own[name].name = name
+                    if name not in labels:
+                        labels[name] = copy.copy(labels[label.name])
+                        labels[name].name, labels[name].min_ready, labels[name].pools = name, 0, []
+                    labels[name].pools.append(pool)
 
     def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
         """The object of a section, not checked and not loaded; None: there is none, which is reported."""

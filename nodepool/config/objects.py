@@ -17,12 +17,15 @@ from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
+    DURATION,
     EVEN,
     FILLED_TEXT,
     FLAG,
     FREE_ROOM,
     NOT_GIVEN,
+    PERCENT,
     REQUIRED,
+    SECONDS,
     TENANTS,
     TEXT,
     TEXTS,
@@ -34,8 +37,11 @@ from nodepool.model.config_keys import (
     TextOrNumber,
     ValueType,
     Whole,
+    in_parts,
+    in_seconds,
     key,
 )
+from nodepool.model.image import ImageSource, Promotion
 from nodepool.model.status import TenantShare
 from nodepool.tracing.spans import GRPC, HTTP, OtlpSettings, missing_module
 from nodepool.version import how_to_install
@@ -172,11 +178,79 @@ class DiskImage(ConfigValue):
     shell_type: str | None = key(TEXT.or_null(), None, "Shell on the node, for Ansible.")
     dib_cmd: str = key(TEXT, "disk-image-create", "Command of a build; it may have arguments.")
     metadata: dict[str, Any] = key(ANY_MAPPING, {}, "Properties of the image in every cloud, with those of the parent.")
+    promote_check: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Command that one node of a new upload must run well over SSH before launches try it. ``label``: a job must "
+        "have used a node with the label ``LABEL@candidate``. Launchers need this key, too, then.",
+        name="promote.check",
+        default_text="none",
+    )
+    promote_check_timeout: float | None = key(
+        SECONDS, None, "Limit of the check.", name="promote.check-timeout", unit="seconds", default_text="600"
+    )
+    promote_canary: float | None = key(
+        PERCENT,
+        None,
+        "Part of the launches that try a new upload (:doc:`/how-to/promote-images`). Without any key of ``promote`` it "
+        "is used for all at once.",
+        name="promote.canary",
+        default_text="10%",
+        convert=in_parts,
+    )
+    promote_seconds: float | None = key(
+        DURATION,
+        None,
+        "How long they try it at least, in seconds or with a unit, such as ``2h``.",
+        name="promote.for",
+        default_text="2h",
+        convert=in_seconds,
+    )
+    promote_min_nodes: int | None = key(
+        Whole(1), None, "How many launches try it at least.", name="promote.min-nodes", default_text="20"
+    )
+    promote_max_failure_ratio: float | None = key(
+        Number(1, more=True),
+        None,
+        "It may fail so many times as often as the upload in use.",
+        name="promote.max-failure-ratio",
+        default_text="1.5",
+    )
+
+    source_url: str | None = key(
+        FILLED_TEXT, REQUIRED, "Address with https of an image that is fetched in place of a build.", name="source.url"
+    )
+    source_checksum_url: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Address with https of the vendor's list of checksums, SHA-256 or SHA-512, such as ``SHA512SUMS``. The image "
+        "is fetched again when its checksum has changed.",
+        name="source.checksum-url",
+    )
+    source_refresh: int = key(
+        Whole(60, instead=NOT_GIVEN),
+        86400,
+        "Time between two looks at the list.",
+        name="source.refresh",
+        unit="seconds",
+    )
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
         #: Formats that are made of another one, and how. Providers add theirs.
         self.conversions: dict[str, ImageConversion] = {}
+
+    @property
+    def promotion(self) -> Promotion | None:
+        """How a new upload becomes the one that is used; None = at once."""
+        names = [one.name for one in fields(Promotion)]
+        given = {name: value for name in names if (value := getattr(self, f"promote_{name}")) is not None}
+        return Promotion(**given) if given else None
+
+    @property
+    def source(self) -> ImageSource | None:
+        """What is fetched in place of a build; None = it is built."""
+        return ImageSource(self.source_url, checksum_url=self.source_checksum_url or "") if self.source_url else None
 
     @property
     def meta(self) -> dict[str, Any]:

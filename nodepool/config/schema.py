@@ -188,6 +188,8 @@ def describe(schema: Any) -> str:
         return f"one of {', '.join(str(item) for item in schema.container)}"  # type: ignore[union-attr]
     if isinstance(schema, v.Range):
         return _describe_range(schema)
+    if isinstance(schema, v.Match):
+        return str(schema.msg)
     if isinstance(schema, v.Length):
         return "not empty" if schema.min == 1 and schema.max is None else ""
     if isinstance(schema, v.Any):

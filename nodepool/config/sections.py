@@ -17,6 +17,7 @@ from nodepool.config.schema import Checker, Tolerance, check_or_change
 from nodepool.config.webapp import Authenticator, OperatorRule, check_web_addresses, is_network
 from nodepool.driver.config import fields_of, mappings, section_schema
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, TEXT, ConfigValue, MappingOf, key, keys_of
+from nodepool.model.image import problem_of_address
 from nodepool.model.status import TenantShare
 from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 
@@ -176,6 +177,7 @@ def read_diskimages(document: Document, config: Config) -> None:
             continue
         sections[name] = (index, section)
         _warn_release(document, index, section)
+        _check_source(document, index, section)
     for name in sections:
         lineage = _lineage(name, sections, document)
         image = DiskImage(name)
@@ -210,7 +212,7 @@ def _lineage(name: str, sections: dict[str, tuple[int, dict[str, Any]]], documen
 def _apply(image: DiskImage, section: dict[str, Any]) -> None:
     """Overlay what one section says. Only values that count replace: a child cannot undo ``pause: true``."""
     for item in keys_of(DiskImage):
-        value, before = section.get(item.name), getattr(image, item.attribute)
+        value, before = item.given(section), getattr(image, item.attribute)
         if item.name == "elements":
             image.elements = [*before, *(value or [])]
         elif isinstance(item.default, dict):
@@ -224,6 +226,14 @@ def _warn_release(document: Document, index: int, section: dict[str, Any]) -> No
     if isinstance(release, float):
         message = f"is read as the number {show(release)}; put it in quotes to keep it as it is written"
         document.note(["diskimages", index, "release"], message, Severity.WARNING)
+
+
+def _check_source(document: Document, index: int, section: dict[str, Any]) -> None:
+    source = section.get("source")
+    for name in ("url", "checksum-url"):
+        text = source.get(name) if isinstance(source, dict) else None
+        if isinstance(text, str) and (problem := problem_of_address(text)):
+            document.note(["diskimages", index, "source", name], problem)
 
 
 def merge_secure(secure: Document, config: Config) -> None:
@@ -272,9 +282,13 @@ def _wanted(image: DiskImage) -> WantedImage:
     return WantedImage(
         image.name,
         formats=formats,
-        rebuild_age_seconds=image.rebuild_age,
+        rebuild_age_seconds=image.source_refresh if image.source else image.rebuild_age,
         paused=image.pause,
         keep_formats=frozenset(image.keep_formats),
         delete_after_upload=image.delete_after_upload,
-        settings=(formats, tuple(image.elements), environment, image.release, image.dib_cmd, image.build_timeout),
+        settings=(
+            *(formats, tuple(image.elements), environment, image.release, image.dib_cmd, image.build_timeout),
+            image.source,
+        ),
+        source=image.source,
     )

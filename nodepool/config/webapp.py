@@ -7,10 +7,10 @@ First the settings, then the check of addresses and names in them.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from nodepool.config.problems import PLACEHOLDER, Severity
+from nodepool.config.problems import PLACEHOLDER, Document, Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -24,9 +24,6 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-
-if TYPE_CHECKING:
-    from nodepool.config.problems import Document
 
 HS256: Final = "HS256"
 RS256: Final = "RS256"
@@ -70,7 +67,7 @@ class Authenticator(ConfigValue):
         unit="seconds",
         default_text="as the token says",
     )
-    skew: float = key(SECONDS, 0.0, "How far clocks may differ.", unit="seconds")
+    skew: float = key(SECONDS, 0.0, "How far clocks may differ.")
     secret: str | None = key(FILLED_TEXT, None, "HS256: the shared secret. Give it as ``%(NODEPOOL_...)``.")
     public_key: str | None = key(FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.")
     client_secret: str | None = key(
@@ -198,7 +195,7 @@ def check_web_addresses(settings: WebappSettings, document: Document) -> None:
 
 
 def wrong_provider_address(given: str) -> str | None:
-    """Why no OpenID Connect provider is asked at an address; None = it may be: nobody on the way can change answers."""
+    """Why no OpenID Connect provider is asked at an address; None = it may be: no one on the way can change answers."""
     try:
         parts = urlsplit(given)
         usable = given.isprintable() and " " not in given and bool(parts.hostname) and parts.port != 0

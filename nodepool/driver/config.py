@@ -132,7 +132,7 @@ class ProviderConfig(ConfigValue, abc.ABC):
     def localProblems(self) -> Iterable[tuple[str, str]]:
         """What keeps this machine from serving the section, for ``config-validate``; default: nothing. After `load`.
 
-        May read files, e.g. one with credentials; contacts nobody.
+        May read files, e.g. one with credentials; contacts no one.
 
         :return: key of the section, and a text with the remedy.
         """
@@ -350,6 +350,8 @@ def _without_null(type: keys.ValueType) -> Any:
             return v.In(list(type.choices))
         case keys.Text(pattern=True):
             return v.All(nonempty(), _compiles)
+        case keys.Text(form=(form, words)):
+            return v.Match(f"{form}$", msg=words)
         case keys.Text():
             return str if type.empty else nonempty()
         case keys.Whole():

@@ -91,16 +91,12 @@ _Running = tuple[str, str, float, TimeBound, Any, tuple[Any, ...], int]
 
 
 class RunningCalls:
-    """All of this process. Any thread; each call is one entry, written and removed without a lock.
+    """All of this process. Any thread; each call is one entry, written and removed without a lock."""
 
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
-        #: Number of a call -> the last of `TOLD_SECONDS` that was told. For the thread that looks.
+        #: Number of a call -> the last of `TOLD_SECONDS` that was reported. For the thread that looks.
         self._told: dict[int, float] = {}
 
     def begin(self, hook: str, provider: str, begun: float, bound: TimeBound, owner: Any, args: tuple[Any, ...]) -> int:
@@ -115,7 +111,7 @@ class RunningCalls:
 
     def of_provider(self, provider: str) -> dict[str, float]:
         """Hook -> seconds since the oldest of its calls began. Any thread; does not block."""
-        now = self._clock()
+        now = monotonic()
         found: dict[str, float] = {}
         for hook, of_provider, begun, *_ in list(self._running.values()):
             if of_provider == provider:
@@ -124,7 +120,7 @@ class RunningCalls:
 
     def late(self) -> list[LateCall]:
         """All calls that are late, the oldest first. For one thread; does not block."""
-        now = self._clock()
+        now = monotonic()
         running = {
             number: call for number, call in list(self._running.items()) if now - call[2] >= call[3].late_seconds
         }
@@ -173,6 +169,8 @@ ANSWERS: Final = (NotFound, NotImplementedError, ZKConflict)
 
 Contract = Literal["driver", "provider", "handler", "adapter", "machine"]
 
+#: How slow a call was says so long something of the cloud, in seconds.
+LATELY_SECONDS: Final = 120.0
 #: All of them, in the order of the table.
 HOOKS: Final[list[Hook[Any, Any]]] = []
 
@@ -203,9 +201,10 @@ class Hook(Generic[P, R]):
         return list(self._counts.values())
 
     def last(self, provider: str) -> float:
-        """How long the call took that ended last, in seconds; 0 = there was none."""
+        """How long the call took that ended last, in seconds; 0 = there was none lately."""
         count = self._counts.get(provider)
-        return 0.0 if count is None else count.last
+        # Some questions are rare: the cloud may be quick again long before the next one.
+        return 0.0 if count is None or monotonic() - count.ended > LATELY_SECONDS else count.last
 
     def call(self, provider: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Call the method of an object.
@@ -259,7 +258,7 @@ class Hook(Generic[P, R]):
             count.failed = count.failed + 1 if away else 0
             count.away = away
             count.seconds += seconds
-            count.last = seconds
+            count.last, count.ended = seconds, monotonic()
 
     def _was_late(self, provider: str, seconds: float) -> None:
         if self.bound.blocks:
@@ -428,15 +427,15 @@ NOT_PAUSED: Final = Otherwise[Any](_NOT_TOLD, lambda: None)
 class CallCount:
     """The calls of one hook of one provider. ``lock`` guards the numbers, which go on growing."""
 
-    __slots__ = ("away", "calls", "errors", "failed", "hook", "last", "lock", "provider", "seconds")
+    __slots__ = ("away", "calls", "ended", "errors", "failed", "hook", "last", "lock", "provider", "seconds")
 
     def __init__(self, hook: str, provider: str) -> None:
         self.hook, self.provider = hook, provider
         self.lock = threading.Lock()
         self.calls = self.errors = 0
         self.seconds = 0.0
-        #: Of the call that ended last.
-        self.last = 0.0
+        #: Of the call that ended last: how long it took, and its end (monotonic), both in seconds.
+        self.last = self.ended = 0.0
         #: Calls in a row that the cloud did not answer, or only with an error of its own, and the last one's text.
         self.failed = 0
         self.away = ""

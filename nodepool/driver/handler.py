@@ -225,7 +225,7 @@ class NodeRequestHandler(HandlerHooks):
             self._wait_for_room(self.node_set.why_no_room())
             pool = self.node_set.full_pool()
             self.pw.evict(shared=pool is None)
-            # What was taken just now was let go of for somebody, perhaps.
+            # What was taken just now was let go of for someone, perhaps.
             if (first := self._deadlock.look(self.node_set.next_label(), pool, at_once=not had_nodes)) is not None:
                 text = f"request {first.id} comes first, and each waits for the other"
                 self.log.info("Giving the request back: %s", text)
@@ -267,7 +267,7 @@ class NodeRequestHandler(HandlerHooks):
         self._end(lambda: self.give_back(reason))
 
     def stop_waiting(self) -> None:
-        """End launches that wait for what nobody has begun to make. Call it again while nothing new is to be begun."""
+        """End launches that wait for what no one has begun to make. Call it again while nothing new is to be begun."""
         building = [node.key for node in self.nodeset if node.state == states.BUILDING]
         if building:
             gateway.stop_waiting(self.manager, building)
@@ -419,7 +419,7 @@ class NodeRequestHandler(HandlerHooks):
         """Hand the request on, and free its ready nodes, in one write.
 
         The other nodes are written, too: what their launches write after that is refused, so that none becomes ready
-        for a request that another launcher serves. Where launches can be gone on with the request stays as it is.
+        for a request that another launcher serves. Where launches can be continued the request stays as it is.
 
         :raises ZKConflict: a launch was faster, or another process took the request or a node.
         """
@@ -468,7 +468,7 @@ class NodeRequestHandler(HandlerHooks):
     def release_locks(self) -> None:
         """The session was lost, maybe in the middle of a pass: what was locked after that is locked in the new one.
 
-        The request and its nodes are left as they are, for whoever finds them.
+        The request and its nodes are left as they are, for those who find them.
 
         :raises ZKConnectionError: call again.
         """
@@ -676,7 +676,7 @@ class NodeSet:
     def _is_too_large(self, found: Node, label: str) -> bool:
         """Would the tenant have too much with a ready node, while there is room for a new one of the label?
 
-        Flavors change, and clouds count what nobody announced. That room is there for new nodes was made sure of
+        Flavors change, and clouds count what no one announced. That room is there for new nodes was made sure of
         before the request was taken.
         """
         hooks = self._hooks
@@ -730,7 +730,7 @@ class NodeSet:
     def _request_lock(self) -> ZkLock | None:
         """The lock under which nodes are written for the request (N-3, N-6).
 
-        A driver may take so long to answer that the session is lost meanwhile, and somebody else serves the request.
+        A driver may take so long to answer that the session is lost meanwhile, and another serves the request.
         """
         lock = self._hooks.request.lock
         return lock if isinstance(lock, ZkLock) else None
@@ -801,7 +801,7 @@ class NodeSet:
         return node
 
     def _announce(self, node: Node) -> None:
-        """Whoever finds the node after a crash knows how its instance is called, if its id says so."""
+        """Who finds the node after a crash knows how its instance is called, if its id says so."""
         node.external_id = gateway.id_in_advance(self._hooks.manager, node)
 
     def drop_aborted(self) -> None:
@@ -814,7 +814,7 @@ class NodeSet:
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
                     hooks.log.debug("Node %s belongs to another request now: %s", node.id, conflict)
-                # Not before: after another error nobody else knows that the node is locked.
+                # Not before: after another error no one else knows that the node is locked.
                 self._nodes[position] = None
 
 

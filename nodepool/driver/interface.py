@@ -76,7 +76,7 @@ class ProviderNotifications:
     """Events that a provider may react to."""
 
     def nodeDeletedNotification(self, node: Node) -> None:
-        """The znode of ``node`` is gone. Must not block for long."""
+        """The znode of ``node`` is deleted. Must not block for long."""
 
 
 class _NameOfSection:
@@ -134,7 +134,7 @@ class Provider(ProviderNotifications, abc.ABC):
         return None
 
     def canResume(self, node: Node) -> bool:
-        """Can `HandlerHooks.resume` go on with the launch of a node that is `building`, and that nobody has locked?
+        """Can `HandlerHooks.resume` go on with the launch of a node that is `building`, and that no one has locked?
 
         Else the node is deleted. Must not do I/O. Released Nodepool does not call it.
         """
@@ -160,7 +160,7 @@ class Provider(ProviderNotifications, abc.ABC):
 
     @abc.abstractmethod
     def cleanupNode(self, node_id: Any) -> None:
-        """Delete or recycle one machine, by external id. Raises NotFound when it is gone already."""
+        """Delete or recycle one machine, by external id. Raises NotFound when it is not there any more."""
 
     @abc.abstractmethod
     def waitForNodeCleanup(self, node_id: Any) -> None:
@@ -168,7 +168,7 @@ class Provider(ProviderNotifications, abc.ABC):
 
     @abc.abstractmethod
     def cleanupLeakedResources(self) -> None:
-        """Look for resources that nobody knows and delete them. Called every 40 s, in a thread of its own."""
+        """Look for resources that no one knows and delete them. Called every 40 s, in a thread of its own."""
 
     @abc.abstractmethod
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
@@ -198,7 +198,7 @@ class Provider(ProviderNotifications, abc.ABC):
         raise NotImplementedError
 
     def deleteImage(self, name: str, id: Any) -> None:
-        """Delete an uploaded image; blocks. One that is gone already is no error.
+        """Delete an uploaded image; blocks. One that is not there is no error.
 
         :param name: of the image in the cloud.
         :param id: what `uploadImage` returned, or the id of an image of `listImages`.
@@ -229,7 +229,7 @@ class Provider(ProviderNotifications, abc.ABC):
         return {}
 
     def stopWaiting(self, node_ids: Collection[str]) -> None:
-        """End the launches of these nodes that wait for what nobody has begun to make.
+        """End the launches of these nodes that wait for what no one has begun to make.
 
         They end with `nodepool.exceptions.LaunchHeldException`. What was begun goes on. Called again and again as long
         as nothing new is to be begun. Must not do I/O.
@@ -241,7 +241,7 @@ class Provider(ProviderNotifications, abc.ABC):
         Must not do I/O.
 
         :param labels: one for each wanted node.
-        :param free: label -> ready nodes of the pool that nobody has.
+        :param free: label -> ready nodes of the pool that no one has.
         """
         return None
 
@@ -259,6 +259,8 @@ class Provider(ProviderNotifications, abc.ABC):
 
     def poolCapacity(self, pool_name: str) -> Mapping[str, float]:
         """Label -> how many nodes a pool can have in all, as far as it is known; '' = of any other label.
+
+        ``*`` = all pools of the provider together, if they share a limit.
 
         Asked every few seconds; must not do I/O or wait.
         """
@@ -285,7 +287,7 @@ class Provider(ProviderNotifications, abc.ABC):
         return None if text is None else PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text)
 
     def lostInstances(self) -> Sequence[LostInstance]:
-        """Nodes whose instance is gone although nobody deleted it, found since the last call."""
+        """Nodes whose instance has ended although no one deleted it, found since the last call."""
         return []
 
     def missingInstances(self) -> Mapping[str, float]:

@@ -151,7 +151,7 @@ class Drivers:
         with cls._lock:
             drivers = dict(cls._drivers)
         for name, driver in drivers.items():
-            # Of one driver, and the others shall be told, too.
+            # Of one driver, and the others shall be reported, too.
             with Guard(cls.log, "Driver %s: error in reset()", name):
                 driver.reset()
 
@@ -249,7 +249,7 @@ def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):
-        # Not even its package is there; or somebody put something without a specification in its place.
+        # Not even its package is there; or someone put something without a specification in its place.
         return sys.modules.get(module) is not None
 
 

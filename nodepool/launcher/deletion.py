@@ -16,32 +16,30 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import node_logger
+from nodepool.driver.interface import CleanupTask, Provider
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
 from nodepool.launcher.pool.intake import START_SECONDS
+from nodepool.launcher.pool.view import Launcher
 from nodepool.model import states
 from nodepool.model.event import What, grouped
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.plan.triage import RequestKind, declined_state
 from nodepool.runtime.worker import Part, Worker
 from nodepool.zk import paths, transactions
+from nodepool.zk.connection import Reply
+from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import TransactionFailed, result
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.zk.connection import Reply
-    from nodepool.zk.nodes import NodepoolCache
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0
@@ -107,7 +105,7 @@ class DeletedNodeWorker(Worker):
         #: Left by the cache thread; deque operations are atomic.
         self._changed: deque[str] = deque()
         self._gone_requests: deque[str] = deque()
-        #: Requests whose lock directory is there although nobody holds it: removed with the request.
+        #: Requests whose lock directory is there although no one holds it: removed with the request.
         self.lingering_lock_dirs: set[str] = set()
         self._deletions: dict[str, _Deletion] = {}
         #: node id -> failed attempts
@@ -116,13 +114,13 @@ class DeletedNodeWorker(Worker):
         self._due: dict[str, float] = {}
         #: Nodes whose launch was interrupted -> since when another launch may go on with them.
         self._interrupted: dict[str, float] = {}
-        #: Providers that said that their cloud does not answer.
+        #: Providers that stated that their cloud does not answer.
         self._not_answering: set[str] = set()
         #: Nodes without data that were seen once.
         self._empty: set[str] = set()
         self._next_full = 0.0
         self._next_pass = 0.0
-        #: Is nobody to be woken for a node that is released? The next pass comes soon, and sees it.
+        #: Is no one to be woken for a node that is released? The next pass comes soon, and sees it.
         self._gathering = False
         self._next_check = 0.0
 
@@ -133,7 +131,7 @@ class DeletedNodeWorker(Worker):
         if node_id in self._deletions:
             # Its lock is released with its record. Whether it has ended `_check_deletions` sees.
             return
-        # Noted first: whoever gathers takes it, or is woken.
+        # Noted first: who gathers takes it, or is woken.
         self._changed.append(node_id)
         if not self._gathering or self._goes_back(node_id):
             self.wake()
@@ -220,7 +218,7 @@ class DeletedNodeWorker(Worker):
             try:
                 work()
             except ZKConflict as conflict:
-                # Somebody locked or changed it meanwhile; that comes as an event.
+                # Someone locked or changed it meanwhile; that comes as an event.
                 log.debug("Not deleted now: %s", conflict)
         if guard.error is not None:
             self._retry_later(node.key, now, guard.error)
@@ -248,7 +246,7 @@ class DeletedNodeWorker(Worker):
         return list(found)
 
     def _tell_lost(self) -> None:
-        """Of nodes whose instances are gone, as their providers found out."""
+        """Of nodes whose instances have ended, as their providers found out."""
         for provider in self._providers.running.values():
             for lost in gateway.lost_instances(provider):
                 self._events.add(f"node {lost.node_id}", What.INSTANCE_LOST, lost.text, lost.code)
@@ -315,7 +313,7 @@ class DeletedNodeWorker(Worker):
         return self._cache.requests.get(request_id) or self._zk.requests.get(request_id)
 
     def _send(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> _Sent | None:
-        """Begin what is to be done with a node that nobody needs. Does not wait for ZooKeeper.
+        """Begin what is to be done with a node that no one needs. Does not wait for ZooKeeper.
 
         :return: None = another launcher has its provider.
         """
@@ -349,7 +347,7 @@ class DeletedNodeWorker(Worker):
             raise
         except ZKException as problem:
             log.debug("Not deleted now: %s", problem)
-            # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
+            # Changed or locked by someone: that comes as an event. The lock directory alone is no event.
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
                 self._due[node.key] = monotonic() + LOOK_AGAIN_SECONDS
             return
@@ -422,7 +420,7 @@ class DeletedNodeWorker(Worker):
                 self._retry_later(node_id, now, error)
 
     def _check_answering(self, now: float) -> None:
-        """A cloud that answers again is told at once what to delete: that takes up quota, and the pauses grew long."""
+        """A cloud that answers again hears at once what to delete: that takes up quota, and the pauses grew long."""
         providers = self._providers.running
         before = self._not_answering
         self._not_answering = {name for name, provider in providers.items() if gateway.paused_reason(provider)}
@@ -455,7 +453,7 @@ class DeletedNodeWorker(Worker):
             self._events.add(f"node {node_id}", What.DELETION_FAILED, text)
 
     def on_stop(self) -> None:
-        """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""
+        """Wait shortly for deletions that are nearly done; the others are found by those who come next."""
         deadline = monotonic() + 2.0
         for deletion in self._deletions.values():
             deletion.task.join(max(0.0, deadline - monotonic()))
@@ -463,11 +461,11 @@ class DeletedNodeWorker(Worker):
 
 # `CleanupWorker`: the periodic sweeps (rules C). `DeletedNodeWorker` deletes released nodes.
 
-#: With another look ten seconds later, what nobody knows is gone within a minute.
+#: With another look ten seconds later, what no one knows is deleted within a minute.
 SWEEP_SECONDS: Final = 40.0
 #: A sweep this soon after a launcher went.
 SOON_SECONDS: Final = 2.0
-#: A look at lost requests this soon after that: whoever waits for them should not wait for it.
+#: A look at lost requests this soon after that: who waits for them should not wait for it.
 LOST_SECONDS: Final = 0.2
 #: Later looks: a launcher that stops may keep its locks for some time after it has left the registry.
 LATER_SECONDS: Final = (5.0, 10.0, 20.0)
@@ -506,11 +504,11 @@ class CleanupWorker(Worker):
         self._ask(SOON_SECONDS, LATER_SECONDS)
 
     def sweep_soon(self) -> None:
-        """Look for what a launcher that is gone has left. Any thread."""
+        """Look for what a launcher that has ended has left. Any thread."""
         self._ask(SOON_SECONDS)
 
     def reset_soon(self) -> None:
-        """The locks of a launcher are gone: the requests that it worked on are anybody's. Any thread."""
+        """The locks of a launcher are lost: the requests that it worked on are anybody's. Any thread."""
         self._ask()
 
     def _ask(self, sweep_seconds: float = math.inf, later_seconds: Sequence[float] = ()) -> None:
@@ -564,7 +562,7 @@ class CleanupWorker(Worker):
             task()
 
     def reset_lost_requests(self) -> None:
-        """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
+        """C-4: requests that are `pending` while no one holds them go back to `requested`."""
         now = monotonic()
         self._later = [at for at in self._later if at > now]
         self._lost_due = min(self._later, default=math.inf)
@@ -616,7 +614,7 @@ class CleanupWorker(Worker):
         self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
 
     def free_orphans(self) -> None:
-        """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
+        """Nodes that a lost launcher had gathered for a request that someone serves anew: no one else knows them."""
         nodes, requests, now = self._cache.nodes, self._cache.requests, monotonic()
         # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
         seem = {
@@ -677,7 +675,7 @@ class CleanupWorker(Worker):
                 self.log.debug("Request %s does not fail: %s", request.id, conflict)
 
     def remove_lock_dirs(self) -> None:
-        """C-2, and at once where nobody is in the directory: it does not outlive its request."""
+        """C-2, and at once where no one is in the directory: it does not outlive its request."""
         requests = self._zk.requests
         for request_id in requests.lock_dir_ids():
             if self._cache.requests.get(request_id) is not None:
@@ -714,7 +712,7 @@ class CleanupWorker(Worker):
                 self.log.debug("Node %s stays for now: %s", node.id, conflict)
 
     def clean_leaks(self) -> None:
-        """C-3: every provider looks for what nobody knows, except those that still do. Does not block.
+        """C-3: every provider looks for what no one knows, except those that still do. Does not block.
 
         One thread per provider: a cloud that does not answer delays neither the other sweeps nor other providers.
         """

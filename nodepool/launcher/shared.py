@@ -17,20 +17,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped, grouped
-from nodepool.model.status import Maintenance, Mode, ReloadStatus
+from nodepool.model.status import TOGETHER, Maintenance, MaintenanceRecords, Mode, PoolComponent, ReloadStatus
 from nodepool.plan import maintenance
-from nodepool.plan.triage import PoolInfo, able_pools, first_choice, weights_of
+from nodepool.plan.triage import PoolInfo, RequestKind, able_pools, first_choice, weights_of
+from nodepool.zk.nodes import NodepoolCache
 
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import MaintenanceRecords, PoolComponent
-    from nodepool.plan.triage import RequestKind
     from nodepool.zk.cache import RecordCache
-    from nodepool.zk.caches import ImageCache, MaintenanceCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
 ABSENT_SECONDS: Final = 60.0
@@ -46,9 +45,8 @@ class PoolRegistry:
     :param pools: the cache of the registry.
     """
 
-    def __init__(self, pools: RecordCache[PoolComponent], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, pools: RecordCache[PoolComponent]) -> None:
         self._pools = pools
-        self._clock = clock
         self._lock = threading.Lock()
         self._changes = 0
         self._known = -1
@@ -77,7 +75,7 @@ class PoolRegistry:
         """Pools that were registered a moment ago, and whose launcher may be on its way back."""
         with self._lock:
             self._update()
-            now = self._clock()
+            now = monotonic()
             self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if now < entry[1]}
             return [pool for pool, _ in self._absent.values()]
 
@@ -86,7 +84,7 @@ class PoolRegistry:
         changes = self._changes
         if self._known == changes:
             return
-        before, until = self._registered, self._clock() + ABSENT_SECONDS
+        before, until = self._registered, monotonic() + ABSENT_SECONDS
         self._registered = [
             PoolInfo(
                 *(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name),
@@ -136,7 +134,7 @@ class MaintenanceState:
     # -- the main thread --
 
     def note_start(self) -> None:
-        """A record that drains the launcher already now does not end it: somebody has started it all the same."""
+        """A record that drains the launcher already now does not end it: someone has started it all the same."""
         found = self.launcher
         self._old_drain = found if found is not None and found.mode is Mode.DRAIN else None
 
@@ -186,10 +184,11 @@ class FreeCounts:
 
     def __init__(self, nodes: RecordCache[Node]) -> None:
         self._nodes = nodes
-        #: node id -> its pool; and its labels, if it is free.
+        #: Free node -> its pool and its labels.
         self._known: dict[str, tuple[PoolKey, tuple[str, ...]]] = {}
         self._by_pool: dict[PoolKey, Counter[str]] = {}
-        self._count: Counter[PoolKey] = Counter()
+        #: By pool, and by provider. They are counted when placement asks.
+        self._tally = NodeTally(nodes, lambda node: [(node.provider, node.pool), (node.provider, TOGETHER)])
         nodes.add_listener(self._changed)
 
     def could_serve(self, pool: PoolInfo, wanted: Sequence[str]) -> bool:
@@ -206,7 +205,13 @@ class FreeCounts:
             return None
         key = (pool.provider_name, pool.name)
         free = self._by_pool.get(key)
-        return max(0.0, capacity - self._count[key]) + (0 if free is None else free[""])
+        return max(0.0, capacity - self._tally.count(key)) + (0 if free is None else free[""])
+
+    def room_together(self, pool: PoolInfo) -> float:
+        """How many nodes all pools of a provider could hand out or make. :param pool: one of them that publishes it."""
+        provider = pool.provider_name
+        free = sum(counts[""] for key, counts in list(self._by_pool.items()) if key[0] == provider)
+        return max(0.0, pool.capacity[TOGETHER] - self._tally.count((provider, TOGETHER))) + free
 
     def _changed(self, node_id: str) -> None:
         if not node_id:
@@ -218,21 +223,19 @@ class FreeCounts:
     def _look(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         entry: tuple[PoolKey, tuple[str, ...]] | None = None
-        if node is not None:
-            free = node.state == states.READY and not node.allocated_to and not self._nodes.is_locked(node_id)
+        locked = self._nodes.is_locked(node_id)
+        if node is not None and node.state == states.READY and not node.allocated_to and not locked:
             # The empty label counts nodes.
-            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)) if free else ())
+            entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)))
         old = self._known.get(node_id)
         if old == entry:
             return
         if old is not None:
             del self._known[node_id]
             self._by_pool[old[0]].subtract(old[1])
-            self._count[old[0]] -= 1
         if entry is not None:
             self._known[node_id] = entry
             self._by_pool.setdefault(entry[0], Counter()).update(entry[1])
-            self._count[entry[0]] += 1
 
 
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
@@ -278,9 +281,8 @@ class Turns:
     :param free: counts of free nodes of all pools.
     """
 
-    def __init__(self, free: FreeCounts, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, free: FreeCounts) -> None:
         self._free = free
-        self._clock = clock
         self._me = ""
         self._registered: Sequence[PoolInfo] = ()
         self._able: dict[RequestKind, list[PoolInfo]] = {}
@@ -302,7 +304,7 @@ class Turns:
         self._passed_over = 0
         self._ours_next.clear()
         if len(self._left) > self._many:
-            old = self._clock() - FORGET_SECONDS
+            old = monotonic() - FORGET_SECONDS
             self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
             # Most may be young: not all of them are looked at in each pass.
             self._many = max(MANY, 2 * len(self._left))
@@ -315,7 +317,7 @@ class Turns:
         able = self._able.get(kind)
         if able is None:
             able = self._able[kind] = able_pools(kind, self._registered)
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW_BY_ROOM:
             return ()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
@@ -336,7 +338,7 @@ class Turns:
 
         :param turns: the answer of `of_others`.
         """
-        request_id, now = request.key, self._clock()
+        request_id, now = request.key, monotonic()
         before = self._left.get(request_id, _PassedOver(0, now, ()))
         asked = before.asked if now < before.when + TURN_SECONDS else ()
         if turns[-1].id == self._me:
@@ -348,7 +350,8 @@ class Turns:
         """Each pool's share of such requests; empty = all the same."""
         if not self._by_room:
             return {}
-        return weights_of((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        rooms = ((pool, self._free.room(pool, request.node_types)) for pool in pools)
+        return weights_of(rooms, self._free.room_together)
 
     def _turns(self, pools: list[PoolInfo], request: NodeRequest, weights: Mapping[str, float]) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""
@@ -436,21 +439,36 @@ class EventRing:
 # ZooKeeper, so that nothing is missed.
 
 
-class NodeEvents:
-    """Nodes that were put on hold, or that operators delete by commands."""
+#: States in which a build or an upload has ended, and what that is.
+_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
+#: What of a build or an upload is an event, which operator caused it, and when, in seconds since the epoch.
+_End: TypeAlias = tuple[What, str | None, float | None]
 
-    def __init__(self, nodes: RecordCache[Node], ring: EventRing) -> None:
-        self._nodes = nodes
+
+class RecordEvents:
+    """Notes events of what changes in caches: nodes that were put on hold, or that operators delete by commands; what
+    operators pause, drain or quarantine, and its end; the pauses of images, what is asked for, and how builds and
+    uploads end.
+    """
+
+    def __init__(self, cache: NodepoolCache, ring: EventRing) -> None:
+        self._cache = cache
         self._ring = ring
         #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was
         #: away is seen on hold all the time.
         self._held: dict[str, float | None] = {}
         #: Ids of nodes that an operator deletes.
         self._deleted: set[str] = set()
-        nodes.add_listener(self._changed)
+        self._maintained: MaintenanceRecords = {}
+        #: Image -> is it paused, when was a build asked for (None = none is), and the ends of its builds and uploads.
+        self._images: dict[str, tuple[bool, float | None, Mapping[str, _End]]] = {}
+        self._images_begun = False
+        cache.nodes.add_listener(self._node_changed)
+        cache.maintenance.add_listener(self._maintenance_changed)
+        cache.images.add_listener(self._image_changed)
 
-    def _changed(self, node_id: str) -> None:
-        node = self._nodes.get(node_id)
+    def _node_changed(self, node_id: str) -> None:
+        node = self._cache.nodes.get(node_id)
         if node is None:
             self._deleted.discard(node_id)
         elif node.state == states.DELETING and node.deleted_by and node_id not in self._deleted:
@@ -463,27 +481,9 @@ class NodeEvents:
             self._held[node_id] = node.state_time
             self._ring.add(f"node {node_id}", What.HELD, why_held(node), at=node.state_time)
 
-
-def why_held(node: Node) -> str:
-    """By whom and why a node is on hold, as far as its record says."""
-    by = [f"by {node.hold_by}"] if node.hold_by else []
-    if node.comment:
-        return ": ".join([*by, str(node.comment)])
-    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)
-
-
-class MaintenanceEvents:
-    """What operators pause, drain or quarantine, and its end."""
-
-    def __init__(self, records: MaintenanceCache, ring: EventRing) -> None:
-        self._cache = records
-        self._ring = ring
-        self._known: MaintenanceRecords = {}
-        records.add_listener(self._changed)
-
-    def _changed(self) -> None:
-        before, now = self._known, self._cache.snapshot()
-        self._known = now
+    def _maintenance_changed(self) -> None:
+        before, now = self._maintained, self._cache.maintenance.snapshot()
+        self._maintained = now
         for key, record in now.items():
             old = before.get(key)
             if old is None or (old.mode, old.since, old.reason) != (record.mode, record.since, record.reason):
@@ -491,36 +491,18 @@ class MaintenanceEvents:
         for key in [key for key in before if key not in now]:
             self._ring.add(" ".join(key), What.MAINTENANCE_ENDED)
 
-
-#: States in which a build or an upload has ended, and what that is.
-_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
-#: What of a build or an upload is an event, which operator caused it, and when, in seconds since the epoch.
-_End: TypeAlias = tuple[What, str | None, float | None]
-
-
-class ImageEvents:
-    """The pauses of images, what is asked for, and how builds and uploads end."""
-
-    def __init__(self, images: ImageCache, ring: EventRing) -> None:
-        self._cache = images
-        self._ring = ring
-        #: Image -> is it paused, when was a build asked for (None = none is), and the ends of its builds and uploads.
-        self._known: dict[str, tuple[bool, float | None, Mapping[str, _End]]] = {}
-        self._begun = False
-        images.add_listener(self._changed)
-
-    def _changed(self, image: str) -> None:
-        view = self._cache.snapshot()
-        for name in [image] if image else {*view.images, *self._known}:
-            self._look(name, view.image(name))
+    def _image_changed(self, image: str) -> None:
+        view = self._cache.images.snapshot()
+        for name in [image] if image else {*view.images, *self._images}:
+            self._look_at(name, view.image(name))
         # What was there at the start is no event.
-        self._begun = self._begun or self._cache.complete
+        self._images_begun = self._images_begun or self._cache.images.complete
 
-    def _look(self, name: str, image: ImageView) -> None:
+    def _look_at(self, name: str, image: ImageView) -> None:
         ends = _ends_of(image)
-        paused, asked, ended = self._known.get(name, (False, None, {}))
-        self._known[name] = image.paused, image.build_requested, ends
-        if not self._begun:
+        paused, asked, ended = self._images.get(name, (False, None, {}))
+        self._images[name] = image.paused, image.build_requested, ends
+        if not self._images_begun:
             return
         if image.paused != paused:
             what = What.MAINTENANCE_BEGAN if image.paused else What.MAINTENANCE_ENDED
@@ -530,6 +512,14 @@ class ImageEvents:
         for text, (what, actor, at) in ends.items():
             if text not in ended:
                 self._ring.add(f"image {name}", what, text, at=at, actor=actor)
+
+
+def why_held(node: Node) -> str:
+    """By whom and why a node is on hold, as far as its record says."""
+    by = [f"by {node.hold_by}"] if node.hold_by else []
+    if node.comment:
+        return ": ".join([*by, str(node.comment)])
+    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)
 
 
 def _ends_of(image: ImageView) -> dict[str, _End]:
@@ -548,7 +538,11 @@ def _ends_of(image: ImageView) -> dict[str, _End]:
             builder = f" of {build.record.builder}" if build.record.builder else ""
             look(f"build {build.id}{builder}", build.record)
         for upload in build.all_uploads():
-            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+            about = f"upload {upload.id} of build {build.id} to {upload.provider_name}"
+            look(about, upload)
+            if upload.verdict:
+                what = What.ROLLED_BACK if upload.rolled_back else What.PROMOTED
+                found[f"{about}: {upload.verdict}"] = what, None, None
     return found
 
 

@@ -32,6 +32,7 @@ from nodepool.model.status import (
     LauncherStatus,
     LaunchStatus,
     LimitStatus,
+    Maintenance,
     PauseStatus,
     PoolStatus,
     RequestStatus,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Explanation, Snapshot
     from nodepool.launcher.pool.view import Launcher, Pool
     from nodepool.metrics.registry import Registry, StatsdClient
-    from nodepool.model.status import Maintenance
 
 
 class StatusWorker(StatusThread):
@@ -117,13 +117,13 @@ def newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
 
 # What a pool reports about itself to commands and pages (rules W).
 
-#: Declined requests that are told: the last ones.
+#: Declined requests that are reported: the last ones.
 MAX_DECLINED: Final = 100
-#: Requests that are told one by one: those that are where they are for longest.
+#: Requests that are reported one by one: those that are where they are for longest.
 MAX_REQUESTS: Final = 200
 #: Launches in progress that are listed one by one: those that began first.
 MAX_LAUNCHES: Final = 100
-#: Kinds of waiting requests that are told: those that are known for longest.
+#: Kinds of waiting requests that are reported: those that are known for longest.
 MAX_KINDS: Final = 200
 #: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
 HOST_SECONDS: Final = 0.05
@@ -136,7 +136,7 @@ class PoolStatusMaker:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        #: Hosts of the pool, and when the provider told them.
+        #: Hosts of the pool, and when the provider reported them.
         self._hosts_told: Sequence[HostStatus] = ()
         self._hosts_at = 0.0
         #: What was made last; None = nothing was.
@@ -202,7 +202,7 @@ class PoolStatusMaker:
         if limit >= 0:
             found.append(LimitStatus("provider", "launches", limit, self._pool.launches_running()))
         configured = self._pool.tenant_limits()
-        # Of others nobody here waits for anything.
+        # Of others no one here waits for anything.
         waiting = {kind.tenant_name or "" for kind, _, _ in snapshot.kinds}
         for tenant in sorted(waiting & configured.keys()):
             used = self._pool.launcher.known_tenant_use(tenant)
@@ -235,7 +235,7 @@ class PoolStatusMaker:
         return [LimitStatus("pool", "slots", sum(host.slots for host in in_service), used)] if hosts else []
 
     def _labels(self, before: PoolStatus, provider: Provider, now: float) -> dict[str, LabelStatus]:
-        """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""
+        """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was seen."""
         found: dict[str, LabelStatus] = {}
         for label, told in gateway.label_errors(provider).items():
             if label in self._pool.labels:
@@ -359,20 +359,16 @@ class StatsWorker(PassThread):
 
     :param statsd: its address is looked up here.
     :param registry: gets all gauges, and sends them to statsd.
-    :param clock: monotonic seconds.
     """
 
     error_text = "Metrics could not be sent"
 
-    def __init__(
-        self, statsd: StatsdClient, registry: Registry, launcher: Launcher, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, statsd: StatsdClient, registry: Registry, launcher: Launcher) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._statsd = statsd
         self._registry = registry
         self._launcher = launcher
         self._cache = launcher.cache
-        self._clock = clock
         self._hostname = socket.gethostname()
         self._election = Election(launcher.zk.client, "stats", f"{self._hostname}-{os.getpid()}")
         self._changed = threading.Event()
@@ -394,7 +390,7 @@ class StatsWorker(PassThread):
 
         :return: seconds until the next pass.
         """
-        now = self._clock()
+        now = monotonic()
         self._statsd.resolve()
         for group, seconds, make in (
             (LIMITS, LIMITS_SECONDS, self._limits),
@@ -411,7 +407,7 @@ class StatsWorker(PassThread):
         return max(0.0, self._group_at[LIMITS] + LIMITS_SECONDS - now)
 
     def emit_once(self) -> None:
-        """Send all node and request gauges now, whoever leads."""
+        """Send all node and request gauges now, no matter who leads."""
         # Before the reading: what changes meanwhile is sent in the next pass.
         self._changed.clear()
         pools = list(self._cache.pools.values())

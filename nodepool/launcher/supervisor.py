@@ -14,36 +14,39 @@ import math
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
+from nodepool.config.objects import Config
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.quota_support import NodeTally
+from nodepool.driver.interface import Provider
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.launcher.canary import CanaryWorker, Trials
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker, is_for_deletion, listen
 from nodepool.launcher.pool.fair import TenantLedger
 from nodepool.launcher.pool.mixed import MixedWorker
-from nodepool.launcher.pool.view import Launcher
+from nodepool.launcher.pool.view import Launcher, Pool
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.shared import (
     EventRing,
     FreeCounts,
-    ImageEvents,
-    MaintenanceEvents,
     MaintenanceState,
-    NodeEvents,
     PoolRegistry,
+    RecordEvents,
     ReloadEvents,
 )
 from nodepool.launcher.status import StatsWorker, StatusWorker, newest
 from nodepool.metrics.registry import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.event import What, grouped
+from nodepool.model.node import Node, QuotaInformation
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, Mode
+from nodepool.model.status import MAX_EVENTS, RUNNING, LauncherComponent, LauncherStatus, MaintenanceRecords, Mode
 from nodepool.plan import maintenance
 from nodepool.plan.launch import ANSWERED_REQUEST_STATES, missing
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
@@ -53,21 +56,11 @@ from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import CallWatch, Part, Parts, Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths, transactions
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.nodes import NodepoolCache
 from nodepool.zk.transactions import sync
 from nodepool.zk.zookeeper import ZooKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nodepool.config.objects import Config
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.view import Pool
-    from nodepool.model.node import Node, QuotaInformation
-    from nodepool.model.status import MaintenanceRecords
-    from nodepool.zk.client import ZooKeeperClient
 
 #: Longest time that a stop may take in all.
 STOP_SECONDS: Final = 20.0
@@ -108,9 +101,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.free_counts = FreeCounts(self.cache.nodes)
         self.events = EventRing()
         self.reload_events = ReloadEvents(self.events, self._config_path)
-        NodeEvents(self.cache.nodes, self.events)
-        MaintenanceEvents(self.cache.maintenance, self.events)
-        ImageEvents(self.cache.images, self.events)
+        RecordEvents(self.cache, self.events)
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
@@ -121,8 +112,10 @@ class NodePool(ConnectedDaemon, Launcher):
         # What the nodes of each tenant use, of all providers (Q-15).
         self._tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
         self.ledger = TenantLedger(self.cache)
+        self.trials = Trials(self.cache)
         self._make_parts()
         listen(self.cache, self.deletion)
+        self.cache.images.add_listener(lambda _: self.canaries.current.wake())
         self.router = Router(self)
 
     def _make_parts(self) -> None:
@@ -138,13 +131,15 @@ class NodePool(ConnectedDaemon, Launcher):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(self))
         self.cleanup = Part("CleanupWorker", lambda: CleanupWorker(self))
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(self))
-        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events)
+        mixed = (self.zk, self.cache, self.pools, self.config, self.maintenance, self.events, self.tenant_excess)
         self.mixed = Part("MixedWorker", lambda: MixedWorker(*mixed))
+        canaries = (self.zk, self.cache, self.config, self.trials)
+        self.canaries = Part("CanaryWorker", lambda: CanaryWorker(*canaries))
         self.maintenance_worker = Part("MaintenanceWorker", lambda: MaintenanceWorker(self))
         self.status = Part("StatusWorker", lambda: StatusWorker(self, lambda: self._status(start)))
         self.events.on_event = lambda: self.status.current.changed()
         table: list[Part[Any]] = [Part("CallWatch", CallWatch), self.status, self.deletion]
-        table += [self.cleanup, self.min_ready, self.mixed, self.maintenance_worker]
+        table += [self.cleanup, self.min_ready, self.mixed, self.canaries, self.maintenance_worker]
         table += [make(self, self.config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
@@ -169,6 +164,8 @@ class NodePool(ConnectedDaemon, Launcher):
             tenant_limits=self.tenant_limits(),
             tenant_shares=self.config().tenant_shares,
             fair_projects=self.config().fair_projects,
+            mixed_labels=sorted(self.config().mixed_labels),
+            candidates=self.canaries.current.statuses,
             events=events,
             omitted=omitted,
         )
@@ -247,7 +244,7 @@ class NodePool(ConnectedDaemon, Launcher):
         self.status.current.changed(pool_id)
 
     def lock_dir_lingers(self, request_id: str) -> None:
-        """A request's lock directory is there although nobody holds it: it must go with the request."""
+        """A request's lock directory is there although no one holds it: it must go with the request."""
         self.deletion.current.lingering_lock_dirs.add(request_id)
 
     def tenant_limits(self) -> Mapping[str, dict[str, float]]:
@@ -269,7 +266,7 @@ class NodePool(ConnectedDaemon, Launcher):
 #
 # This runs in the cache thread. So it is quick, and only leaves notes for workers.
 
-#: What becomes of a node until it is ready, and after that until it is gone, gives its pool nothing to do: it can wait
+#: What becomes of a node until it is ready, and after that until it ends, gives its pool nothing to do: it can wait
 #: until the next pass. There are some ten changes for each node of a cloud.
 UNAVAILABLE_STATES: Final = frozenset(
     {states.BUILDING, states.TESTING, states.IN_USE, states.USED, states.HOLD, states.DELETING}
@@ -355,9 +352,9 @@ class Router:
     def _is_urgent(self, node: Node, written: bool) -> bool:
         """May its pool have something to do?
 
-        Of the node of a request only the end of its launch is news: a handler may wait for it that nobody else wakes.
+        Of the node of a request only the end of its launch is news: a handler may wait for it that no one else wakes.
 
-        :param written: somebody wrote the record; False = somebody took its lock, or let go of it.
+        :param written: someone wrote the record; False = someone took its lock, or let go of it.
         """
         if node.state in UNAVAILABLE_STATES:
             return False
@@ -381,7 +378,7 @@ class Router:
             self._launcher.counted("")
             return
         request = self._cache.requests.get(request_id)
-        # Only new work is urgent; what is taken or gone just has to leave the queues.
+        # Only new work is urgent; what is taken or deleted just has to leave the queues.
         awake = self._concerned(request) if request is not None and request.state == states.REQUESTED else set()
         for worker in workers:
             worker.request_changed(request_id, wake=worker in awake)
@@ -400,7 +397,7 @@ class Router:
         return able or set(workers)
 
     def _request_over(self, request_id: str, gone: bool) -> None:
-        """A request is gone, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
+        """A request is deleted, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
         node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if is_for_deletion(self._cache, node_id)]
         if gone:
             self._deletion.current.request_gone(request_id, node_ids)
@@ -481,7 +478,7 @@ class PoolThreads:
         for key in new:
             if key in dead:
                 self.log.error("Pool worker %s died, starting another", workers[key].name)
-                # Registered, but serving nobody, it would keep requests from failing.
+                # Registered, but serving no one, it would keep requests from failing.
                 workers[key].entry.remove()
             workers[key] = self._make(*key)
         self._workers = workers
@@ -578,7 +575,7 @@ FAILED_SECONDS: Final = 5.0
 #: Seconds from the end of a request until it is deleted. Kazoo's TreeCache, which Zuul uses, may keep a znode for ever
 #: that is deleted while the cache still reads its last change.
 LINGER_SECONDS: Final = 1.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -632,7 +629,7 @@ class MinReadyWorker(Worker):
         if self._to_do(wanted) and not self._correct(wanted):
             self._changed = True
         self._count_by = min([now + COUNT_SECONDS, *(when for when in self._not_before.values() if when > now)])
-        # What changes until then wakes nobody.
+        # What changes until then wakes no one.
         return PACE_SECONDS
 
     def _wanted(self, now: float) -> dict[str, int]:

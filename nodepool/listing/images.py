@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
     from nodepool.model.node import Node
 
-#: What an upload is used for: nodes are made from it, or an operator went back from it to an earlier one.
+#: What an upload is used for: nodes are made from it, some are to try it, or it was replaced by an earlier one.
 CURRENT: Final = "current"
+CANDIDATE: Final = "candidate"
 ROLLED_BACK: Final = "rolled back"
 
 _UPLOAD_PATH: Final = re.compile(r"/nodepool/images/[^/]+/builds/(?P<build>[^/]+)/providers/")
@@ -63,6 +64,8 @@ def upload_table(
             current = images.image(upload.image_name).current_upload(upload.provider_name)
             if current is not None and (current.build_id, current.id) == (upload.build_id, upload.id):
                 return CURRENT
+            if upload.candidate is not None and upload.state == states.READY:
+                return CANDIDATE
             return ROLLED_BACK if upload.rolled_back else None
 
         columns += [
@@ -117,6 +120,7 @@ def build_table(
             Column("Duration", "duration", short, of=lambda build: build_duration(build, now), priority=2),
             Column("Estimate", "estimate", short, of=lambda build: progress(build).estimate, priority=6),
             Column("Size", "size", table.size, priority=4),
+            Column("Source", "source", priority=8),
             Column("Nodes", "nodes", of=lambda build: (nodes or {}).get(build.key, []), priority=7, least=WHOLE),
         ]
     builds = (build.record for image in images.images.values() for build in image.builds.values())

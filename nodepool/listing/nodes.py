@@ -13,11 +13,10 @@ from nodepool.listing.table import ONLY_JSON, PEOPLE, WHOLE, Column, Place, Tabl
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import clock, short
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.model.status import HostStatus
     from nodepool.plan.pool_summary import PoolSummary
 
@@ -31,12 +30,14 @@ class NodeFacts:
 
     :param locked: ids of the nodes that are locked.
     :param requests: those that nodes belong to, by their ids, as far as they exist.
+    :param ended: requests that do not exist any more -> what is known of them, as of `origin_of`.
     :param lockers: node id -> who has its lock, as far as it is known.
     """
 
     locked: set[str] = field(default_factory=set)
     requests: Mapping[str, NodeRequest] = field(default_factory=dict)
     lockers: Mapping[str, str] = field(default_factory=dict)
+    ended: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def node_table(
@@ -48,7 +49,7 @@ def node_table(
     :param detail: with all columns of released Nodepool.
     :param place: as for `table_of`.
     """
-    origins = {key: origin_of(request) for key, request in facts.requests.items()}
+    origins = {**facts.ended, **{key: origin_of(request) for key, request in facts.requests.items()}}
 
     def origin(key: str) -> Callable[[Node], str | None]:
         return lambda node: None if (found := origins.get(node.allocated_to or "")) is None else found.get(key)

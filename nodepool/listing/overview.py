@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.listing import table
 from nodepool.listing.pools import used_of
 from nodepool.listing.table import BLANK, WHOLE, Column, Paragraph, Report, Table, printable, table_of
 from nodepool.model import states
 from nodepool.model.event import amount, short
+from nodepool.model.status import Component
 from nodepool.plan import explained
-from nodepool.plan.attention import problems
-from nodepool.plan.explain import LONG_SECONDS, long_waits
+from nodepool.plan.attention import StatusProblem, problems
+from nodepool.plan.explain import LONG_SECONDS, LongWait, long_waits
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import PoolSummary, free, limiting, summarize
-
-if TYPE_CHECKING:
-    from nodepool.model.status import Component
-    from nodepool.plan.attention import StatusProblem
-    from nodepool.plan.explain import LongWait
-    from nodepool.plan.observed import Observed
 
 #: Groups of waiting requests that the sentence tells.
 MAX_GROUPS: Final = 3
@@ -232,12 +228,12 @@ def facts(answer: explained.Explained, now: float) -> dict[str, Sequence[object]
         facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
         facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
-        until = None if answer.held_until is None else table.date_and_time(answer.held_until)
+        until = None if answer.held_until is None else table.with_zone(answer.held_until)
         facts |= {"Held by": answer.held_by, "Held until": until}
     elif isinstance(answer, explained.ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
     elif isinstance(answer, explained.ExplainedThing):
-        facts |= {"Since": None if answer.since is None else table.date_and_time(answer.since)}
+        facts |= {"Since": None if answer.since is None else table.with_zone(answer.since)}
         facts |= {name.capitalize(): value for name, value in answer.facts.items()}
     elif isinstance(answer, explained.ExplainedProvider):
         facts |= {"Nodes": [f"{count} {state}" for state, count in answer.nodes.items()]}

@@ -14,14 +14,13 @@ from nodepool.listing.table import PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import amount
 from nodepool.model.request import PART_REQUESTOR
-from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, newest, summarize
+from nodepool.plan.pool_summary import PoolSummary, free, fullness, limit_owner, limiting, newest, summarize
 from nodepool.plan.shares import uses_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.status import LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
-    from nodepool.plan.pool_summary import PoolSummary
 
 #: State of a provider that no launcher could start.
 NOT_SERVED: Final = "not served"

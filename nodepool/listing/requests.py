@@ -11,11 +11,10 @@ from nodepool.listing import table
 from nodepool.listing.nodes import node_status, project_of
 from nodepool.listing.table import ONLY_JSON, PEOPLE, WHOLE, Column, Place, Table, table_of
 from nodepool.model.event import short
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
     from nodepool.model.status import PoolComponent
     from nodepool.plan.explain import WaitCause
 

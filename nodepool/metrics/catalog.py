@@ -285,6 +285,10 @@ UPLOAD_TIME: Final = _gauge(
     "nodepool_image_current_upload_time_seconds{image,provider}",
     "When the upload became ready from which a provider's nodes are made, in seconds since the epoch.",
 )
+ROLLED_BACK: Final = _gauge(
+    "nodepool_image_rolled_back{image,provider}",
+    "1 where the newest ready build of an image was tried and rolled back.",
+)
 ZOOKEEPER_LATENCY: Final = _timer(
     "nodepool_zookeeper_latency_seconds",
     "How long ZooKeeper took to answer writes and pings of this process.",

@@ -216,7 +216,7 @@ def report_launch(
 
 
 def report_boot(provider: str, seconds: float) -> None:
-    """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report_launch`."""
+    """Note that a cloud shows an instance as running, so long after the attempt began. As `report_launch`."""
     REGISTRY.time(catalog.BOOT.series(provider), seconds)
 
 

@@ -53,11 +53,13 @@ class Text(ValueType):
 
     :param choices: the only texts that are allowed; none = any.
     :param pattern: one between slashes is a regular expression.
+    :param form: regular expression of the texts that are allowed, and the same in words; none = any.
     """
 
     empty: bool = True
     choices: tuple[str, ...] = ()
     pattern: bool = False
+    form: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class Number(ValueType):
 
     minimum: float = -MAX_INT
     more: bool = False
+
+
+@dataclass(frozen=True)
+class Seconds(Number):
+    """A duration."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,23 @@ WHOLE: Final = Whole()
 PORT: Final = Whole(1, 65535)
 FLAG: Final = Flag()
 #: Of durations.
-SECONDS: Final = Number(0)
+SECONDS: Final = Seconds(0)
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+#: The same, or with a unit; see `in_seconds`. And a share; see `in_parts`.
+DURATION: Final = OneOf((SECONDS, Text(form=(r"\d+[smhd]", "a number of s, m, h or d, such as 2h"))))
+PERCENT: Final = Text(form=(r"([1-9]|[1-4]\d|50)%", "1% to 50%"))
+
+
+def in_seconds(given: float | str) -> float:
+    """What `DURATION` gives."""
+    return float(given[:-1]) * _UNITS[given[-1]] if isinstance(given, str) else float(given)
+
+
+def in_parts(given: str) -> float:
+    """What `PERCENT` gives, as a part of 1."""
+    return int(given[:-1]) / 100
+
+
 ANY_MAPPING: Final = MappingOf()
 TEXTS: Final = ListOf(TEXT)
 #: Names of tenants, see `allows`.
@@ -201,14 +224,19 @@ class Key:
             return default.copy()
         return None if default is REQUIRED else default
 
+    def given(self, data: Mapping[str, Any]) -> Any:
+        """What a section of the file has for it; None also for nothing."""
+        given: Any = data.get(self.path[0])
+        for part in self.path[1:]:
+            given = given.get(part) if isinstance(given, dict) else None
+        return given
+
     def value(self, section: object, data: Mapping[str, Any]) -> Any:
         """Value of the attribute. Null and an empty text count as not given.
 
         :param data: the section in the file; it conforms to the schema.
         """
-        given: Any = data.get(self.path[0])
-        for part in self.path[1:]:
-            given = given.get(part) if isinstance(given, dict) else None
+        given = self.given(data)
         if given is None or given == "":
             return self.default_for(section)
         return given if self.convert is None else self.convert(given)
@@ -231,13 +259,15 @@ def key(
     :param help: what it means, for the reference, in reStructuredText.
     :param name: in the file, default: the attribute with hyphens, or what ``name_of_key`` of the class makes of it.
         ``a.b`` is the key ``b`` in the mapping ``a``.
-    :param unit: ``seconds``, ``MiB`` ...
+    :param unit: such as ``MiB``; that of `Seconds` need not be given.
     :param default_text: what the reference says of the default, where the value itself does not say it.
     :param convert: makes the attribute's value of the one that is given; default: ``float`` for a `Number`.
     :param read: False: `ConfigValue.read_keys` does not set the attribute, which is something else, or has no use.
     """
     if convert is None and isinstance(kind, Number):
         convert = float
+    if isinstance(kind, Seconds):
+        unit = "seconds"
     return Key(kind, default, help, name, unit, default_text, convert, read and not isinstance(kind, Sections))
 
 

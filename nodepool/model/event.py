@@ -39,6 +39,9 @@ class What(enum.Enum):
     UP = "up"
     QUARANTINED = "quarantined"
     RELEASED = "released"
+    # An upload that was tried.
+    PROMOTED = "promoted"
+    ROLLED_BACK = "rolled back"
     # A launcher.
     STARTED = "started"
     RELOADED = "reloaded"

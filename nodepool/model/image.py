@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from nodepool.model import states
-from nodepool.model.record import DeletableRecord, is_finite, optional_str
+from nodepool.model.record import DeletableRecord, InvalidRecord, TypedRecord, is_finite, optional_str
 from nodepool.model.status import Maintenance, Mode
 
 #: What a record without the key means.
@@ -18,6 +20,78 @@ DEFAULT_PYTHON_PATH = "/usr/bin/python2"
 #: Keys of a ready build that released builders do not write, and released readers ignore.
 _DURATION: Final = "duration"
 _SIZE: Final = "size"
+_SOURCE: Final = "source"
+_CHECKSUM: Final = "source_checksum"
+
+#: Formats of images that can be imported.
+IMPORTED_FORMATS: Final = ("qcow2", "raw", "vhd", "vhdx", "vmdk")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """Where an image comes from that is imported, not built.
+
+    :param place: absolute path of a file on the host of a builder, or an address with https.
+    :param checksum: ``<algorithm>:<hexadecimal digits>``; empty = none is known, or `checksum_url` has it.
+    :param format: one of `IMPORTED_FORMATS`; empty = by the file's name and its bytes.
+    :param checksum_url: address of a list of checksums, as a vendor has it; empty = there is none.
+    """
+
+    place: str
+    checksum: str = ""
+    format: str = ""
+    checksum_url: str = ""
+
+    @classmethod
+    def of_request(cls, data: Mapping[str, Any]) -> Self:
+        """What was asked for, with the keys ``file`` or ``url``, ``sha256`` and ``format``; None counts as not given.
+
+        :raises InvalidRecord: it cannot be imported; the text is for the user.
+        """
+        file, url, checksum, form = (
+            optional_str(key, data.get(key)) or "" for key in ("file", "url", "sha256", "format")
+        )
+        if bool(file) == bool(url):
+            raise InvalidRecord("give either a file or a url")
+        if file and (not file.startswith("/") or "\0" in file):
+            raise InvalidRecord(f"file must be an absolute path, got {file!r}")
+        problem = problem_of_address(url) if url else ""
+        if problem:
+            raise InvalidRecord(f"url {problem}")
+        if url and not checksum:
+            raise InvalidRecord("a url needs a sha256")
+        if checksum and not re.fullmatch("[0-9a-fA-F]{64}", checksum):
+            raise InvalidRecord(f"sha256 must have 64 hexadecimal digits, got {checksum!r}")
+        if form and form not in IMPORTED_FORMATS:
+            raise InvalidRecord(f"format must be one of {', '.join(IMPORTED_FORMATS)}, got {form!r}")
+        return cls(file or url, f"sha256:{checksum.lower()}" if checksum else "", form)
+
+    def to_request(self) -> dict[str, str]:
+        """What `of_request` reads."""
+        found = {"file" if self.is_file else "url": self.place, "sha256": self.checksum[7:], "format": self.format}
+        return {key: value for key, value in found.items() if value}
+
+    @property
+    def is_file(self) -> bool:
+        """Must the builder have it?"""
+        return self.place.startswith("/")
+
+    @property
+    def shown(self) -> str:
+        """Without what follows the path of an address: it may let everybody read the file."""
+        return self.place if self.is_file else urlsplit(self.place)._replace(query="", fragment="").geturl()
+
+
+def problem_of_address(text: str) -> str:
+    """Why a builder fetches nothing from an address; empty = it does."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme == "https" and parts.hostname and parts.port != 0 and text.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        return f"must begin with https:// and a host, got {text!r}"
+    return "must have no user and no password in it" if "@" in parts.netloc else ""
 
 
 class _ImageRecord(DeletableRecord):
@@ -58,13 +132,29 @@ class ImageBuild(_ImageRecord):
 
     @property
     def duration(self) -> float | None:
-        """How long the build took, in seconds; None = its builder did not write it, or somebody wrote anything."""
+        """How long the build took, in seconds; None = its builder did not write it, or someone wrote anything."""
         return self._told(_DURATION)
 
     @property
     def size(self) -> float | None:
         """What its images took on disk when they were built, in bytes; None as for `duration`."""
         return self._told(_SIZE)
+
+    @property
+    def source(self) -> str | None:
+        """Where it was imported from; None = it was built."""
+        value = self.extra.get(_SOURCE)
+        return value if isinstance(value, str) else None
+
+    @property
+    def source_checksum(self) -> str | None:
+        """What was known of the file's checksum when it was imported, as `ImageSource.checksum`."""
+        value = self.extra.get(_CHECKSUM)
+        return value if isinstance(value, str) else None
+
+    def set_source(self, source: ImageSource) -> None:
+        """Set `source` and `source_checksum`."""
+        self.extra |= {_SOURCE: source.shown} | ({_CHECKSUM: source.checksum} if source.checksum else {})
 
     def tell(self, duration: float, size: int) -> None:
         """Set `duration` (to milliseconds) and `size`."""
@@ -87,11 +177,53 @@ class ImageBuild(_ImageRecord):
         return {**super().to_dict(now), **formats}
 
 
+#: So much a candidate is older than the upload that is used, in seconds, for those who know no candidates.
+_BEHIND_SECONDS: Final = 0.001
+#: With more, too little is left to compare it with.
+MOST_CANARY: Final = 0.5
+
+
+#: Instead of a command: a job of the site checks a candidate, on a node whose label ends so.
+CHECK_BY_LABEL: Final = "label"
+CANDIDATE_LABEL: Final = "@candidate"
+
+
+@dataclass(frozen=True)
+class Promotion(TypedRecord):
+    """How a candidate becomes the upload that is used: ``promote`` of its image when it was made (rules CA).
+
+    :param check: command that a node of it must run well first, or `CHECK_BY_LABEL`; None = none.
+    :param check_timeout: limit of the command, in seconds.
+    :param canary: part of the launches that try it, above 0 and at most `MOST_CANARY`.
+    :param seconds: how long they try it at least.
+    :param min_nodes: how many launches of it are counted at least.
+    :param max_failure_ratio: it may fail so many times as often as the upload in use; above 1.
+    """
+
+    check: str | None = None
+    check_timeout: float = 600.0
+    canary: float = 0.1
+    seconds: float = 7200.0
+    min_nodes: int = 20
+    max_failure_ratio: float = 1.5
+
+
+def _promotion(data: Any) -> Promotion | None:
+    """The mark of a candidate. One that cannot be read is a candidate all the same, with the defaults."""
+    if not data:
+        return None
+    try:
+        found = Promotion.of_record(data)
+    except InvalidRecord:
+        return Promotion()
+    return found if 0 < found.canary <= MOST_CANARY and found.max_failure_ratio > 1 else Promotion()
+
+
 class ImageUpload(_ImageRecord):
     """One upload of a build, ``.../builds/<build>/providers/<provider>/images/<id>``."""
 
     STATES: ClassVar[tuple[str, ...]] = states.UPLOAD_STATES
-    OTHER_KEYS = ("rolled_back",)
+    OTHER_KEYS = ("rolled_back", "candidate", "verdict")
 
     external_id: Any
     external_name: str | None
@@ -104,6 +236,10 @@ class ImageUpload(_ImageRecord):
         self.provider_name = provider_name
         #: Was an older upload put in front of this one? Not part of the contract: other builders keep it or lose it.
         self.rolled_back = False
+        #: Of a ready upload that is still to show that it is as good as the current one; None = it is no candidate.
+        self.candidate: Promotion | None = None
+        #: Why it was promoted or rolled back; empty = it never was a candidate.
+        self.verdict = ""
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], image_name: str, build_id: str, provider_name: str, id: str) -> Self:
@@ -120,22 +256,49 @@ class ImageUpload(_ImageRecord):
     def load(self, data: dict[str, Any]) -> None:
         super().load(data)
         self.rolled_back = data.get("rolled_back") is True
+        self.candidate = _promotion(data.get("candidate"))
+        self.verdict = str(data.get("verdict") or "")
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        return {**super().to_dict(now), **({"rolled_back": True} if self.rolled_back else {})}
+        candidate = None if self.candidate is None else self.candidate.to_dict()
+        own = {"rolled_back": self.rolled_back, "candidate": candidate, "verdict": self.verdict}
+        return {**super().to_dict(now), **{name: value for name, value in own.items() if value}}
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Is it a candidate, or was it one until it was rolled back?"""
+        return self.candidate is not None or (self.rolled_back and bool(self.verdict))
+
+    def become_candidate(self, promotion: Promotion, current: ImageUpload) -> None:
+        """Make it ready, but older than the current one: launchers of 11.0.0 choose the newest (CA-1)."""
+        self.state = states.READY
+        self._state_changed = False
+        self.state_time = (current.state_time or 0.0) - _BEHIND_SECONDS
+        self.candidate = promotion
+
+    def end_candidacy(self, verdict: str, *, promoted: bool) -> None:
+        """It is the current one from now on, or is rolled back. :param verdict: why, for people."""
+        self.candidate, self.verdict, self.rolled_back = None, verdict, not promoted
+        if promoted:
+            # It gets the time of now.
+            self.state = states.READY
 
 
 @dataclass(frozen=True)
 class ImageBuildRequest:
-    """Somebody asked for a build.
+    """Someone asked for a build.
 
     :param pending: it is still to be begun.
     :param state_time: of the request, seconds since the epoch.
+    :param source: what is to be imported in place of a build; None = it is to be built.
+    :param version: of the znode.
     """
 
     image_name: str
     pending: bool
     state_time: float
+    source: ImageSource | None = None
+    version: int = -1
 
 
 # All images as they were at one moment: builds, uploads, who works on them, what was asked for.
@@ -149,7 +312,7 @@ class UploadView:
 
     :param record: None = what is stored is no record of an upload.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
-    :param locked: does somebody hold the lock of this number? It is being deleted.
+    :param locked: does someone hold the lock of this number? It is being deleted.
     """
 
     id: str
@@ -165,9 +328,9 @@ class BuildView:
     :param record: None = what is stored is no record of a build.
     :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
     :param created_zxid: ZooKeeper's number of the change that made it; 0 = not known.
-    :param locked: does somebody hold the lock of this build? It is being marked or removed.
+    :param locked: does someone hold the lock of this build? It is being marked or removed.
     :param uploads: provider -> uploads in the order of their numbers. A provider may be there without any.
-    :param uploading: providers to which somebody uploads it now (the upload lock is held).
+    :param uploading: providers to which someone uploads it now (the upload lock is held).
     """
 
     id: str
@@ -209,9 +372,10 @@ class ImageView:
     """One image.
 
     :param paused: is nothing to be built (the flag in ZooKeeper)?
-    :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
-    :param request_zxid: ZooKeeper's number of when somebody did so last. Unlike times it tells what came first.
-    :param build_locked: does somebody build it now?
+    :param build_requested: when someone asked for a build, in seconds since the epoch; None = no one does.
+    :param request_zxid: ZooKeeper's number of when someone did so last. Unlike times it tells what came first.
+    :param requested_source: what is to be imported in place of a build; None = it is to be built, if it is.
+    :param build_locked: does someone build it now?
     :param builds: by id.
     """
 
@@ -219,18 +383,26 @@ class ImageView:
     paused: bool = False
     build_requested: float | None = None
     request_zxid: int = 0
+    requested_source: ImageSource | None = None
     build_locked: bool = False
     builds: Mapping[str, BuildView] = field(default_factory=dict)
-    #: Provider -> `current_upload`: it is asked for at each launch.
+    #: Provider -> `current_upload` and `candidate`: they are asked for at each launch.
     _current: dict[str, ImageUpload] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _candidates: dict[str, ImageUpload] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        current = self._current
-        for build in self.builds.values():
+        current, candidates = self._current, self._candidates
+        # The newest build last: of several candidates the one of that counts.
+        for build in sorted(self.builds.values(), key=lambda build: (build.time, build.id)):
             for upload in build.all_uploads():
                 best = current.get(upload.provider_name)
-                if upload.state == states.READY and (best is None or _time(upload) > _time(best)):
+                if upload.state == states.READY and upload.candidate is not None:
+                    candidates[upload.provider_name] = upload
+                elif upload.state == states.READY and (best is None or _time(upload) > _time(best)):
                     current[upload.provider_name] = upload
+        for provider in candidates.keys() - current.keys():
+            # The other one was deleted.
+            current[provider] = candidates.pop(provider)
 
     def builds_in(self, state: str) -> list[BuildView]:
         """Builds in a state, the newest first."""
@@ -247,8 +419,17 @@ class ImageView:
         return sorted(found, key=lambda upload: (_time(upload), upload.build_id), reverse=True)
 
     def current_upload(self, provider: str) -> ImageUpload | None:
-        """What a provider's nodes are made from: the ready upload with the greatest state time (6.2)."""
+        """What a provider's nodes are made from: the ready upload with the greatest state time (6.2), no candidate."""
         return self._current.get(provider)
+
+    def candidates(self) -> Iterator[ImageUpload]:
+        """Ready uploads with the mark of a candidate; only one of a provider is tried."""
+        for build in self.builds.values():
+            yield from (one for one in build.all_uploads() if one.candidate is not None and one.state == states.READY)
+
+    def candidate(self, provider: str) -> ImageUpload | None:
+        """The ready upload that is to be the current one if it is as good; None = there is none (CA-1)."""
+        return self._candidates.get(provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +445,7 @@ class ImagesView:
     def with_image(self, name: str, view: ImageView | None) -> ImagesView:
         """The same with another view of one image.
 
-        :param view: None = the image is gone.
+        :param view: None = the image is deleted.
         """
         images = {other: image for other, image in self.images.items() if other != name}
         if view is not None:

@@ -74,7 +74,7 @@ class Node(DeletableRecord):
         return f"<Node {self.id} {self.state} {','.join(self.type)} {self.provider}/{self.pool}>"
 
     def free(self) -> None:
-        """Nobody has it any more. A ready node counts for no tenant then; what is still to be deleted does (Q-15)."""
+        """No one has it any more. A ready node counts for no tenant then; what is still to be deleted does (Q-15)."""
         self.allocated_to = self.request_event_id = None
         if self.state == states.READY:
             self.tenant_name = None

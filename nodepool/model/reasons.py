@@ -325,7 +325,7 @@ def hidden_limit(label: str, nodes: int, used: int, words: str) -> Reason:
     """The cloud refused a node, although the limits that it tells left room.
 
     :param nodes: of the provider, with which the cloud was full. ``used``: that there are now.
-    :param words: what the cloud said.
+    :param words: what the cloud stated.
     """
     text = f"{NO_ROOM.text}: the cloud refused label {label} with {nodes} nodes of the provider, {used} are there now"
     text = f"{text}: {words}" if words else text

@@ -131,7 +131,7 @@ class Record:
     A stored record gets only a ``state`` that may follow the one that was read or written last (``MOVES``); another is
     refused with `ImpossibleState`. A new record may begin in any state, and what others have stored is read as it is.
 
-    Whoever sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
+    Who sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
     no clock.
 
     The body of a class declares fields of the JSON object as ``name: type`` or ``name: type = default``. What is read
@@ -287,7 +287,7 @@ def _copied(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-#: Classes of values that nobody changes in place.
+#: Classes of values that no one changes in place.
 _PLAIN: Final = frozenset({str, int, float, bool, NoneType})
 
 

@@ -16,6 +16,9 @@ MOST_CHARACTERS: Final = 500
 
 #: Requestor of a request for a part of the nodes of another one, ``parent`` in ``requestor_data`` (rules MN).
 PART_REQUESTOR: Final = "NodePool:mixed"
+#: Requestor of a request for the node that a candidate is checked on; the path of its upload is ``upload`` in
+#: ``requestor_data`` (rules CA).
+CHECK_REQUESTOR: Final = "NodePool:canary"
 #: How the requestor of requests of ``nodepool request`` begins; user and host follow.
 REQUEST_COMMAND: Final = "nodepool request"
 
@@ -166,3 +169,10 @@ def described(request: NodeRequest) -> str:
 def _cut(name: str) -> str:
     """In one line, of bounded length."""
     return " ".join(name.split())[:MAX_NAME]
+
+
+def checked_upload(request: NodeRequest) -> str | None:
+    """Path of the upload that a node of a request is checked for; None = it is another request."""
+    data = request.requestor_data
+    found = data.get("upload") if request.requestor == CHECK_REQUESTOR and isinstance(data, dict) else None
+    return found if isinstance(found, str) else None

@@ -293,6 +293,24 @@ class TenantShare:
 
 
 @dataclass(frozen=True)
+class CandidateStatus:
+    """An upload that is tried (rules CA).
+
+    :param step: ``check`` or ``canary``. ``since``: seconds since the epoch.
+    :param text: what was counted, and what is missing to a decision.
+    :param late: does it wait for so long that an operator should decide?
+    """
+
+    image: str = ""
+    provider: str = ""
+    build: str = ""
+    step: str = ""
+    since: float = 0.0
+    text: str = ""
+    late: bool = False
+
+
+@dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
     """Everything that a launcher reports, beside its pools.
 
@@ -305,7 +323,9 @@ class LauncherStatus(TypedRecord):
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
     :param tenant_shares: of the configuration; empty = there are no shares. ``fair_projects``: of the configuration.
+    :param mixed_labels: labels with ``mixed-nodesets``, of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
+    :param candidates: uploads that are tried in its providers.
     :param events: the last ones, the oldest first.
     """
 
@@ -324,8 +344,10 @@ class LauncherStatus(TypedRecord):
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tenant_shares: Mapping[str, TenantShare] = field(default_factory=dict)
     fair_projects: bool = False
+    mixed_labels: Sequence[str] = ()
     reload: ReloadStatus | None = None
     maintenance: str | None = None
+    candidates: Sequence[CandidateStatus] = ()
     events: Sequence[Event] = ()
     omitted: int = 0
 
@@ -366,11 +388,13 @@ class BuilderStatus:
     :param builds: ``<image>/<build id>`` -> progress.
     :param uploads: ``<image>/<build id>/<provider>/<upload id>`` -> progress.
     :param providers: host of a builder -> providers whose uploads it looks after. Older releases do not report them.
+    :param lacking_files: host of a builder -> image -> file that is to be imported, and that the host does not have.
     """
 
     builds: Mapping[str, BuildStatus] = field(default_factory=dict)
     uploads: Mapping[str, UploadStatus] = field(default_factory=dict)
     providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    lacking_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> BuilderStatus:
@@ -378,13 +402,17 @@ class BuilderStatus:
         builds: dict[str, BuildStatus] = {}
         uploads: dict[str, UploadStatus] = {}
         providers: dict[str, frozenset[str]] = {}
+        lacking: dict[str, dict[str, str]] = {}
         for record in records:
             host, served = record.get("host"), record.get("providers")
             if isinstance(host, str) and isinstance(served, list):
                 providers[host] = providers.get(host, frozenset()) | frozenset(map(str, served))
+            files = record.get("lacking_files")
+            if isinstance(host, str) and isinstance(files, dict):
+                lacking.setdefault(host, {}).update({str(image): str(path) for image, path in files.items()})
             builds |= _readable(BuildStatus, record.get("builds"))
             uploads |= _readable(UploadStatus, record.get("uploads"))
-        return cls(builds, uploads, providers)
+        return cls(builds, uploads, providers, lacking)
 
     def build(self, image: str, build_id: str) -> BuildStatus:
         """Progress of a build; one without anything when no builder tells of it."""
@@ -487,9 +515,13 @@ class AccessRule(NamedTuple):
         return {"tenants": list(self.tenants)} | ({} if self.labels is None else {"labels": sorted(self.labels)})
 
 
-def _amounts(found: Any) -> dict[str, float]:
-    """Those of an object that are numbers: one that is none must not hide a pool."""
-    entries = found.items() if isinstance(found, dict) else ()
+#: Key in ``capacity``, and begin of a key in ``limits``: of all pools of the provider together.
+TOGETHER: Final = "*"
+
+
+def amounts(found: Any) -> dict[str, float]:
+    """Those of a mapping that are numbers: one that is none must not hide a pool."""
+    entries = found.items() if isinstance(found, Mapping) else ()
     return {name: float(value) for name, value in entries if type(value) in (int, float) and is_finite(value)}
 
 
@@ -508,9 +540,10 @@ class PoolComponent(Component):
         self.paused = False
         #: None = its launcher, of 11.0.0, serves all tenants.
         self.allowed_tenants: tuple[AccessRule, ...] | None = None
-        #: Label -> how many nodes the pool can have; '' = of any other label.
+        #: Label -> how many nodes the pool can have; '' = of any other label. `TOGETHER` = all pools of the provider.
         self.capacity: Mapping[str, float] = {}
-        #: Resource -> limit of the pool and of its cloud, where tenants have shares. 11.0.0 does not know the key.
+        #: Resource -> limit of the pool and of its cloud, where tenants have shares; with `TOGETHER` in front: of the
+        #: cloud, if several pools share it. 11.0.0 does not know the key.
         self.limits: dict[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -543,7 +576,7 @@ class PoolComponent(Component):
         component.priority = whole_number("priority", data.get("priority", DEFAULT_PRIORITY))
         component.paused = data.get("paused") is True
         component.allowed_tenants = AccessRule.read(data.get("allowed_tenants"))
-        component.capacity, component.limits = _amounts(data.get("capacity")), _amounts(data.get("limits"))
+        component.capacity, component.limits = amounts(data.get("capacity")), amounts(data.get("limits"))
         return component
 
 
@@ -586,7 +619,7 @@ class Maintenance:
 
     :param kind: of the subject, a key of `MODES`. ``name``: of the subject.
     :param by: who asked for it, e.g. ``alice@workstation``.
-    :param since: and ``until``: seconds since the epoch; ``until`` None = until somebody ends it.
+    :param since: and ``until``: seconds since the epoch; ``until`` None = until someone ends it.
     :param automatic: a launcher did it, to a static host that fails (S-16); it ends by itself.
     """
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.model.event import Event, What, counted, grouped, named, short
-from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import Component, HostStatus, LauncherStatus, LaunchStatus, PoolComponent, PoolStatus
 from nodepool.plan import observed
+from nodepool.plan.images import rolled_back
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import PoolSummary, by_provider, largest
 from nodepool.plan.static import is_parked
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Component, PoolComponent
-    from nodepool.plan.observed import Observed
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0
 #: Hosts of a pool that are down and have a problem each; more have one together.
 MAX_HOSTS: Final = 5
-#: Launches that failed in the last 15 minutes from which on they are told, if no fewer failed than went well.
+#: Launches that failed in the last 15 minutes from which on they are reported, if no fewer failed than went well.
 MANY_FAILED: Final = 3
 
 
@@ -36,7 +34,7 @@ class StatusProblem:
     """One thing that needs attention.
 
     :param kind: for programs: ``launcher``, ``provider``, ``maintenance``, ``label``, ``host``, ``node``, ``reload``,
-        ``version``, ``configuration`` or ``launch``.
+        ``version``, ``configuration``, ``launch`` or ``image``.
     :param since: when it began, and ``next``: when it is tried again, or when it ends for ``maintenance``; in seconds
         since the epoch; None = not known.
     :param command: arguments of ``nodepool`` that show more.
@@ -73,6 +71,7 @@ def problems(pools: Sequence[PoolSummary], registered: Sequence[Component], seen
         *_labels(pools),
         *_launches(pools),
         *_slow(pools, now),
+        *_candidates(seen),
         *_hosts(pools, {record.name for record in maintenance if record.kind == "host" and not record.is_over(now)}),
         *_unfetched(seen.unfetched),
         *_deleting(nodes.deleting, now),
@@ -192,6 +191,17 @@ def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
         if launches:
             text = f"{pool.name}: {summary(launches, pool.launches.running, now)}"
             yield StatusProblem("launch", text, launches[0].begun, command=f"explain {pool.name}")
+
+
+def _candidates(seen: Observed) -> Iterator[StatusProblem]:
+    """New images that were rolled back, and those of which too little is known for too long."""
+    for image, provider, upload in rolled_back(seen.images):
+        text = f"the new image {image} was rolled back in {provider}: {upload.verdict}"
+        yield StatusProblem("image", text, command=f"explain {image}")
+    late = {(one.image, one.provider): one for own in seen.launchers for one in own.candidates if one.late}
+    for (image, provider), candidate in sorted(late.items()):
+        text = f"the new image {image} is still tried in {provider}: {candidate.text}"
+        yield StatusProblem("image", text, candidate.since, command=f"explain {image}")
 
 
 def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[StatusProblem]:

@@ -41,7 +41,7 @@ class Backing:
 
     :param kind: None = its label is not configured any more.
     :param holders: by slot: the id of the node that has it, None = free.
-    :param idle_seconds: how long nobody has been on it; None = somebody is.
+    :param idle_seconds: how long no one has been on it; None = someone is.
     :param held: has an operator taken out of service where it comes from?
     """
 

@@ -19,7 +19,7 @@ MAX_DETAILS: Final = 10
 #: Longest value that is shown.
 MAX_SHOWN: Final = 60
 # fmt: off
-#: Keys whose texts are shown. Any other text may hold a secret, e.g. ``userdata``; of it only the key is told.
+#: Keys whose texts are shown. Any other text may hold a secret, e.g. ``userdata``; of it only the key is reported.
 SHOWN_TEXTS: Final = frozenset(
     (
         "abstract", "allowed-tenants", "availability-zones", "azs", "boot-from-volume", "build-log-dir", "chroot",

@@ -156,7 +156,7 @@ def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: O
         )
         for key, node in seen.allocated_to(request).items()
     ]
-    answered_at = None if request.state == states.REQUESTED else request.state_time
+    answered_at = None if request.state in {states.REQUESTED, *(event.what for event in events)} else request.state_time
     found = [(request.created_time, "submitted", None, ""), *of_pools, *nodes]
     found += [(event.at, event.what, event.code or None, f"{event.actor}: {event.text}") for event in events]
     return _in_order([*found, (answered_at, request.state, None, "")])
@@ -364,7 +364,7 @@ def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
 
 
 def _for_whom(node: Node, request: NodeRequest | None) -> str:
-    """`` for request ..., job ..., tenant ...``; empty when it is for nobody."""
+    """`` for request ..., job ..., tenant ...``; empty when it is for no one."""
     if not node.allocated_to:
         return ""
     origin = {} if request is None else origin_of(request)
@@ -379,7 +379,7 @@ def _for_whom(node: Node, request: NodeRequest | None) -> str:
 
 
 def _who_wants(node: Node, seen: Observed) -> str:
-    """Why nobody takes a free node."""
+    """Why no one takes a free node."""
     waiting = [
         request
         for request in seen.waiting
@@ -734,7 +734,7 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     order = list(kinds)
     for start in range(0, len(order), _TOGETHER):
         some = order[start : start + _TOGETHER]
-        # Whoever explains one of them looks through all requests and nodes.
+        # Who explains one of them looks through all requests and nodes.
         mine = {firsts[kind].key: firsts[kind] for kind in some}
         of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine), launchers=())
         for kind in some:
@@ -780,7 +780,7 @@ def _cause(request: NodeRequest, seen: Observed) -> WaitCause:
     nearest = told.pools[0]
     code, text = nearest.code, nearest.text
     if code == ReasonCode.WAIT_POOL_PAUSED.value:
-        # What the request in front of it waits for, so that both are told together.
+        # What the request in front of it waits for, so that both are reported together.
         paused = (pool.status for pool in seen.pools.values() if pool.name == nearest.pool)
         front = next((status for status in paused if status is not None and status.state == "paused"), None)
         if front is not None and front.code and front.text:

@@ -16,18 +16,18 @@ from nodepool.model import states
 from nodepool.model.event import counted, named, short
 from nodepool.model.image import BuildView, ImageView
 from nodepool.model.node import Node
-from nodepool.model.reasons import NEXT_PASS, ReasonCode
+from nodepool.model.reasons import NEXT_PASS, SEVERAL_POOLS, ReasonCode
 from nodepool.model.request import NodeRequest, parent_of
-from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
+from nodepool.model.status import CandidateStatus, PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.observed import Observed, PoolFacts, image_of
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.shares import served_before
-from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, screen
+from nodepool.plan.triage import Consider, Leave, PoolInfo, RequestKind, Stage, judge
 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"
 WAITS: Final = "waits"
-#: It launches nothing now, whoever asks.
+#: It launches nothing now, no matter who asks.
 ABSENT: Final = "absent"
 #: It leaves the request to another pool.
 LEAVES: Final = "leaves"
@@ -118,7 +118,7 @@ class ExplainedNode(Explained):
 
     :param state_seconds: for how long it is in its state.
     :param request: for which it is, or that uses it.
-    :param locked: does somebody hold its lock?
+    :param locked: does someone hold its lock?
     :param held_by: who keeps it, of a node on hold that an operator holds.
     :param held_until: when launchers delete it, in seconds since the epoch, of a node on hold; None = never.
     :param hold_reason: why it is kept, of a node on hold.
@@ -153,7 +153,7 @@ class LabelInPool:
     """A label in the pool of one provider.
 
     :param code: and ``text``: why it is not served now; None = it is.
-    :param nodes: state -> nodes. ``free``: ready ones that nobody has.
+    :param nodes: state -> nodes. ``free``: ready ones that no one has.
     """
 
     pool: str
@@ -411,7 +411,7 @@ def _oldest(nodes: Iterable[Node]) -> Node | None:
 
 #: Stages of requests that wait, although the pool has something to do with them.
 _WAITING_STAGES: Final = frozenset({Stage.WAITING.value, Stage.DEFERRED.value, Stage.PAUSED.value})
-#: Codes: the provider, the pool or its launcher takes nothing, whoever asks.
+#: Codes: the provider, the pool or its launcher takes nothing, no matter who asks.
 _ABSENT_CODES: Final = frozenset(
     {
         *("provider.circuit-open", "provider.paused", "provider.draining", "provider.starting"),
@@ -547,25 +547,29 @@ def _of_pool(
     if pool.id in request.declined_by:
         return _declined(request, pool)
     if request.state == states.REQUESTED:
-        return _of_waiting(kind, pool, infos)
+        return _of_waiting(kind, pool, infos, seen.mixed_labels)
     if request.state == states.PENDING:
         return _of_pending(request, pool, seen)
     return None
 
 
-def _of_waiting(kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo]) -> PoolVerdict | None:
+def _of_waiting(
+    kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo], mixed: frozenset[str]
+) -> PoolVerdict | None:
     """Of a request that the pool may still take."""
     status = pool.status
     told = None if status is None else _of_kind(kind, status)
     if told is not None:
         absent, turn = told.code in _ABSENT_CODES, told.code.startswith("turn.")
         return _told(pool, ABSENT if absent else LEAVES if turn else WAITS, told)
+    screened = judge(kind, pool.info, infos, (), mixed)
+    if screened == Leave(SEVERAL_POOLS):
+        return _says(pool, LEAVES, SEVERAL_POOLS.code, SEVERAL_POOLS.text)
     if not pool.labels.issuperset(kind.labels):
         return None
     if status is not None and status.state in ("unavailable", "maintenance", "starting"):
         code = status.code or ReasonCode.PROVIDER_STARTING
         return _says(pool, ABSENT, code, status.text or "the provider is not started yet", status.since)
-    screened = screen(kind, pool.info, infos)
     if not isinstance(screened, Consider):
         verdict = LEAVES if isinstance(screened, Leave) else DECLINED
         return _says(pool, verdict, screened.reason.code, screened.reason.text)
@@ -616,7 +620,7 @@ def _of_kind(kind: RequestKind, status: PoolStatus) -> WaitingStatus | None:
     """What a pool tells of the requests of a kind."""
     like = (list(kind.labels), kind.provider, kind.tenant_name, kind.min_ready)
     same = [one for one in status.waiting if (list(one.labels), one.provider, one.tenant, one.min_ready) == like]
-    # Another pool may have declined it since then: what is told of its like is near enough.
+    # Another pool may have declined it since then: what is known of its like is near enough.
     return min(same, key=lambda told: told.mark != kind.mark, default=None)
 
 
@@ -636,34 +640,56 @@ def explain_image(name: str, seen: Observed) -> ExplainedThing:
     builds = sorted(found, key=lambda build: (build.time, build.id), reverse=True)
     used = (node for node in seen.nodes.values() if image_of(node) == (image, wanted or image_of(node)[1]))
     users = Counter(f"{node.state} in {node.provider}" for node in used)
-    places = [_image_place(provider, view, builds) for provider in sorted({p for one in builds for p in one.uploads})]
+    tried = {one.provider: one for launcher in seen.launchers for one in launcher.candidates if one.image == image}
+    providers = sorted({provider for one in builds for provider in one.uploads})
+    places = [_image_place(provider, view, builds, tried.get(provider)) for provider in providers]
     failed = [one["provider"] for one in places if one["state"] == states.FAILED]
     remedies = [f"the log of nodepool-builder says why the upload to {provider} failed" for provider in failed]
-    state, since, text = "not built", None, "is not built yet" if image in known else "is an image of the cloud"
+    state, since, text = "not built", None, "is not built yet"
+    if image not in known:
+        state, text = "of the cloud", "is an image of the cloud: nodepool-builder does not build it"
+        if (labels := seen.cloud_images.get(image)) is not None:
+            text += f"; labels that boot from it: {named(labels)}" if labels else "; no label boots from it"
     if builds:
         newest = builds[0]
         state, since = newest.state or "unreadable", newest.time
         by = "" if newest.record is None or not newest.record.builder else f", by {newest.record.builder}"
         text = f"has the newest build {newest.id}, which is {state} for {short(seen.now - since)}{by}"
+        if newest.record is not None and newest.record.source:
+            text += f", imported from {newest.record.source}"
         ready = [one["provider"] for one in places if one["state"] == states.READY]
         text += f"; the newest upload is ready in {', '.join(ready)}" if ready else ""
         text += f"; the upload to {', '.join(failed)} failed" if failed else ""
         if state == states.FAILED:
             remedies.append(f"nodepool image-log {image}-{newest.id}, on the host of its builder, shows why it failed")
+    for provider in [provider for provider in providers if view.candidate(provider) is not None]:
+        remedies.append(f"nodepool image-promote {provider} {image} and image-rollback end the trial of the candidate")
     if view.paused:
         text += "; it is paused: nothing new is built"
         remedies.append(f"nodepool image-unpause {image} lets it be built again")
     elif image in known and seen.builders is not None and not seen.builders:
         remedies.append("no builder is registered: start nodepool-builder")
     elif view.build_requested is not None and not view.build_locked:
-        asked = short(seen.now - view.build_requested)
-        remedies.append(f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?")
+        remedies.append(_request_remedy(view, seen, short(seen.now - view.build_requested)))
     facts = {"nodes": [f"{count} {what}" for what, count in sorted(users.items())]}
     return ExplainedThing(name, state, text, "image", since, facts, places, remedies=remedies)
 
 
-def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) -> dict[str, Any]:
-    """What a provider has of an image."""
+def _request_remedy(view: ImageView, seen: Observed, asked: str) -> str:
+    """Why nothing is done for a request."""
+    source = view.requested_source
+    if source is None:
+        return f"a build was asked for {asked} ago, and no builder has begun it: does one have the image?"
+    text = f"an import of {source.shown} was asked for {asked} ago, and no builder has begun it"
+    hosts = seen.builders or ()
+    nowhere = hosts and all(seen.lacking_files.get(host, {}).get(view.name) == source.place for host in hosts)
+    return f"{text}: {'no builder has the file' if nowhere else 'does one have the image?'}"
+
+
+def _image_place(
+    provider: str, view: ImageView, builds: Sequence[BuildView], tried: CandidateStatus | None
+) -> dict[str, Any]:
+    """What a provider has of an image. :param tried: its candidate, as a launcher reports it."""
     uploads = [(one.id, upload.record) for one in builds for upload in one.uploads.get(provider, ()) if upload.record]
     current = view.current_upload(provider)
     text = "there is no ready upload" if current is None else f"its nodes are made of build {current.build_id}"
@@ -672,5 +698,10 @@ def _image_place(provider: str, view: ImageView, builds: Sequence[BuildView]) ->
     build_id, last = uploads[0] if uploads else ("", None)
     if last is not None and last.state != states.READY:
         text += f"; upload {last.id} of build {build_id} is {last.state}"
+    if (candidate := view.candidate(provider)) is not None:
+        told = "no launcher reports on it" if tried is None else tried.text
+        text += f"; build {candidate.build_id} is a candidate: {told}"
+    elif last is not None and last.verdict:
+        text += f"; build {build_id} was {'rolled back' if last.rolled_back else 'promoted'}: {last.verdict}"
     state, since = ("nothing", None) if last is None else (last.state, last.state_time)
     return {"provider": provider, "state": state, "since": since, "text": text}

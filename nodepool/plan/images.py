@@ -14,18 +14,26 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.model import states
-from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImageSource, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.plan.retries import Backoff
 
 #: Pause after the first failed build.
 FIRST_PAUSE_SECONDS: Final = 60.0
+#: Of an image with a source: the vendor may have another one by now.
+_LOOK: Final = "its source may have changed"
 
 
 @dataclass(frozen=True)
 class Due:
-    """Build it now."""
+    """Build it now.
+
+    :param source: import this in place of a build; None = build it.
+    :param look: only if the vendor has another checksum than that of the newest build.
+    """
 
     reason: str
+    source: ImageSource | None = None
+    look: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class BuildHistory:
     :param last_begun_zxid: ZooKeeper's number of when the last of them was begun.
     :param counted: ids of failed builds that are there still, so that none counts twice.
     :param settings: what was configured then, see `WantedImage`.
+    :param look_at: not before this moment the checksum of the vendor is looked at again, seconds since the epoch.
     """
 
     failures: int = 0
@@ -55,6 +64,7 @@ class BuildHistory:
     last_begun_zxid: int = 0
     counted: frozenset[str] = frozenset()
     settings: Hashable = None
+    look_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,31 +116,41 @@ def build_due(
     :param users: providers that use the image; with ``own`` an image is built again that can be uploaded no more.
     :param own: of the builder that asks.
     """
-    if wanted.paused or view.paused:
+    source = view.requested_source or wanted.source
+    # What is only imported is paused in the configuration, for builders of 11.0.0, too.
+    if view.paused or (wanted.paused and view.requested_source is None):
         return NotDue("paused in the configuration" if wanted.paused else "paused by image-pause")
     if not wanted.formats:
         return NotDue("no format is configured, and no provider uses it")
     if view.build_locked:
         return NotDue("it is being built")
-    reason = _reason(wanted, view, now, users or {}, own)
+    reason = _reason(wanted, view, history, now, users or {}, own)
     if isinstance(reason, NotDue):
         return reason
     again_at = _back_off_ends(wanted, view, history)
     if now < again_at:
         return NotDue(f"{reason}, but {history.failures} builds in a row have failed", again_at)
-    return Due(reason)
+    return Due(reason, source, look=reason == _LOOK)
 
 
 def _reason(
-    wanted: WantedImage, view: ImageView, now: float, users: Mapping[str, WantedUpload], own: OwnBuilds | None
+    wanted: WantedImage,
+    view: ImageView,
+    history: BuildHistory,
+    now: float,
+    users: Mapping[str, WantedUpload],
+    own: OwnBuilds | None,
 ) -> str | NotDue:
     if view.build_requested is not None:
-        return "a build was requested"
+        source = view.requested_source
+        return "a build was requested" if source is None else f"an import of {source.shown} was requested"
     newest = next(iter(view.ready_builds()), None)
     if newest is None or newest.record is None:
         return "there is no ready build"
-    due_at = newest.time + wanted.rebuild_age_seconds
+    due_at = max(newest.time + wanted.rebuild_age_seconds, history.look_at)
     if now >= due_at:
+        if wanted.source is not None:
+            return _LOOK
         return f"the newest build is {now - newest.time:.0f} s old, rebuild-age is {wanted.rebuild_age_seconds:g} s"
     lacking = sorted(wanted.formats - set(newest.record.formats))
     if lacking:
@@ -339,15 +359,23 @@ def choose_rollback(view: ImageView, provider: str) -> tuple[ImageUpload, ImageU
     The older one is to be stored with a new time, so that launchers use it, and the newer one marked as rolled back.
     One that an operator went back from is not preferred again; nor is one whose build is being deleted.
     """
-    ready = view.ready_uploads(provider)
-    if not ready:
+    current = view.current_upload(provider)
+    if current is None:
         return f"image {view.name} has no ready upload in {provider}"
-    current = ready[0]
     doomed = {build.id for build in view.builds_in(states.DELETING)}
-    older = [upload for upload in ready[1:] if not upload.rolled_back and upload.build_id not in doomed]
+    others = [upload for upload in view.ready_uploads(provider) if upload is not current and upload.candidate is None]
+    older = [upload for upload in others if not upload.rolled_back and upload.build_id not in doomed]
     if not older:
         return f"image {view.name} has no ready upload in {provider} before {current.build_id}/{current.id}"
     return older[0], current
+
+
+def rolled_back(images: ImagesView) -> Iterator[tuple[str, str, ImageUpload]]:
+    """Image, provider and upload where the newest ready build was a candidate and was rolled back."""
+    for name, view in images.images.items():
+        for upload in next((build.all_uploads() for build in view.ready_builds()), ()):
+            if upload.rolled_back and upload.verdict and upload.state == states.READY:
+                yield name, upload.provider_name, upload
 
 
 # When a command that waits for a build, or for uploads, has what it waits for.
@@ -369,10 +397,12 @@ class BuildWait:
     """Waits for the first build that ends after it was asked for. For one thread.
 
     :param before: the image before. A build that runs then is waited for: the request is for that one, too (6.3).
+    :param source: an import of it was asked for, which is none of the builds that run.
     """
 
-    def __init__(self, before: ImageView) -> None:
-        self._old = {build.id for build in before.builds.values() if build.state != states.BUILDING}
+    def __init__(self, before: ImageView, source: ImageSource | None = None) -> None:
+        self._source = source
+        self._old = {build.id for build in before.builds.values() if source or build.state != states.BUILDING}
         self._seen: set[str] = set()
 
     def running(self, image: ImageView) -> list[BuildView]:
@@ -381,7 +411,7 @@ class BuildWait:
 
     def look(self, image: ImageView) -> End | None:
         """None = go on waiting."""
-        new = {build.id: build for build in image.builds.values() if build.id not in self._old}
+        new = {build.id: build for build in image.builds.values() if self._is_meant(build)}
         gone = self._seen - new.keys()
         self._seen |= new.keys()
         ended = sorted(
@@ -393,6 +423,11 @@ class BuildWait:
         if gone:
             return End(False, f"Build {image.name}-{min(gone)} was not finished: its record does not exist any more")
         return None
+
+    def _is_meant(self, build: BuildView) -> bool:
+        """Builders may build the image while they wait for the file of an import (I-2)."""
+        source = None if build.record is None else build.record.source
+        return build.id not in self._old and (self._source is None or source == self._source.shown)
 
 
 def _build_end(image: str, build: BuildView) -> End:
@@ -427,9 +462,11 @@ class WantedImage:
     """An image of ``diskimages`` that is not abstract.
 
     :param formats: configured ones and those of every provider that uses the image (B-2).
+    :param rebuild_age_seconds: the newest build is used for so long; with ``source``, until the vendor is asked again.
     :param paused: nothing is built (P-1).
     :param keep_formats: formats that ``delete_after_upload`` keeps.
     :param settings: equal = a build makes the same; another value makes a failed build worth another attempt at once.
+    :param source: what is imported in place of a build; None = it is built.
     """
 
     name: str
@@ -439,6 +476,7 @@ class WantedImage:
     keep_formats: frozenset[str] = frozenset()
     delete_after_upload: bool = False
     settings: Hashable = None
+    source: ImageSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,13 +614,16 @@ def left_to_its_builder(build: BuildView | None, builder_id: str, now: float) ->
 def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, str]]:
     """Build, provider and number of the newest ready uploads to each provider (R-2).
 
-    Those of a build that is being deleted do not count: they go, whatever the others are.
+    Those of a build that is being deleted do not count: they go, whatever the others are. Candidates, and what was
+    rolled back, come after the others: they must not push the last good ones out.
     """
     doomed = {build.id for build in view.builds_in(states.DELETING)}
     kept = set()
     for provider in wanted.users(view.name):
         ready = [upload for upload in view.ready_uploads(provider) if upload.build_id not in doomed]
-        kept |= {(upload.build_id, provider, upload.key) for upload in ready[:KEPT]}
+        ready.sort(key=lambda upload: upload.rolled_back or upload.candidate is not None)
+        current = [view.candidate(provider), view.current_upload(provider)]
+        kept |= {(one.build_id, provider, one.key) for one in [*ready[:KEPT], *current] if one in ready}
     return kept
 
 

@@ -52,7 +52,7 @@ class SearchDepth(enum.Enum):
 
 
 def search_after(kind: Failure, *, id_known: bool, others_known: bool, searched: bool) -> SearchDepth:
-    """Whether to look for instances that nobody told us of.
+    """Whether to look for instances that no one reported.
 
     :param id_known: the node has an external id.
     :param others_known: earlier attempts left instances that are known.
@@ -199,7 +199,7 @@ class Failure(enum.Enum):
     ZOOKEEPER = "zookeeper"
     #: Something is wrong with this instance.
     INSTANCE = "instance"
-    #: An error that the driver has not told us the meaning of.
+    #: An error that the driver has not given the meaning of.
     UNKNOWN = "unknown"
 
 
@@ -272,7 +272,7 @@ def launch_outcome(error: BaseException | None) -> tuple[str, str]:
 
 # What has to happen to a node that is not locked? (rules C-4 to C-10, X-1)
 
-#: A launcher of an old release that has not locked its node for so long has lost it, whoever holds the request.
+#: A launcher of an old release that has not locked its node for so long has lost it, no matter who holds the request.
 STALLED_SECONDS: Final = 300.0
 #: So long the launches of a launcher that ended are left to one that goes on with them, in seconds.
 RESUME_SECONDS: Final = 30.0
@@ -324,8 +324,8 @@ def judge_unlocked(node: Node, request: Callable[[str], NodeRequest | None]) -> 
 def is_orphan(node: Node, request: Callable[[str], NodeRequest | None]) -> bool:
     """Was an unlocked node made for a request that waits, or is served anew, without it?
 
-    Whoever serves a request has its nodes locked. One that is let go of goes in the same write that ends the request;
-    so this one was lost by a launcher, after whoever reset its request had looked.
+    Who serves a request has its nodes locked. One that is let go of goes in the same write that ends the request;
+    so this one was lost by a launcher, after the one that reset its request had looked.
     """
     if node.allocated_to is None or node.state not in (states.READY, states.INIT):
         return False
@@ -334,13 +334,13 @@ def is_orphan(node: Node, request: Callable[[str], NodeRequest | None]) -> bool:
 
 
 def is_of_holder(written: int, held_since: int | None, unchanged_seconds: float) -> bool:
-    """Does a node that `is_orphan` belong to whoever holds the request all the same? (C-4)
+    """Does a node that `is_orphan` belong to the holder of the request all the same? (C-4)
 
     A launcher of an old release locks a node after it has stored it, and unlocks it before its request is fulfilled. It
     may stall in between. But one whose session was lost, and that does not know it yet, writes nodes as late.
 
     :param written: ZooKeeper's number of the last change of the node.
-    :param held_since: of the change that took the lock of the request; None = nobody holds it.
+    :param held_since: of the change that took the lock of the request; None = no one holds it.
     :param unchanged_seconds: the node has been unlocked and unchanged for so long.
     """
     return held_since is not None and written >= held_since and unchanged_seconds < STALLED_SECONDS
@@ -420,7 +420,7 @@ def stands_before(
 ) -> NodeRequest | None:
     """A request that comes before this one, and waits for room with nodes in its hands, too; None = there is none.
 
-    Limits of tenants play no part: nobody waits for them with nodes in his hands.
+    Limits of tenants play no part: no one waits for them with nodes in his hands.
 
     :param provider: that this request waits for.
     :param pool: whose own limit it waits for; None = for something that the pools of the provider share.

@@ -14,7 +14,7 @@ from nodepool.model.status import Maintenance, MaintenanceRecords, Mode
 #: Between the clocks of two hosts, at most: a record that is over by so much is over for all launchers.
 CLOCK_SKEW_SECONDS: Final = 10.0
 
-#: What a request is told that waits for the end of a record.
+#: What a request shows that waits for the end of a record.
 _CODES: Mapping[tuple[str, Mode], ReasonCode] = {
     ("provider", Mode.PAUSE): ReasonCode.PROVIDER_PAUSED,
     ("provider", Mode.DRAIN): ReasonCode.PROVIDER_DRAINING,

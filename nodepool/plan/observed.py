@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
 
-Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what nobody looks after: records without an owner
+Then what many ask of all nodes, found in one pass (`NodeIndex`). Then what no one looks after: records without an owner
 (`Ownerless`). Last what a name stands for (`meant`).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -50,7 +50,7 @@ class PoolFacts:
 
     @cached_property
     def name(self) -> str:
-        """``<provider>/<pool>``; of one that nobody knows any more, what its id has of it."""
+        """``<provider>/<pool>``; of one that no one knows any more, what its id has of it."""
         if self.component is not None:
             return f"{self.component.provider_name}/{self.component.name}"
         if self.status is not None:
@@ -111,7 +111,9 @@ class Observed:
     :param launchers: what launchers report about themselves.
     :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
     :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
-    :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
+    :param cloud_images: image of a cloud -> labels that boot from it, as ``small of cloud-1/main``; empty = not known.
+    :param lacking_files: host of a builder -> image -> file of its import that the host does not have.
+    :param locked: ids of nodes that someone holds the lock of, of those that have to do with the subject.
     :param issued: ids that there have been, by kind (``node``, ``request``); empty = only what exists is known.
     """
 
@@ -127,6 +129,8 @@ class Observed:
     images: ImagesView = NO_IMAGES
     builders: frozenset[str] | None = None
     builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    cloud_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lacking_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     issued: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -195,7 +199,7 @@ class Observed:
     def provider_of(self, pool: str) -> str:
         """The provider of a pool.
 
-        :param pool: ``<provider>/<pool>``; of one that nobody knows, what is before the first slash. A provider itself.
+        :param pool: ``<provider>/<pool>``; of one that no one knows, what is before the first slash. A provider itself.
         """
         return pool if pool in self.providers else self._provider_of.get(pool, pool.partition("/")[0])
 
@@ -221,6 +225,11 @@ class Observed:
         return grouped(absent, lambda entry: entry[1].name)
 
     @cached_property
+    def mixed_labels(self) -> frozenset[str]:
+        """Labels with ``mixed-nodesets``, as launchers report them."""
+        return frozenset(label for launcher in self.launchers for label in launcher.mixed_labels)
+
+    @cached_property
     def order(self) -> FairOrder | None:
         """The order of service where tenants have shares; None = they have none."""
         having = next((launcher for launcher in self.launchers if launcher.tenant_shares), None)
@@ -236,9 +245,9 @@ class Observed:
         """Of all nodes."""
         return NodeIndex.of(self.nodes.values())
 
-    def follow(self, before: Observed) -> None:
-        """Make `node_index` of that of an earlier view with most of the same nodes: it takes a tenth of the time."""
-        vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes)
+    def follow(self, before: Observed, changed: Collection[str]) -> None:
+        """Make `node_index` of that of an earlier view: only the nodes with the ids ``changed`` may be others."""
+        vars(self)["node_index"] = before.node_index.later(before.nodes, self.nodes, changed)
 
     def allocated_to(self, request: NodeRequest) -> Mapping[str, Node]:
         """The nodes of a request, by id."""
@@ -302,24 +311,20 @@ class NodeIndex(NamedTuple):
                 allocated.setdefault(node.allocated_to, {})[node.key] = node
         return cls(counts, singled_out[states.DELETING], singled_out[states.HOLD], allocated)
 
-    def later(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> NodeIndex:
-        """Of ``after``, while this one is of ``before``: looks closely only at nodes that are other objects there."""
-        left = [node for key, node in before.items() if after.get(key) is not node]
-        come = [node for key, node in after.items() if before.get(key) is not node]
-        if len(come) > len(after) // 2:
-            return self.of(after.values())
-        old, new = self.of(left), self.of(come)
+    def later(self, before: Mapping[str, Node], after: Mapping[str, Node], changed: Collection[str]) -> NodeIndex:
+        """Of ``after``, while this one is of ``before``: looks only at the nodes whose ids are in ``changed``."""
+        old, new = (self.of(nodes[key] for key in changed if key in nodes) for nodes in (before, after))
         counts = Counter(self.counts)
         counts.subtract(old.counts)
         counts.update(new.counts)
         allocated = dict(self.allocated)
         for request in old.allocated.keys() | new.allocated.keys():
-            same = {key: node for key, node in allocated.pop(request, {}).items() if after.get(key) is node}
+            same = {key: node for key, node in allocated.pop(request, {}).items() if key not in changed}
             if found := {**same, **new.allocated.get(request, {})}:
                 allocated[request] = found
 
         def with_new(some: Sequence[Node], more: Sequence[Node]) -> list[Node]:
-            return sorted([*(node for node in some if after.get(node.key) is node), *more], key=lambda node: node.key)
+            return sorted([*(node for node in some if node.key not in changed), *more], key=lambda node: node.key)
 
         return NodeIndex(+counts, with_new(self.deleting, new.deleting), with_new(self.held, new.held), allocated)
 
@@ -539,7 +544,7 @@ def names(seen: Observed) -> dict[str, set[str]]:
         "label": {*seen.labels, *wanted},
         "host": {*hosts, *map(host_name, hosts)},
         "launcher": {*launchers, *(host.partition(".")[0] for host in launchers)},
-        "image": {*images, *(image_of(node)[0] for node in seen.nodes.values())},
+        "image": {*images, *seen.cloud_images, *(image_of(node)[0] for node in seen.nodes.values())},
         "build": {f"{image}-{build}" for image, view in images.items() for build in view.builds},
         "tenant": {*limited, *(one.tenant_name for one in users if one.tenant_name)},
     }

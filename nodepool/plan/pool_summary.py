@@ -164,12 +164,12 @@ def _trouble(host: HostStatus) -> int:
 
 
 def newest_limits(limits: Iterable[LimitStatus]) -> list[LimitStatus]:
-    """Each limit once, as it was told last; in the order in which they come."""
+    """Each limit once, as it was reported last; in the order in which they come."""
     return list(newest(((limit.scope, limit.resource), limit) for limit in limits).values())
 
 
 def newest(limits: Iterable[tuple[K, LimitStatus]]) -> dict[K, LimitStatus]:
-    """Of the limits with the same key the one that was told last."""
+    """Of the limits with the same key the one that was reported last."""
     found: dict[K, LimitStatus] = {}
     for key, limit in limits:
         if key not in found or (limit.asked_at or 0.0) > (found[key].asked_at or 0.0):

@@ -9,6 +9,7 @@ All of it follows from ZooKeeper and the configuration, so all launchers find th
 from __future__ import annotations
 
 import bisect
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from nodepool.model.event import amount, grouped
 from nodepool.model.node import Node
 from nodepool.model.record import is_finite
 from nodepool.model.request import NodeRequest, OrderKey, project_of
-from nodepool.model.status import TenantShare
+from nodepool.model.status import TOGETHER, TenantShare
 from nodepool.plan.triage import Bucket, PoolInfo, RequestKind, RequestQueue
 
 #: Resource -> how much of it.
@@ -195,19 +196,26 @@ def room_of(
 ) -> tuple[Amounts, bool]:
     """How much there is in some places, of each resource that any of them limits; without limits, of instances.
 
-    A place that does not limit a resource which others limit counts with what its nodes take of it.
+    A place that does not limit a resource which others limit counts with what its nodes take of it. Places of a
+    provider that share a limit have no more than that together.
 
     :param limits: of places. ``present``: what the nodes of a place take.
     :return: also, whether the limits alone say it.
     """
     here = {name: limits.get(name, NOTHING) for name in names}
-    counts = {resource for found in here.values() for resource in found} or {"instances"}
+    resources = {resource for found in here.values() for resource in found}
+    counts = {resource for resource in resources if not resource.startswith(TOGETHER)} or {"instances"}
+    sharing = grouped(here, lambda name: name if here[name].keys() <= counts else name.rpartition("/")[0]).values()
 
     def size(name: str, resource: str) -> float:
         return here[name].get(resource, present(name).get(resource, 0))
 
-    room = {resource: sum(size(name, resource) for name in here) for resource in counts}
-    return room, all(counts == found.keys() for found in here.values())
+    def together(pools: Sequence[str], resource: str) -> float:
+        shared = [here[name].get(f"{TOGETHER}{resource}", math.inf) for name in pools]
+        return min(*shared, sum(size(name, resource) for name in pools))
+
+    room = {resource: sum(together(pools, resource) for pools in sharing) for resource in counts}
+    return room, all(counts <= found.keys() for found in here.values())
 
 
 def dominant(use: Amounts, room: Amounts) -> tuple[float, str]:
@@ -302,8 +310,6 @@ class FairOrder:
             return
         if same and len(self._rooms) <= MANY_ROOMS:
             self._look_at_rooms()
-            for tenant in [name for name, (known, _) in self._plain.items() if versions.get(name or "", 0) != known]:
-                del self._plain[tenant]
             return
         self._known.clear()
         self._plain.clear()
@@ -329,6 +335,8 @@ class FairOrder:
         found = self._able.get((kind.labels, kind.tenant_name))
         if found is None:
             found = frozenset(pool.place for pool in self._pools if pool.serves(kind))
+            # It may be one over several pools.
+            found = found or frozenset(pool.place for pool in self._pools if pool.labels_for(kind) & {*kind.labels})
             self._able[kind.labels, kind.tenant_name] = found
         return found
 
@@ -340,7 +348,7 @@ class FairOrder:
         if not self.on:
             return order
         plain = None if ahead else self._plain.get(kind.tenant_name)
-        if plain is not None:
+        if plain is not None and plain[0] == self._versions.get(kind.tenant_name or "", 0):
             return order[0], True, plain[1], 0.0, order[1], order[2]
         return (*self.rank(kind, order, ahead), self._project_share(kind, ahead), *order[1:])
 
@@ -357,6 +365,10 @@ class FairOrder:
         self._firsts.pop(kind.tenant_name or "", None)
         for group in ((kind.tenant_name,), (kind.tenant_name, kind.project)):
             self._granted[group] = plus(self._granted.get(group, {}), self._need(kind.labels))
+
+    def moved(self, kind: RequestKind) -> bool:
+        """May the keys of requests of a kind have grown in this pass?"""
+        return (kind.tenant_name,) in self._granted
 
     def rank(self, kind: RequestKind, order: OrderKey, ahead: int = 0) -> Rank:
         """The begin of the key. :param ahead: see `key`."""
@@ -411,7 +423,7 @@ class FairOrder:
         if known is not None and known.version == version and self._rooms.get(known.places, _NO_ROOM)[0] is known.room:
             return known
         use, mine = self._use(tenant), self._policy.tenants.get(tenant, USUAL)
-        names = self._wanted.get(tenant, frozenset()) | use.places
+        names = self._wanted.get(tenant, frozenset()).union(use.places, use.lacking)
         if names not in self._rooms:
             self._rooms[names] = room_of(names, self._limits, self._present)
         used = plus(use.amounts, use.lacking.get(self._place, {}))

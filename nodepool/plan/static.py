@@ -118,7 +118,7 @@ def knows_slot(spec: HostSpec, node: Node) -> bool:
 
 
 def is_free(node: Node) -> bool:
-    """May the node be changed, if nobody holds its lock?"""
+    """May the node be changed, if no one holds its lock?"""
     return node.state == states.READY and node.allocated_to is None
 
 
@@ -157,7 +157,7 @@ def decide(
             if free or parked:
                 plan.deregister.append((node, unwanted))
             continue
-        # It has its slot until it is gone, also if it is about to go.
+        # It has its slot until it has ended, also if it is about to go.
         taken[slot] = node
         if slot.host not in quarantined and parked:
             plan.release.append(node)
@@ -366,7 +366,7 @@ def waits_for(labels: Sequence[str], slots: Mapping[str, LabelSlots], free: Mapp
 
     :param labels: one for each wanted node.
     :param slots: of the pool, by label.
-    :param free: ready nodes that nobody has, by label.
+    :param free: ready nodes that no one has, by label.
     """
     wanted = Counter(labels)
     short = [label for label in sorted(wanted) if free.get(label, 0) < wanted[label]]

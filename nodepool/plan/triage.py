@@ -4,7 +4,7 @@
 First the queue, in buckets of requests that are judged alike (`RequestKind`, `RequestQueue`), and the ready nodes that
 may serve them (`ReadyNodes`). Then all rules of acceptance, in the order in which they hold: `triage_kind` judges all
 requests of a kind, `triage` the first one of a kind that passed. Before them comes what they ask: may this pool serve a
-kind at all (`screen`), why did a request fail, and which pool tries first. Last the stages of a request in a pool, and
+kind at all (`judge`), why did a request fail, and which pool tries first. Last the stages of a request in a pool, and
 the moves between them (`MOVES`).
 """
 
@@ -17,18 +17,18 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool.model import states
+from nodepool.model import reasons, states
 from nodepool.model.config_keys import allows, did_you_mean
 from nodepool.model.event import cut, grouped, named
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode, no_access
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, OrderKey, project_of
-from nodepool.model.status import AccessRule
+from nodepool.model.status import TOGETHER, AccessRule
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolView, RequestView
@@ -202,7 +202,7 @@ class RequestQueue:
 
 
 def is_free(node: Node, provider: str, pool: str) -> bool:
-    """Could this pool hand the node out, if nobody holds its lock?"""
+    """Could this pool hand the node out, if no one holds its lock?"""
     return node.state == states.READY and node.allocated_to is None and node.provider == provider and node.pool == pool
 
 
@@ -475,6 +475,49 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
     return Decline(denied or unknown)
 
 
+@functools.lru_cache(maxsize=1000)
+def split(
+    node_types: tuple[str, ...], mixed: frozenset[str], pools: tuple[PoolInfo, ...]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The parts of a request that no pool can serve alone: positions in ``node_types``. None = it is not split.
+
+    The pool that has most of its labels is to serve the first part; each label that it lacks is a part of its own.
+
+    :param mixed: labels with ``mixed-nodesets``.
+    :param pools: all that are registered, and those that may come back.
+    """
+    wanted = set(node_types)
+    if wanted.isdisjoint(mixed) or any(pool.labels >= wanted for pool in pools):
+        return None
+    able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= mixed]
+    if not able or not wanted <= {label for pool in pools for label in pool.labels}:
+        return None
+    first = max(able, key=lambda pool: (sum(label in pool.labels for label in node_types), -pool.priority, pool.id))
+    parts = grouped(range(len(node_types)), lambda at: "" if node_types[at] in first.labels else node_types[at])
+    return tuple(map(tuple, parts.values()))
+
+
+def parts_for(
+    kind: RequestKind, node_types: Sequence[str], mixed: frozenset[str], pools: Sequence[PoolInfo]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The parts of a request, of pools that serve its tenant (`split`); None = it is not split.
+
+    If these pools have not all labels, others count, too: a part that they deny fails, and says why.
+    """
+    theirs = tuple(replace(pool, labels=pool.labels_for(kind)) if pool.access else pool for pool in pools)
+    return split(tuple(node_types), mixed, theirs) or split(tuple(node_types), mixed, tuple(pools))
+
+
+def judge(
+    kind: RequestKind, me: PoolInfo, registered: Sequence[PoolInfo], absent: Sequence[PoolInfo], mixed: frozenset[str]
+) -> Verdict:
+    """`screen`, but what is served by several pools is declined by none."""
+    found = screen(kind, me, registered, absent)
+    if isinstance(found, Decline) and parts_for(kind, kind.labels, mixed, (*registered, *absent)) is not None:
+        return Leave(reasons.SEVERAL_POOLS)
+    return found
+
+
 def may_come_back(kind: RequestKind, absent: Iterable[PoolInfo]) -> PoolInfo | None:
     """A pool that went a moment ago and could serve such requests; None = there is none."""
     return next((pool for pool in absent if pool.id not in kind.declined_by and pool.serves(kind)), None)
@@ -607,10 +650,14 @@ def _score(request_id: str, pool_id: str) -> float:
     return -1 / math.log(uniform)
 
 
-def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, float]:
+def weights_of(
+    rooms: Iterable[tuple[PoolInfo, float | None]], together: Callable[[PoolInfo], float]
+) -> Mapping[str, float]:
     """Weights for `first_choice`, by the room that pools have; empty = it is not known of all, or none has any.
 
     Launchers that serve the same pool of a provider share its room.
+
+    :param together: how much room the pools of a provider have in all that share a limit, of one of these.
     """
     known: list[tuple[PoolInfo, float]] = []
     for pool, room in rooms:
@@ -620,7 +667,13 @@ def weights_of(rooms: Iterable[tuple[PoolInfo, float | None]]) -> Mapping[str, f
     if not any(room for _, room in known):
         return {}
     launchers = Counter((pool.provider_name, pool.name) for pool, _ in known)
-    return {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    weights = {pool.id: room / launchers[pool.provider_name, pool.name] for pool, room in known}
+    sharing = grouped((pool for pool, _ in known if TOGETHER in pool.capacity), lambda pool: pool.provider_name)
+    for pools in sharing.values():
+        total = sum(weights[pool.id] for pool in pools)
+        part = min(1.0, together(pools[0]) / total) if total else 1.0
+        weights.update({pool.id: weights[pool.id] * part for pool in pools})
+    return weights
 
 
 @dataclass(frozen=True)
@@ -804,14 +857,14 @@ MOVES: Final[Mapping[tuple[Stage, Stage], str]] = MappingProxyType(
         (Stage.DEFERRED, Stage.DONE): "taken by another pool, or removed",
         (Stage.CHECKING, Stage.FULFILLING): "the driver accepts every node",
         (Stage.CHECKING, Stage.WAITING): "the driver refuses a node",
-        (Stage.CHECKING, Stage.DONE): "gone",
+        (Stage.CHECKING, Stage.DONE): "deleted",
         (Stage.FULFILLING, Stage.WAITING): "the request or a node was changed by another process",
         (Stage.FULFILLING, Stage.DEFERRED): "another process holds its lock, or it met a second conflict",
         (Stage.FULFILLING, Stage.DONE): "fulfilled in one transaction",
         (Stage.LOCKING, Stage.GATHERING): "locked and pending",
         (Stage.LOCKING, Stage.WAITING): "changed by another process",
         (Stage.LOCKING, Stage.DEFERRED): "another process holds its lock",
-        (Stage.LOCKING, Stage.DONE): "gone",
+        (Stage.LOCKING, Stage.DONE): "deleted",
         (Stage.GATHERING, Stage.PAUSED): "there is no room for another node",
         (Stage.GATHERING, Stage.LAUNCHING): "every node is there or is being launched",
         (Stage.GATHERING, Stage.ENDING): "it ends, and launches still run",

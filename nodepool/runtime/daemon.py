@@ -11,7 +11,7 @@ import abc
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -30,11 +30,9 @@ from nodepool.plan.retries import Backoff
 from nodepool.tracing import spans
 from nodepool.tracing.spans import Exporter, OtlpSettings, OtlpTarget
 from nodepool.version import release_string
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.transactions import ensure_path
-
-if TYPE_CHECKING:
-    from nodepool.zk.client import ZooKeeperClient
 
 # `Tracing`: spans of this daemon go where its configuration says.
 
@@ -411,7 +409,7 @@ class Configuration:
         self._retry: Callable[[], str] | None = None
         self._due = 0.0
         self._failures = 0
-        #: Told "reloading", and then the outcome in a few words; must not block.
+        #: Given "reloading", and then the outcome in a few words; must not block.
         self.on_reload: Callable[[str], None] = lambda phase: None
         #: Called after a reload: is the new configuration in effect, and what does it change, or why is it not? One
         #: text each; must not block.

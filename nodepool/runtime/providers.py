@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.cloud_errors import CheckResult, failure
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
@@ -26,10 +27,7 @@ from nodepool.model.event import clipped
 from nodepool.model.status import AbsentProvider
 from nodepool.plan.config_diff import differences
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from nodepool.metrics.registry import REGISTRY, Series
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import StatusWriter
 
-#: Seconds between looks at a connection that is gone (rule G-3).
+#: Seconds between looks at a connection that is lost (rule G-3).
 DISCONNECTED_WAIT_SECONDS: Final = 30.0
 
 
@@ -52,9 +52,9 @@ class PassThread(threading.Thread):
     def wake(self) -> None:
         """Make a pass soon. Any thread; does not block.
 
-        Whoever wakes it for a change notes the change first: a pass that has not begun yet sees it.
+        Who wakes it for a change notes the change first: a pass that has not begun yet sees it.
         """
-        # To set what is set costs as much as to wake somebody; there may be dozens of changes before a pass.
+        # To set what is set costs as much as to wake someone; there may be dozens of changes before a pass.
         if not self._event.is_set():
             self._event.set()
 
@@ -254,7 +254,7 @@ LOOK_SECONDS: Final = 1.0
 PUBLISH_SECONDS: Final = 5.0
 #: From so many seconds on it is a warning.
 WARNING_SECONDS: Final = 10.0
-#: Calls of one hook that are told of in one line.
+#: Calls of one hook that one line reports.
 MAX_TOLD: Final = 5
 
 

@@ -14,6 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import Reason
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import RUNNING, PoolComponent
+from nodepool.plan.promotion import Trial
 from nodepool.plan.triage import PoolInfo, ReadyNodes, is_free
 from nodepool.testing.memory_zk import MemoryZooKeeper
 
@@ -82,6 +83,12 @@ class PoolWorkerStandIn:
 
     def launch_error(self, node: Node) -> str:
         return self.launch_errors.get(node.key, "")
+
+    def trial(self, _label: str, _image: str, _request: NodeRequest) -> None:
+        return None
+
+    def trial_ended(self, _node: Node, _trial: Trial, _error: Exception | None, _seconds: float) -> None:
+        return None
 
     def evict(self, *, shared: bool = False) -> None:
         self.evictions += 1

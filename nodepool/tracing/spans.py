@@ -26,7 +26,7 @@ from nodepool.guard import Guard
 from nodepool.metrics.catalog import SPANS
 from nodepool.metrics.registry import REGISTRY
 from nodepool.model import states
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 from nodepool.plan.triage import Progress, Stage
 from nodepool.version import release_string
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
 
 #: Bits of ids, as W3C Trace Context has them.
 TRACE_ID_BITS: Final = 128
@@ -492,7 +491,7 @@ def missing_module(protocol: str) -> str | None:
 
 
 class _LastCause(logging.Handler):
-    """What the library said last: it returns no cause."""
+    """What the library stated last: it returns no cause."""
 
     last = ""
 
@@ -545,7 +544,7 @@ class OtlpTarget:
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
         sampled = TraceFlags(TraceFlags.SAMPLED)
-        # What others have written into a record, or a cloud has said, may be no text or time of the protocol. The
+        # What others have written into a record, or a cloud has stated, may be no text or time of the protocol. The
         # library would refuse all spans that go with it.
         error = span.error.encode(errors="replace").decode()
         parent = SpanContext(span.trace_id, span.parent_id, True, sampled) if span.parent_id else None

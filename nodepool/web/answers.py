@@ -11,12 +11,12 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -26,18 +26,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from nodepool import fast_json
+from nodepool.clock import wall_time
 from nodepool.listing.nodes import host_table
 from nodepool.listing.pools import provider_table, tenant_table
 from nodepool.listing.records import launcher_table
 from nodepool.listing.table import Table, printable_lines
-from nodepool.model.request import origin_of
+from nodepool.model.request import NodeRequest, origin_of
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
-from nodepool.web.snapshot import CellText, quoted
-
-if TYPE_CHECKING:
-    from nodepool.model.request import NodeRequest
-    from nodepool.web.snapshot import Link, Links, WebSnapshot
+from nodepool.web.snapshot import CellText, Link, Links, WebSnapshot, quoted
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: Below this path errors have this form.
@@ -321,13 +318,9 @@ class KeptAnswer:
 
 
 class KeptAnswers:
-    """Any thread; two may make the same answer at a time.
+    """Any thread; two may make the same answer at a time."""
 
-    :param clock: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[Hashable, KeptAnswer] = {}
 
@@ -339,7 +332,7 @@ class KeptAnswers:
 
     def put(self, key: Hashable, body: bytes) -> KeptAnswer:
         """Keep an answer, and forget those that are too old; a very long one is not kept."""
-        answer = KeptAnswer(self._clock(), body)
+        answer = KeptAnswer(wall_time(), body)
         with self._lock:
             kept = {key: one for key, one in self._answers.items() if self._is_new(one)}
             room = MOST_BYTES - len(body)
@@ -351,8 +344,8 @@ class KeptAnswers:
         return answer
 
     def _is_new(self, answer: KeptAnswer) -> bool:
-        # A clock of the epoch may go back.
-        return 0 <= self._clock() - answer.made_at < KEPT_SECONDS
+        # The clock may have been set back.
+        return 0 <= wall_time() - answer.made_at < KEPT_SECONDS
 
 
 # Tables that a page and the API share.

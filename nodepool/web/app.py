@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,11 +43,13 @@ from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, sin
 from nodepool.model import states
 from nodepool.model.event import What, short
 from nodepool.model.image import ImagesView
+from nodepool.model.node import Node
 from nodepool.model.request import origin_of
+from nodepool.model.status import HostStatus
 from nodepool.plan.attention import merged
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
-from nodepool.plan.explained import Explained, Moment, explain_image
-from nodepool.plan.observed import host_name
+from nodepool.plan.explained import Explained, ExplainedRequest, LabelInPool, Moment, WaitingGroup, explain_image
+from nodepool.plan.observed import Observed, host_name
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.web import api, changes, stream
 from nodepool.web.answers import (
@@ -59,6 +62,7 @@ from nodepool.web.answers import (
     counted_parts,
     zuul_links,
 )
+from nodepool.web.changes import Access
 from nodepool.web.frame import (
     LABEL,
     NODE_STATE,
@@ -86,22 +90,11 @@ from nodepool.web.frame import (
 )
 from nodepool.web.history import KINDS, History, Life
 from nodepool.web.logins import Logins
-from nodepool.web.overview import charts_route, overview_page
+from nodepool.web.overview import charts_route, glossary_page, overview_page
 from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
-from nodepool.web.snapshot import CellText, Link, Links, RecordKind, address, quoted
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, SnapshotMaker, WebSnapshot, address, quoted
 from nodepool.web.stream import HUB, EventHub
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from nodepool.model.node import Node
-    from nodepool.model.status import HostStatus
-    from nodepool.plan.explained import ExplainedRequest, LabelInPool, WaitingGroup
-    from nodepool.plan.observed import Observed
-    from nodepool.web.changes import Access
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-
 
 #: Nothing is loaded from elsewhere, and no script stands within a page.
 SECURITY_HEADERS: Final = {
@@ -150,6 +143,7 @@ def make_app(
     :param history: None = nothing is kept.
     """
     history = history or History()
+    snapshots.life = history.life
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
@@ -173,6 +167,7 @@ def make_app(
         ("/tenants", tenants_page),
         ("/events", events_page),
         ("/search", partial(search_page, history=history)),
+        ("/glossary", glossary_page),
         # Names may have a "/" in them.
         ("/requests/{name:path}", partial(request_page, history=history, zuul_url=zuul_url)),
         ("/nodes/{name:path}", partial(node_page, history=history)),
@@ -210,9 +205,13 @@ def make_app(
 # ``/nodes`` and ``/nodes/<id>``.
 
 
-def _node_table(nodes: Sequence[Node], seen: Observed) -> Table:
+def _node_table(nodes: Sequence[Node], snapshot: WebSnapshot) -> Table:
+    seen = snapshot.observed
     locked = {node.key for node in nodes if node.key in seen.locked}
-    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)
+    # Zuul removes a request when it has its nodes.
+    lives = (snapshot.life("request", node.allocated_to) for node in nodes if node.allocated_to)
+    ended = {life.id: life.facts for life in lives if life is not None}
+    return node_table(nodes, NodeFacts(locked, seen.requests, ended=ended), seen.now)
 
 
 _NODE_KEYS: Final = "id status age_seconds label provider pool tenant project public_ipv4 allocated_to"
@@ -248,7 +247,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
     node, life = seen.nodes.get(node_id), history.life("node", node_id)
     if node is None:
         if life is not None:
-            return life_page(life, snapshot, history)
+            return life_page(life, snapshot)
         text = f"There is no node {node_id}. A node is deleted when it is not needed any more."
         raise WebProblem(404, text, (RecordKind.NODES,))
     answer = explain_node(node, seen)
@@ -259,12 +258,7 @@ def node_page(request: Request, snapshot: WebSnapshot, history: History) -> Page
         "kind": "Node",
         "explained": answer,
         "facts": [
-            *facts_of(
-                replace(answer, state=node_status(node), job=answer.job or known.get("job")),
-                seen.now,
-                links,
-                Request=partial(_page_of, history, links, "request"),
-            ),
+            *facts_of(replace(answer, state=node_status(node), job=answer.job or known.get("job")), seen.now, links),
             fact("Pipeline", known.get("pipeline")),
             fact("Project", project_of(node) or known.get("project")),
             *(fact(name, getattr(node, key)) for name, key in _NODE_FACTS.items()),
@@ -308,7 +302,7 @@ def _list_or_ended(kind: str, there: MakePage, history: History, request: Reques
     )
     subject = ListSubject(f"{kind.capitalize()}s that ended", (RecordKind(f"{kind}s"),), "None has ended yet.")
     links, table = Links(snapshot), partial(table_of, columns, history.ended(kind))
-    page = list_of_table(request, subject, table, links, (), partial(_page_of, history, links, kind))
+    page = list_of_table(request, subject, table, links, (), getattr(links, kind))
     return replace(page, values={**page.values, "other": (f"Current {kind}s", f"{kind}s")})
 
 
@@ -316,7 +310,7 @@ def _known(name: str, life: Life) -> Any:
     return life.facts.get(name)
 
 
-def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
+def life_page(life: Life, snapshot: WebSnapshot) -> Page:
     """A request or a node that ended."""
     now, links, title = snapshot.observed.now, Links(snapshot), f"{life.kind.capitalize()} {life.id}"
     waited = "" if life.waited is None else f" after it had waited {short(life.waited)}"
@@ -325,10 +319,9 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
     why = f": {life.reason}" if life.reason else ""
     found = []
     for name, value in life.facts.items():
-        of = {"request": "request", "nodes": "node"}.get(name)
-        link = links.of_column(name) if of is None else partial(_page_of, history, links, of)
-        parts = counted_parts(value if isinstance(value, list) else [value], link)
-        found.append(ShownFact(name.replace("_", " ").capitalize(), parts, folded=name not in _PLAIN))
+        parts = counted_parts(value if isinstance(value, list) else [value], links.of_column(name))
+        shown = name.replace("_", " ").capitalize().replace("ipv", "IPv")
+        found.append(ShownFact(shown, parts, folded=name not in _PLAIN))
     begin = [] if life.created is None else [Moment(life.created, _BEGINS[life.kind])]
     values = {
         "kind": life.kind.capitalize(),
@@ -344,13 +337,6 @@ def life_page(life: Life, snapshot: WebSnapshot, history: History) -> Page:
 #: Kind -> what its history begins with, and how lines of the log name it.
 _BEGINS: Final = {"node": "created", "request": "submitted"}
 _MARKS: Final = {"node": "node", "request": "node_request"}
-
-
-def _page_of(history: History, links: Links, kind: str, name: Any) -> str | None:
-    """Of a request or a node that is there or that ended."""
-    there = links.request(name) if kind == "request" else links.node(name)
-    is_kept = history.life(kind, str(name)) is not None and str(name).isprintable()
-    return address(f"{kind}s", str(name)) if there or is_kept else None
 
 
 # ``/requests`` and ``/requests/<id>``.
@@ -370,7 +356,7 @@ requests_page = partial(
         {key: REQUEST_ORDERS[key] for key in _REQUEST_KEYS.split()},
         lambda seen: sorted(seen.requests.values(), key=lambda request: request.order_key),
         Filter.request,
-        lambda requests, seen: request_table(requests, seen.now, causes(requests, seen)),
+        lambda requests, snapshot: request_table(requests, snapshot.observed.now, causes(requests, snapshot.observed)),
         Links.request,
     ),
 )
@@ -385,7 +371,7 @@ def request_page(request: Request, snapshot: WebSnapshot, history: History, zuul
     record, life = seen.requests.get(request_id), history.life("request", request_id)
     if record is None:
         if life is not None:
-            return life_page(life, snapshot, history)
+            return life_page(life, snapshot)
         text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
         raise WebProblem(404, text, (RecordKind.REQUESTS,))
     answer, links = explain_request(record, seen), Links(snapshot)
@@ -394,7 +380,7 @@ def request_page(request: Request, snapshot: WebSnapshot, history: History, zuul
         "kind": "Request",
         "explained": answer,
         "facts": [
-            *facts_of(answer, seen.now, links, Nodes=partial(_page_of, history, links, "node")),
+            *facts_of(answer, seen.now, links),
             fact("Requests that come first", answer.ahead or None),
             fact("Priority", record.relative_priority),
             fact("Project", origin_of(record).get("project")),
@@ -765,7 +751,7 @@ def _ended(history: History, links: Links) -> Iterator[Hit]:
     for kind in KINDS:
         for life in history.ended(kind):
             words = [life.id.rpartition("-")[2], *_words(life)]
-            yield Hit(f"ended {kind}", life.id, life.result, words, partial(_page_of, history, links, kind))
+            yield Hit(f"ended {kind}", life.id, life.result, words, getattr(links, kind))
 
 
 def _words(life: Life | None) -> list[Any]:

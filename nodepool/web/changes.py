@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter
@@ -28,23 +28,20 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.listing.table import duration
 from nodepool.model import states
+from nodepool.model.image import ImageSource
+from nodepool.model.node import Node
+from nodepool.model.record import InvalidRecord
 from nodepool.model.status import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
-from nodepool.plan.observed import host_name
+from nodepool.plan.observed import Observed, host_name
 from nodepool.web.answers import FORM, WebProblem, is_form, own_address, own_address_from, place_of
 from nodepool.web.frame import Frame, Page, PageAction
 from nodepool.web.logins import COOKIE, BadTokenError, BrowserLogin, LoginFailed, LoginState, Tokens, User, user_of
 from nodepool.web.logins import log as auth_log
-from nodepool.web.snapshot import SnapshotMaker, address
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot, address
 from nodepool.zk import zookeeper
 from nodepool.zk.transactions import COMMAND, LockOwners
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.plan.observed import Observed
-    from nodepool.web.snapshot import WebSnapshot
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.web.changes")
 
@@ -82,10 +79,14 @@ class Actions:
     Each gets the names in the path, the fields that were sent and the wish, and returns what is answered.
 
     :param snapshots: tell which names there are.
+    :param configured: names of the images in the configuration. Must not block.
     """
 
-    def __init__(self, zk: ZooKeeper, snapshots: SnapshotMaker) -> None:
+    def __init__(
+        self, zk: ZooKeeper, snapshots: SnapshotMaker, configured: Callable[[], Collection[str]] = frozenset
+    ) -> None:
         self._zk = zk
+        self._configured = configured
         self._snapshots = snapshots
 
     # -- nodes --
@@ -153,16 +154,24 @@ class Actions:
 
     # -- images --
 
-    def image(self, path: Fields, _body: Fields, wish: Wish) -> Fields:
-        """As ``nodepool image-build``, ``image-pause`` and ``image-unpause``."""
+    def image(self, path: Fields, body: Fields, wish: Wish) -> Fields:
+        """As ``nodepool image-build``, ``image-import``, ``image-pause`` and ``image-unpause``."""
         name, what = path["name"], path["what"]
-        if name not in self._snapshots.latest().observed.images.images:
+        # The first thing that is known of an image may be an import.
+        images = self._configured() if what == "import" else ()
+        if name not in images and name not in self._snapshots.latest().observed.images.images:
             raise WebProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
         if what == "build":
             self._zk.images.request_build(name)
+        elif what == "import":
+            try:
+                source = ImageSource.of_request(body)
+            except InvalidRecord as problem:
+                raise WebProblem(HTTPStatus.BAD_REQUEST, f"{problem}.") from None
+            self._zk.images.request_build(name, source)
         else:
             self._zk.images.set_paused(name, what == "pause")
-        self._log(wish, f"image {name}", what)
+        self._log(wish, f"image {name}", f"import of {source.shown}" if what == "import" else what)
         return {"name": name, "what": what}
 
     def _log(self, wish: Wish, subject: str, what: str) -> None:
@@ -352,8 +361,8 @@ def _takes_much(path: str, body: Mapping[str, Any]) -> bool:
 def _check_path(given: Mapping[str, str]) -> None:
     if given.get("kind", "pool") not in MODES:
         raise WebProblem(HTTPStatus.NOT_FOUND, f"The kind must be one of: {', '.join(MODES)}.")
-    if given.get("what", "build") not in ("build", "pause", "unpause"):
-        raise WebProblem(HTTPStatus.NOT_FOUND, "An image has: build, pause, unpause.")
+    if given.get("what", "build") not in ("build", "import", "pause", "unpause"):
+        raise WebProblem(HTTPStatus.NOT_FOUND, "An image has: build, import, pause, unpause.")
     if "id" in given and not (given["id"].isascii() and given["id"].isdecimal() and len(given["id"]) <= 20):
         raise WebProblem(HTTPStatus.NOT_FOUND, "The id of a node is a number.")
     name = given.get("name", "x")

@@ -29,7 +29,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from nodepool.clock import monotonic
 from nodepool.listing.nodes import ALLOCATED, Filter, names_in, states_in
 from nodepool.listing.overview import facts
 from nodepool.listing.table import (
@@ -47,10 +46,11 @@ from nodepool.listing.table import (
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import short
-from nodepool.plan.explained import Moment
+from nodepool.plan.explained import Explained, Moment
 from nodepool.web.answers import (
     API,
     KeptAnswers,
+    StaticFiles,
     WebProblem,
     cell_text,
     command_html,
@@ -66,15 +66,12 @@ from nodepool.web.answers import (
     text_html,
 )
 from nodepool.web.logins import path_of, user_of
-from nodepool.web.snapshot import CellText, Link, Links, address
+from nodepool.web.snapshot import CellText, Link, Links, RecordKind, SnapshotMaker, WebSnapshot, address
 from nodepool.web.stream import MOST_VIEWERS, LivePage
 
 if TYPE_CHECKING:
-    from nodepool.plan.explained import Explained
     from nodepool.plan.observed import Observed
-    from nodepool.web.answers import StaticFiles
     from nodepool.web.history import Life
-    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.
@@ -156,7 +153,7 @@ class Frame:
     def __init__(self, snapshots: SnapshotMaker, version: str, files: StaticFiles, *, logins: bool) -> None:
         self._snapshots = snapshots
         #: Live parts that are the same for everybody.
-        self._kept = KeptAnswers(monotonic)
+        self._kept = KeptAnswers()
         #: By place, held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = [threading.Lock() for _ in range(MAKING_LOCKS)]
         #: The pages, in the order in which they are looked for.
@@ -667,7 +664,7 @@ class RecordList:
     orders: Mapping[str, Callable[[Any], Any]]
     records: Callable[[Observed], Iterable[Any]]
     wanted: Callable[[Filter, Any, float], bool]
-    table: Callable[[Sequence[Any], Observed], Table]
+    table: Callable[[Sequence[Any], WebSnapshot], Table]
     link: Callable[[Links, Any], str | None]
     content: Callable[[Sequence[Any], Observed], Any] = lambda _records, _seen: None
 
@@ -689,7 +686,7 @@ def list_of_records(kind: RecordList, request: Request, snapshot: WebSnapshot) -
         found = _chosen(kind, query, seen)
 
         def table(first: int, end: int) -> Table:
-            return kind.table(found[first:end], seen)
+            return kind.table(found[first:end], snapshot)
 
         link = partial(kind.link, links)
         page = _list(query, kind.subject, len(found), table, fields, list(kind.orders), "id", links, link)

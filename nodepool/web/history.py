@@ -18,11 +18,11 @@ import logging
 import math
 import sqlite3
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import fast_json
 from nodepool.clock import wall_time
@@ -30,19 +30,17 @@ from nodepool.guard import Guard
 from nodepool.listing.nodes import project_of
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.record import Record
 from nodepool.model.request import origin_of
 from nodepool.plan.explain import WaitCause, causes, wait_kind
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import by_provider, capacity, summarize
 from nodepool.plan.triage import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import PassThread
 from nodepool.web.answers import to_json
-
-if TYPE_CHECKING:
-    from nodepool.model.record import Record
-    from nodepool.plan.observed import Observed
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.nodes import NodepoolCache
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.nodes import NodepoolCache
 
 log = logging.getLogger("nodepool.web")
 
@@ -230,13 +228,9 @@ def _bucket(seconds: float) -> str:
 
 
 class History:
-    """All of it in memory, and what of it is to be written. One thread changes it, any may read.
+    """All of it in memory, and what of it is to be written. One thread changes it, any may read."""
 
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = wall_time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         #: Kind, id, record (None = it was removed), and when that was noted.
         self._notes: deque[tuple[str, str, Record | None, float]] = deque(maxlen=100_000)
         self._open: dict[str, dict[str, Life]] = {kind: {} for kind in KINDS}
@@ -287,7 +281,7 @@ class History:
 
     def note(self, kind: str, record_id: str, record: Record | None) -> None:
         """A record has changed; None = it was removed. Any thread; does not block."""
-        self._notes.append((kind, record_id, record, self._clock()))
+        self._notes.append((kind, record_id, record, wall_time()))
 
     def take_notes(self) -> None:
         """Bring the lives up to date."""
@@ -447,7 +441,7 @@ class History:
         newer = self.everything()
         for step, some in self._samples.items():
             begin = some[0][0] if some else math.inf
-            oldest = self._clock() - STEPS[step]
+            oldest = wall_time() - STEPS[step]
             some.extendleft(
                 (at, data) for of, at, data in sorted(kept.samples, reverse=True) if of == step and oldest < at < begin
             )
@@ -572,23 +566,15 @@ class HistoryWorker(PassThread):
     """Takes samples and follows lives. Errors of the file are logged, and the history goes on in memory.
 
     :param path: of the file; its directory has to be there.
-    :param clock: seconds since the epoch.
     """
 
     error_text = "Error in the history of the web pages, going on"
 
-    def __init__(
-        self,
-        history: History,
-        snapshots: SnapshotMaker,
-        path: str,
-        clock: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, history: History, snapshots: SnapshotMaker, path: str) -> None:
         super().__init__("History", log, NOTES_SECONDS)
         self._history = history
         self._snapshots = snapshots
         self._path = Path(path)
-        self._clock = clock
         self._file: HistoryFile | None = None
         #: When the file is tried again.
         self._again_at = -math.inf
@@ -609,7 +595,7 @@ class HistoryWorker(PassThread):
         if not self._loaded and self._file is None:
             self._save()
         self._history.take_notes()
-        due = int(self._clock()) // min(STEPS)
+        due = int(wall_time()) // min(STEPS)
         if due != self._sampled_at:
             # At the start it is taken as soon as everything is known.
             if self._snapshots.complete:
@@ -623,7 +609,7 @@ class HistoryWorker(PassThread):
         if self._file is not None and not (changes.lives or changes.samples):
             return
         # A clock of the epoch may go back.
-        if self._file is None and 0 < self._again_at - self._clock() <= AGAIN_SECONDS:
+        if self._file is None and 0 < self._again_at - wall_time() <= AGAIN_SECONDS:
             return
         try:
             if self._file is None:
@@ -636,7 +622,7 @@ class HistoryWorker(PassThread):
             else:
                 self._file.write(changes)
         except (sqlite3.Error, OSError) as error:
-            self._again_at = self._clock() + AGAIN_SECONDS
+            self._again_at = wall_time() + AGAIN_SECONDS
             if self._file is not None:
                 self._file.close()
                 self._file = None

@@ -34,13 +34,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.config.webapp import HS256, OPENID_CONNECT, wrong_provider_address
+from nodepool.config.webapp import HS256, OPENID_CONNECT, Authenticator, OperatorRule, wrong_provider_address
 from nodepool.web.answers import WebProblem, http_error, own_address, place_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from nodepool.config.webapp import Authenticator, OperatorRule
 
 
 log = logging.getLogger("nodepool.web.auth")
@@ -220,7 +218,7 @@ class BadTokenError(Exception):
 
 @dataclass(frozen=True)
 class User:
-    """Somebody whose token was accepted.
+    """Someone whose token was accepted.
 
     :param name: for the log and for records.
     :param operator: may change something; else only look.

@@ -1,37 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/``: the sentence of ``nodepool status``, what needs attention, pictures of what was, pools, and what waits.
 
-Then the numbers of the pictures, ``/charts.json``.
+Then the numbers of the pictures, ``/charts.json``. Last ``/glossary``, what the words of all pages mean.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nodepool.listing.overview import overview, problem_line
 from nodepool.model.event import short
-from nodepool.plan.attention import registered_launchers
+from nodepool.plan.attention import StatusProblem, registered_launchers
 from nodepool.plan.explain import WAIT_KINDS
+from nodepool.plan.observed import Observed
 from nodepool.web.answers import WebProblem, to_json
-from nodepool.web.frame import Page, first_rows, table_view
-from nodepool.web.history import COLUMNS, STEPS, Values, combined
-from nodepool.web.snapshot import Links, RecordKind, address
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from nodepool.plan.attention import StatusProblem
-    from nodepool.plan.observed import Observed
-    from nodepool.web.history import History
-    from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.frame import Page, fact, first_rows, table_view
+from nodepool.web.history import COLUMNS, STEPS, History, Values, combined
+from nodepool.web.snapshot import Links, RecordKind, WebSnapshot, address
 
 #: Rows of each list; of more only the number is shown.
 MOST_ROWS: Final = 50
@@ -216,3 +212,17 @@ def percentile(waits: Mapping[str, int], part: float) -> float | None:
         if left <= 0:
             return round(10 ** (int(bucket) / 10), 2)
     return None
+
+
+# ``/glossary``.
+
+#: Words and what they mean, as the documentation has them.
+_WORDS: Final[Sequence[tuple[str, str]]] = re.findall(
+    r"^ {3}(\S.*)\n((?: {6}.*\n)+)", (Path(__file__).parent / "glossary.rst").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+def glossary_page(_request: Request, _snapshot: WebSnapshot) -> Page:
+    """The words of the pages."""
+    words = [fact(word, " ".join(meaning.replace("``", "").split())) for word, meaning in _WORDS]
+    return Page("Glossary", {"facts": words})

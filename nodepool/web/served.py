@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate, parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import anyio
@@ -49,25 +49,31 @@ from nodepool.listing.pools import tenant_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, Table, render, selected, shown
 from nodepool.metrics import catalog, reports
-from nodepool.metrics.registry import MAX_SERIES, REGISTRY, Distribution, MetricKind, Series, Value, labels_of
+from nodepool.metrics.registry import (
+    MAX_SERIES,
+    REGISTRY,
+    Distribution,
+    Metric,
+    MetricKind,
+    Registry,
+    Series,
+    Value,
+    labels_of,
+)
+from nodepool.metrics.reports import Gauges
 from nodepool.model import states
+from nodepool.model.image import ImagesView
+from nodepool.model.status import LauncherStatus, LimitStatus
 from nodepool.plan.explain import causes
-from nodepool.plan.observed import ownerless
+from nodepool.plan.images import rolled_back
+from nodepool.plan.observed import Observed, ownerless
 from nodepool.plan.pool_summary import PoolSummary, newest, summarize
+from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.web.answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from nodepool.web.server import ON_STOP
-
-if TYPE_CHECKING:
-    from nodepool.metrics.registry import Metric, Registry
-    from nodepool.metrics.reports import Gauges
-    from nodepool.model.image import ImagesView
-    from nodepool.model.status import LauncherStatus, LimitStatus
-    from nodepool.plan.observed import Observed
-    from nodepool.runtime.daemon import ConnectedDaemon
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
-    from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.nodes import NodepoolCache
-
+from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.nodes import NodepoolCache
 
 #: Answers are made in so many threads at most, so that they leave room for the daemon.
 THREADS: Final = 2
@@ -245,7 +251,7 @@ _LOOKS: Final[Mapping[str, _Look]] = {
 
 def listings(daemon: ConnectedDaemon, snapshots: SnapshotMaker) -> list[BaseRoute]:
     """The listings, and ``/ready``."""
-    recent = KeptAnswers(wall_time)
+    recent = KeptAnswers()
 
     def listing(path: str, look: _Look) -> Route:
         def endpoint(request: Request) -> Response:
@@ -687,7 +693,8 @@ def _launcher_gauges(launchers: Sequence[LauncherStatus]) -> Found:
 
 
 def _image_gauges(images: ImagesView) -> Found:
-    """Builds and uploads by state, and how new the newest are."""
+    """Builds and uploads by state, how new the newest are, and new images that were rolled back."""
+    yield from ((catalog.ROLLED_BACK.series(name, provider), 1) for name, provider, _ in rolled_back(images))
     for name, image in images.images.items():
         by_state = Counter(build.state for build in image.builds.values())
         yield from ((catalog.BUILDS.series(name, state), by_state[state]) for state in states.BUILD_STATES)

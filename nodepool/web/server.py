@@ -201,7 +201,7 @@ class WebDaemon(ConnectedDaemon):
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
         return Access(
             tokens,
-            Actions(self.zk, snapshots),
+            Actions(self.zk, snapshots, lambda: self.config().diskimages),
             config.webapp_require_login,
             config.webapp_origins,
             browser_logins(config, tokens),

@@ -18,16 +18,18 @@ from urllib.parse import quote
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
+from nodepool.model.node import Node
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import Observed, host_name
+from nodepool.zk.caches import StatusCache
 from nodepool.zk.nodes import NodepoolCache
 
 if TYPE_CHECKING:
-    from nodepool.zk.caches import StatusCache
+    from nodepool.web.history import Life
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
-#: Of more changed records of one kind only the number is known.
+#: Of more changed records of one kind it is only known that there are some.
 MOST_IDS: Final = 1000
 #: In place of ids: any record of the kind may have changed.
 ANY: Final = frozenset({""})
@@ -40,12 +42,14 @@ class WebSnapshot:
     :param number: of this content; another content has a higher one. It counts from the start of the process.
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
+    :param life: kind and id of a request or node, also of one that ended -> what is kept of it; None = nothing.
     """
 
     number: int
     observed: Observed
     builders: BuilderStatus = field(default_factory=BuilderStatus)
     complete: bool = True
+    life: Callable[[str, str], Life | None] = field(default=lambda _kind, _id: None, compare=False)
 
 
 class RecordKind(enum.StrEnum):
@@ -64,7 +68,6 @@ class SnapshotMaker:
 
     :param cache: it is listened to for as long as it lives.
     :param builders: hosts of registered builders; None = not known. Must not block.
-    :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
     def __init__(
@@ -72,14 +75,12 @@ class SnapshotMaker:
         cache: NodepoolCache,
         status: StatusCache,
         builders: Callable[[], frozenset[str] | None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-        now: Callable[[], float] = wall_time,
     ) -> None:
         self._cache = cache
         self._status = status
         self._builders = builders
-        self._clock = clock
-        self._now = now
+        #: `WebSnapshot.life` of the snapshots.
+        self.life: Callable[[str, str], Life | None] = lambda _kind, _id: None
         #: Ids of records that came, changed or went since the last snapshot: written by the connection thread, taken by
         #: one other; each operation on a set is atomic.
         self._noted: dict[RecordKind, set[str]] = {kind: set() for kind in RecordKind}
@@ -88,6 +89,8 @@ class SnapshotMaker:
         #: Guards what follows; held while a snapshot is made, which does no I/O.
         self._lock = threading.Lock()
         self._latest: WebSnapshot | None = None
+        #: The nodes of the newest snapshot, by their ids.
+        self._nodes: dict[str, Node] = {}
         self._made_at = 0.0
         #: What the snapshots since the last `take_changes` have that those before have not.
         self._shown: dict[RecordKind, frozenset[str]] = {}
@@ -106,10 +109,11 @@ class SnapshotMaker:
     def latest(self, lifetime: float = LIFETIME_SECONDS) -> WebSnapshot:
         """The newest snapshot, or one that was made less than ``lifetime`` seconds ago. Its ``observed.now`` is now."""
         with self._lock:
-            clock, now = self._clock(), self._now()
+            clock, now = monotonic(), wall_time()
             old = self._latest
             if old is None or (self._dirty and clock - self._made_at >= lifetime):
-                with OnError(lambda _error: self._note_status()):
+                # What was noted is lost: all nodes are looked at again.
+                with OnError(lambda _error: self._note(RecordKind.NODES, "")):
                     new = self._made(old, clock)
             else:
                 new = old if now == old.observed.now else dataclasses.replace(old, observed=old.observed.at(now))
@@ -123,14 +127,16 @@ class SnapshotMaker:
         # What changes from here on may be missing in it: it causes another one.
         self._dirty = False
         self._made_at = clock
+        changed: dict[RecordKind, frozenset[str]] = {}
         for kind, noted in self._noted.items():
             ids = set()
             # One by one: what is noted meanwhile is found now or the next time.
             while noted:
                 ids.add(noted.pop())
+            changed[kind] = frozenset(ids)
             if ids:
-                self._show(kind, frozenset(ids))
-        new = self._make(0 if old is None else old.number + 1)
+                self._show(kind, changed[kind])
+        new = self._make(0 if old is None else old.number + 1, changed[RecordKind.NODES])
         if old is not None:
             # Of what daemons report only that something has changed is known: it is compared.
             for kind, before, after in (
@@ -158,8 +164,7 @@ class SnapshotMaker:
 
     def _note(self, kind: RecordKind, record_id: str) -> None:
         noted = self._noted[kind]
-        if len(noted) < MOST_IDS:
-            noted.add(record_id)
+        noted.add(record_id if len(noted) < MOST_IDS else "")
         self._dirty = True
 
     def _note_status(self) -> None:
@@ -170,17 +175,31 @@ class SnapshotMaker:
         # Without viewers they are not taken, for weeks.
         self._shown[kind] = ANY if known & ANY or len(known) > MOST_IDS else known
 
-    def _make(self, number: int) -> WebSnapshot:
+    def _nodes_with(self, changed: frozenset[str]) -> dict[str, Node]:
+        """The nodes by their ids, as nearly all lists show them. Of thousands only those that changed are looked at."""
+        cache, before = self._cache.nodes, self._nodes
+        last = next(reversed(before), "")
+        if changed & ANY or any(key < last and key not in before for key in changed):
+            found = cache.snapshot()
+            return {key: found[key] for key in sorted(found)}
+        nodes = before.copy()
+        for key in sorted(changed):
+            if (node := cache.get(key)) is None:
+                nodes.pop(key, None)
+            else:
+                nodes[key] = node
+        return nodes
+
+    def _make(self, number: int, changed: frozenset[str]) -> WebSnapshot:
+        """:param changed: ids of the nodes that may be others than in the latest snapshot."""
         cache = self._cache
-        found = cache.nodes.snapshot()
-        # By their ids, as nearly all lists show them.
-        nodes = {key: found[key] for key in sorted(found)}
+        self._nodes = self._nodes_with(ANY if self._latest is None else changed)
         launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
         builders = self._status.builders()
         observed = Observed(
-            now=self._now(),
+            now=wall_time(),
             requests=cache.requests.snapshot(),
-            nodes=nodes,
+            nodes=self._nodes,
             registered=cache.pools.values(),
             statuses=tuple(self._status.pools()),
             maintenance=(*cache.maintenance.snapshot().values(), *images.pauses()),
@@ -190,13 +209,14 @@ class SnapshotMaker:
             images=images,
             builders=self._builders(),
             builder_providers=builders.providers,
+            lacking_files=builders.lacking_files,
         )
-        if self._latest is not None:
-            observed.follow(self._latest.observed)
-        return WebSnapshot(number, observed, builders, self.complete)
+        if self._latest is not None and not changed & ANY:
+            observed.follow(self._latest.observed, changed)
+        return WebSnapshot(number, observed, builders, self.complete, self.life)
 
 
-# `Links`: where values of a snapshot lead to. Of what is not there any more there is no page, and no link.
+# `Links`: where values of a snapshot lead to. What is neither there nor kept has no page, and no link.
 
 #: Where a value leads to, from the root of the site, or a whole address; None = nowhere.
 Link = Callable[[Any], str | None]
@@ -271,10 +291,15 @@ class Links:
         return _page("labels", value, self.labels)
 
     def node(self, value: Any) -> str | None:
-        return _page("nodes", value, self._seen.nodes)
+        return _page("nodes", value, self._seen.nodes) or self._of_life("node", value)
 
     def request(self, value: Any) -> str | None:
-        return _page("requests", value, self._seen.requests)
+        return _page("requests", value, self._seen.requests) or self._of_life("request", value)
+
+    def _of_life(self, kind: str, value: Any) -> str | None:
+        """Of a request or a node that ended."""
+        life = self._snapshot.life(kind, str(value))
+        return None if life is None else _page(f"{kind}s", value, (life.id,))
 
     def image(self, value: Any) -> str | None:
         return _page("images", value, self._snapshot.observed.images.images)
@@ -359,7 +384,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Links, Any], str | None]]] = {
     **dict.fromkeys(("label", "labels", "node_types"), Links.label),
     "nodes": Links.node,
     "host": Links.host,
-    "allocated_to": Links.request,
+    **dict.fromkeys(("allocated_to", "request"), Links.request),
     "image": Links.image,
     "tenant": Links.tenant,
     "launchers": Links.launcher,

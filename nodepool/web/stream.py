@@ -26,13 +26,12 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard, OnError
 from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
-from nodepool.web.snapshot import ANY, RecordKind
+from nodepool.web.snapshot import ANY, RecordKind, SnapshotMaker, WebSnapshot
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 #: The name of the hub in the state of the application's lifespan.
 HUB: Final = "event_hub"

@@ -14,7 +14,7 @@ Hard cases:
 * Our own write causes an event too. The writer announces it; when the answer comes, the record it wrote is
   taken as it is and that one event is not followed by a read. Any further event is.
 * A read that is under way when an event comes may be older than the event: the record is read once more.
-* A record that somebody else has locked changes under that lock and is of no interest until it is released.
+* A record that another has locked changes under that lock and is of no interest until it is released.
   Its events are noted and it is read once, at the release or at the next `refresh_stale`.
 * After a lost connection nothing is known of what happened since: watch again, list, read all, drop the rest. While
   that lasts an event may overtake the answer to a read that is older.
@@ -164,7 +164,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         self._invalid: dict[str, str] = {}
         self._empty: set[str] = set()
         self._lock = threading.Lock()
-        #: id -> [own writes under way, events seen since, was a listener to be told meanwhile?]
+        #: id -> [own writes under way, events seen since, was a listener to be called meanwhile?]
         self._expected: dict[str, list[int]] = {}
         self._creating = 0
         self._held: list[str] = []
@@ -217,7 +217,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         return len(self._reading)
 
     def wait_settled(self, timeout: float) -> bool:
-        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds; False = it was not.
+        """Wait until what ZooKeeper reported so far has been read, at most ``timeout`` seconds; False = it was not.
 
         While everything is read anew the cache is older than what was known before, and no single read tells.
         """
@@ -249,7 +249,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             self._read(record_id)
 
     def refresh_stale(self) -> None:
-        """Read the records that changed under somebody else's lock. Does not block."""
+        """Read the records that changed under another's lock. Does not block."""
         with self._lock:
             stale, self._stale = self._stale, set()
         for record_id in stale:
@@ -403,7 +403,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
 
     def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
         if generation != self._generation:
-            # Of an earlier connection: by now somebody may wait for another read of it.
+            # Of an earlier connection: by now someone may wait for another read of it.
             return
         state = self._reading.pop(record_id, None)
         if isinstance(error, NoNodeError):
@@ -514,7 +514,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         self._sync_done(len(found))
 
     def _take_contenders(self, record_id: str, names: list[str] | None) -> None:
-        """What was read, and what events said since.
+        """What was read, and what events reported since.
 
         :param names: None = there was no lock directory.
         """
@@ -841,7 +841,7 @@ class JointReads:
         self._send()
 
     def _send(self) -> None:
-        """Send what waits. Called by whoever has set ``_under_way``."""
+        """Send what waits. Called by the thread that has set ``_under_way``."""
         batch = self._take(BATCH)
         if not batch:
             return

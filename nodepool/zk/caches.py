@@ -8,7 +8,16 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.image import (
+    NO_IMAGES,
+    BuildView,
+    ImageBuild,
+    ImageSource,
+    ImagesView,
+    ImageUpload,
+    ImageView,
+    UploadView,
+)
 from nodepool.model.status import MODES, BuilderStatus, LauncherStatus, Maintenance, MaintenanceRecords, PoolStatus
 from nodepool.zk import paths, status
 from nodepool.zk.cache import RecordsByKind, SubtreeCache, Znode, ZnodeTree
@@ -104,6 +113,7 @@ class ImageTree(ZnodeTree):
             paused=_PAUSE in image.children,
             build_requested=None if request is None else request.stat.ctime / 1000,
             request_zxid=0 if request is None else request.stat.mzxid,
+            requested_source=None if request is None else request.record,
             build_locked=builds.is_locked(),
             builds=MappingProxyType({one: self._build_view(one, build) for one, build in self._records(builds)}),
         )
@@ -134,9 +144,13 @@ class ImageTree(ZnodeTree):
         )
 
 
-def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | None:
-    """Of a request for a build it is enough that it is there."""
-    return None if kind_of(path) is Kind.REQUEST else read_record(path, data, stat)
+def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | ImageSource | None:
+    return requested_source(data) if kind_of(path) is Kind.REQUEST else read_record(path, data, stat)
+
+
+def requested_source(data: bytes) -> ImageSource | None:
+    """What a request wants to be imported; None = it has no data, and wants a build. Raises InvalidRecord."""
+    return ImageSource.of_request(paths.decode(data)) if data else None
 
 
 def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
@@ -175,7 +189,7 @@ def pause(name: str) -> str:
 
 
 def build_request(name: str) -> str:
-    """Is there while somebody asks for a build."""
+    """Is there while someone asks for a build."""
     return f"{IMAGES}/{name}/{_REQUEST}"
 
 
@@ -216,6 +230,11 @@ def upload_lock(name: str, build_id: str, provider_name: str) -> str:
 
 def upload(name: str, build_id: str, provider_name: str, upload_id: str) -> str:
     return f"{uploads(name, build_id, provider_name)}/{upload_id}"
+
+
+def path_of_upload(upload: ImageUpload) -> str:
+    """Path of a stored upload: the ``image_id`` of its nodes."""
+    return f"{uploads(upload.image_name, upload.build_id, upload.provider_name)}/{upload.key}"
 
 
 def upload_id_lock(name: str, build_id: str, provider_name: str, upload_id: str) -> str:

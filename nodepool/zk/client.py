@@ -70,7 +70,7 @@ class ZooKeeperClient:
         #: Held while Kazoo is started, so that it is stopped either before or after that, not in between.
         self._starting = threading.Lock()
         self._outage = Outage()
-        #: Grows with each lost session, so that an owner of locks can tell that they are gone.
+        #: Grows with each lost session, so that an owner of locks can tell that they are lost.
         self.session_epoch = 0
         #: Locks that a transaction may have taken without our knowledge; given back when that is known.
         self.orphans = OrphanedContenders(self)
@@ -97,7 +97,7 @@ class ZooKeeperClient:
         return client is None or client.state == KazooState.LOST
 
     def session_is_certain(self, epoch: int) -> bool:
-        """Does the session of this `session_epoch` live beyond doubt, so that nobody else can have its locks?
+        """Does the session of this `session_epoch` live beyond doubt, so that no one else can have its locks?
 
         Does not block. With a connection in order the answer is yes nearly always.
         """
@@ -193,7 +193,7 @@ class ZooKeeperClient:
                 raise ZKConnectionError(f"chroot {client.chroot} cannot be created: {reason}") from None
 
     def _wait_for_session(self, timeout: float | None) -> None:
-        """Raises ZKConnectionError: not in time, not ever, or somebody ends the connection."""
+        """Raises ZKConnectionError: not in time, not ever, or someone ends the connection."""
         deadline = math.inf if timeout is None else monotonic() + timeout
         self._outage.begin(monotonic())
         pause = TELL_SECONDS if timeout is None else LOOK_SECONDS
@@ -308,7 +308,7 @@ class ZooKeeperClient:
                 try:
                     listener(name)
                 except ZKConnectionError as closing:
-                    # Somebody ends the connection at this moment.
+                    # Someone ends the connection at this moment.
                     self.log.debug("Nothing more is made of a connection that is %s: %s", name, closing)
         # Kazoo sets its own state before it calls listeners, so a waiter sees the new one.
         with self._changed:

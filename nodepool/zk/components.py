@@ -61,7 +61,7 @@ class Registration:
                 self._store()
 
     def rewrite(self) -> None:
-        """Store the entry although nothing changed: it may be gone. Blocks for a round trip. Raises ZKException."""
+        """Store the entry although nothing changed: it may be deleted. Blocks for a round trip. Raises ZKException."""
         with self._lock:
             self._stored = None
             self._store()
@@ -92,14 +92,14 @@ class Registration:
             )
         except KazooException as error:
             raise translate(error) from None
-        # With a session lost in between nobody knows whose it is: if it is the new one's, it is looked for next time.
+        # With a session lost in between no one knows whose it is: if it is the new one's, it is looked for next time.
         self._create_tried = self._client.session_epoch != epoch
         self._stored = data
 
     def _remove_orphans(self, root: str) -> None:
-        """After a creation whose answer was lost: the entry may be there, and nobody would ever remove it.
+        """After a creation whose answer was lost: the entry may be there, and no one would ever remove it.
 
-        A pool that is registered but serves nobody keeps requests from failing.
+        A pool that is registered but serves no one keeps requests from failing.
         """
         if not self._create_tried:
             return
@@ -108,14 +108,14 @@ class Registration:
         kazoo.retry(kazoo.sync, root)
         session_id = (kazoo.client_id or (None,))[0]
         for name, data, stat in read_below(self._client, root):
-            # A launcher has one entry of a kind without ids; pools are told apart by theirs.
+            # A launcher has one entry of a kind without ids; pools are distinguished by theirs.
             if stat.ephemeralOwner == session_id and entry_id(data) == getattr(self.component, "id", None):
                 # It may go by itself just now, with its session.
                 with contextlib.suppress(NoNodeError):
                     kazoo.delete(f"{root}/{name}")
 
     def unregister(self) -> None:
-        """Remove the entry; one that is gone is fine. Raises ZKException: try again, it may still be there."""
+        """Remove the entry; one that is not there is fine. Raises ZKException: try again, it may still be there."""
         with self._lock:
             try:
                 self._remove_orphans(f"{paths.COMPONENTS}/{self.component.kind}")

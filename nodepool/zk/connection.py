@@ -58,7 +58,7 @@ class Reply:
             if self._on_done is not None:
                 self._on_done(result, error)
         except ZKConnectionError as closing:
-            # Somebody ends the connection at this moment: what was to be asked next is of no use to anybody.
+            # Someone ends the connection at this moment: what was to be asked next is of no use to anybody.
             log.debug("Nothing more is made of a ZooKeeper reply: %s", closing)
         except Exception:
             # An error here would end Kazoo's connection loop.
@@ -206,7 +206,7 @@ LASTING: Final = frozenset({Cause.TLS_FILES, Cause.SERVER_CERTIFICATE, Cause.CLI
 class ConnectFailure:
     """One attempt to connect to one server that failed.
 
-    :param error: what the system, OpenSSL or Kazoo said.
+    :param error: what the system, OpenSSL or Kazoo stated.
     """
 
     stage: ConnectStep
@@ -214,7 +214,7 @@ class ConnectFailure:
 
     @property
     def text(self) -> str:
-        """What was said, without the places in the source of OpenSSL."""
+        """What was stated, without the places in the source of OpenSSL."""
         error = self.error
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message
@@ -326,7 +326,7 @@ class FileProblem:
 
 
 def check_tls_files(files: TlsFiles) -> list[FileProblem]:
-    """Everything that keeps these files from being used. Reads them; contacts nobody."""
+    """Everything that keeps these files from being used. Reads them; contacts no one."""
     problems: list[FileProblem] = []
     for name, path in zip(("cert", "key", "ca"), files, strict=True):
         try:
@@ -384,7 +384,7 @@ def tls_context(files: TlsFiles, _changed: tuple[float, ...]) -> ssl.SSLContext:
     :param _changed: when each file was written last: one that was renewed is read again.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
+    # As in earlier releases: who has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
     # this CA alone: Kazoo takes those of the system too, and thereby the certificate of anybody's web server.
     context.check_hostname = False
     context.load_verify_locations(files.ca)

@@ -19,7 +19,7 @@ from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageBuildRequest, ImagesView, ImageUpload
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageSource, ImagesView, ImageUpload
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import caches, components, paths, transactions
 from nodepool.zk.caches import ImageTree, Kind, read_record, record_of
@@ -98,14 +98,14 @@ class ImageStore:
         return stat is not None and stat.dataLength > 0
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
-        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
+        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2), no candidate."""
         ready = [
             upload
             for build_id in self.build_ids(image)
             for upload in self.uploads(image, build_id, provider)
             if upload.state == states.READY
         ]
-        return max(ready, key=lambda upload: upload.state_time or 0, default=None)
+        return max(ready, key=lambda upload: (upload.candidate is None, upload.state_time or 0), default=None)
 
     # -- requests and pauses: reads --
 
@@ -115,12 +115,17 @@ class ImageStore:
 
     def build_request(self, image: str) -> ImageBuildRequest | None:
         """Who asked for a build, and is it still to be begun (6.3)? None = nobody asked."""
-        stat = self._stat(caches.build_request(image))
-        if stat is None:
+        found = next(transactions.read_data(self._client, [caches.build_request(image)]))
+        if found is None:
             return None
+        data, stat = found
+        source = None
+        with contextlib.suppress(InvalidRecord):
+            # The cache of images has logged it.
+            source = caches.requested_source(data)
         locked = bool(transactions.children(self._client, caches.build_lock(image)))
         served = locked and any(build.state == states.BUILDING for build in self.builds(image))
-        return ImageBuildRequest(image, not served, stat.ctime / 1000)
+        return ImageBuildRequest(image, not served, stat.ctime / 1000, source, stat.version)
 
     # -- znodes --
 
@@ -242,6 +247,21 @@ class ImageStore:
             tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
         tx.commit()
 
+    def end_candidacy(self, upload: ImageUpload, verdict: str, *, promoted: bool, pause: bool = False) -> None:
+        """Promote a candidate, or roll it back, in one write: of several who do so one succeeds (CA-6).
+
+        :param upload: a copy of it. ``verdict``: why, for people.
+        :param pause: pause its image, which is not paused, in the same write.
+        :raises ZKConflict: it was changed meanwhile; nothing was written.
+        """
+        upload.end_candidacy(verdict, promoted=promoted)
+        path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+        tx = Transaction(self._client)
+        tx.set_record(path, upload, paths.encode(upload.to_dict(wall_time())))
+        if pause:
+            tx.create(caches.pause(upload.image_name))
+        tx.commit()
+
     def delete_upload(
         self, image: str, build_id: str, provider: str, upload_id: str, under: ZkLock | None = None
     ) -> None:
@@ -271,17 +291,32 @@ class ImageStore:
 
     # -- requests and pauses --
 
-    def request_build(self, image: str) -> None:
-        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13)."""
-        path, kazoo = caches.build_request(image), self._client.kazoo
-        with translated(), contextlib.suppress(NoNodeError):
-            kazoo.retry(kazoo.set, path, b"")
-            return
-        ensure_path(self._client, path)
+    def request_build(self, image: str, source: ImageSource | None = None) -> None:
+        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13).
 
-    def remove_build_request(self, image: str) -> None:
-        """Nobody asks for a build any more."""
-        self._remove(caches.build_request(image))
+        :param source: import this in place of a build. The last request counts.
+        """
+        path, kazoo = caches.build_request(image), self._client.kazoo
+        data = b"" if source is None else paths.encode(source.to_request())
+        with translated():
+            with contextlib.suppress(NoNodeError):
+                kazoo.retry(kazoo.set, path, data)
+                return
+            ensure_path(self._client, caches.image(image))
+            try:
+                # Never without its data: a builder would build.
+                kazoo.retry(kazoo.create, path, data)
+            except NodeExistsError:
+                kazoo.retry(kazoo.set, path, data)
+
+    def remove_build_request(self, image: str, version: int = -1) -> None:
+        """Nobody asks for a build any more.
+
+        :param version: only this one, see `ImageBuildRequest`; -1 = any. Another one stays.
+        """
+        kazoo = self._client.kazoo
+        with translated(), contextlib.suppress(NoNodeError, BadVersionError):
+            kazoo.retry(kazoo.delete, caches.build_request(image), version)
 
     def set_paused(self, image: str, paused: bool) -> None:
         """Pause builds of an image, or go on with them."""

@@ -64,7 +64,7 @@ class NodepoolCache:
         return (self.nodes, self.requests, self.pools, self.images, self.maintenance)
 
     def wait_settled(self, timeout: float) -> bool:
-        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
+        """Wait until what ZooKeeper reported so far has been read, at most ``timeout`` seconds."""
         return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
 
     def of(self, record: Record) -> RecordCache[Any]:
@@ -148,7 +148,7 @@ class RecordStore(Generic[R]):
         return self.read_some(self.ids())
 
     def read_some(self, ids: Sequence[str]) -> Iterator[R]:
-        """Read some records, as `iterate`; those that are gone are skipped.
+        """Read some records, as `iterate`; those that are deleted are skipped.
 
         :param ids: names of znodes (`paths.is_name`).
         """
@@ -189,7 +189,7 @@ class NodeStore(RecordStore[Node]):
         return data
 
     def refresh(self, node: Node) -> None:
-        """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
+        """Read a node again into the same object. Raises ZKConflict if it is deleted or unreadable."""
         fresh = self.get(node.key)
         if fresh is None:
             raise ZKConflict(f"node {node.id} does not exist any more")
@@ -213,7 +213,7 @@ class NodeStore(RecordStore[Node]):
         self._create(begin)
 
     def add_create(self, tx: Transaction, node: Node) -> None:
-        """Store a new node in a transaction of somebody else; sets its id."""
+        """Store a new node in a transaction of another; sets its id."""
         tx.create_record(f"{paths.NODES}/", node, self.encode(node))
 
     def save(self, node: Node) -> None:
@@ -229,7 +229,7 @@ class NodeStore(RecordStore[Node]):
         return transactions.stat_of(self._client, paths.node_lock(node_id)) is not None
 
     def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
-        """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
+        """Run a transaction that depends on whether the lock directory exists; once more if that was wrong."""
         exists = self.has_lock_dir(node_id)
         try:
             return attempt(exists)
@@ -239,7 +239,7 @@ class NodeStore(RecordStore[Node]):
             return attempt(not exists)
 
     def save_unlocked(self, node: Node) -> None:
-        """Overwrite a node, provided that nobody holds its lock and it is as we read it."""
+        """Overwrite a node, provided that no one holds its lock and it is as we read it."""
 
         def attempt(exists: bool) -> None:
             tx = self.transaction()
@@ -270,7 +270,7 @@ class NodeStore(RecordStore[Node]):
     ) -> None:
         """Take the lock and keep it in ``node.lock``. The caller reads the node again (`refresh`).
 
-        :raises ZKLockException: somebody else has it.
+        :raises ZKLockException: another has it.
         """
         node.lock = transactions.acquire(
             self._client,
@@ -285,7 +285,7 @@ class NodeStore(RecordStore[Node]):
         """Take the free lock and overwrite the node, in one write. A lost answer is resolved by reading.
 
         :param under: only while this other lock is held.
-        :raises ZKConflict: somebody else holds the lock, the node is not as we read it, or ``under`` is lost.
+        :raises ZKConflict: another holds the lock, the node is not as we read it, or ``under`` is lost.
         """
         self._with_lock_dir(node.key, lambda exists: self.begin_lock_and_save(node, exists, identifier, under)())
 
@@ -365,14 +365,14 @@ class NodeStore(RecordStore[Node]):
         return [data for _, data in transactions.contenders(self._client, paths.node_lock(node_id))]
 
     def lock_holder(self, node_id: str) -> tuple[str, str] | None:
-        """Who holds the lock: path of the contender and its identifier; None = nobody."""
+        """Who holds the lock: path of the contender and its identifier; None = no one."""
         return next(iter(transactions.contenders(self._client, paths.node_lock(node_id))), None)
 
     def lock_for_good(self, node: Node, identifier: str) -> str:
         """Overwrite a node and take its free lock with a contender that outlives the session, in one write.
 
         :return: path of the contender, for `save_and_release`.
-        :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
+        :raises ZKConflict: another holds the lock, or the node is not as we read it.
         """
         lock_dir = paths.node_lock(node.key)
 
@@ -388,7 +388,7 @@ class NodeStore(RecordStore[Node]):
         return contender
 
     def save_and_release(self, node: Node, contender: str) -> None:
-        """Overwrite a node and release a lock on it, whoever took it, in one write.
+        """Overwrite a node and release a lock on it, no matter who took it, in one write.
 
         :param contender: path of the contender that holds the lock.
         :raises ZKConflict: it does not, or the node is not as we read it.
@@ -399,7 +399,7 @@ class NodeStore(RecordStore[Node]):
         tx.commit()
 
     def force_unlock(self, node: Node) -> None:
-        """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
+        """Delete the contender that holds the lock, no matter who made it (persistent locks of metastatic)."""
         for path, _ in transactions.contenders(self._client, paths.node_lock(node.key))[:1]:
             transactions.release(self._client, ZkLock(paths.node_lock(node.key), path, self._client.session_epoch))
         node.lock = None
@@ -422,10 +422,10 @@ class NodeStore(RecordStore[Node]):
     def remove(self, node: Node, replacement: Node | None = None) -> None:
         """Remove a node that we hold locked, and store another in its place, in one write.
 
-        A lost answer is resolved by reading, but for that to a ``replacement``: nobody knows its id.
+        A lost answer is resolved by reading, but for that to a ``replacement``: no one knows its id.
 
         :param replacement: a new node, which gets its id; None = only remove.
-        :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
+        :raises ZKConflict: our lock is lost, or someone waits for it and ``replacement`` is given.
         """
         lock, path = node.lock, paths.node(node.key)
         if lock is None:
@@ -440,7 +440,7 @@ class NodeStore(RecordStore[Node]):
                 self.add_create(tx, replacement)
                 tx.commit()
         except TransactionFailed as failure:
-            # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
+            # Someone waits for the lock of a node that has to go. He finds it `deleted`.
             if isinstance(failure.error, NoNodeError) or replacement is not None:
                 raise
             node.state = "deleted"
@@ -449,7 +449,7 @@ class NodeStore(RecordStore[Node]):
         node.lock = None
 
     def send_remove_unlocked(self, node: Node, exists: bool, replacement: Node | None) -> Reply:
-        """Remove a node that nobody has locked, with its replacement, in one write; does not block.
+        """Remove a node that no one has locked, with its replacement, in one write; does not block.
 
         :param exists: is the lock directory there?
         """
@@ -467,7 +467,7 @@ class NodeStore(RecordStore[Node]):
         transactions.remove(self._client, paths.node(node_id), recursive=True)
 
     def remove_empty(self, node_id: str) -> bool:
-        """Remove a znode without data unless somebody holds its lock (rule C-8); was it removed?"""
+        """Remove a znode without data unless someone holds its lock (rule C-8); was it removed?"""
         found = self._read(node_id)
         if found is None or found[0]:
             return False
@@ -537,13 +537,13 @@ class RequestStore(RecordStore[NodeRequest]):
         tx.commit()
 
     def delete(self, request: NodeRequest) -> None:
-        """Delete a request of our own; one that is gone is fine."""
+        """Delete a request of our own; one that is not there is fine."""
         transactions.remove(self._client, paths.request(request.key))
 
     def send_unlocked(
         self, request: NodeRequest, nodes: Iterable[Node] = (), *, lock_dir_exists: bool = False
     ) -> Reply:
-        """Write a request and nodes that nobody has locked, in one write; does not block.
+        """Write a request and nodes that no one has locked, in one write; does not block.
 
         This is how ready nodes fulfil a request at once, and how a request is declined or reset. Order on the
         wire (reference/zookeeper 4.4) holds because everything appears at the same time.
@@ -591,7 +591,7 @@ class RequestStore(RecordStore[NodeRequest]):
 
     @staticmethod
     def _root_is_missing(request: NodeRequest, failure: TransactionFailed) -> bool:
-        """Could a lock directory not be made because the parent of all of them is gone? (F-4: data was wiped)"""
+        """Could a lock directory not be made because the parent of all of them is deleted? (F-4: data was wiped)"""
         return failure.path == paths.request_lock(request.key) and isinstance(failure.error, NoNodeError)
 
     def _make_root(self) -> None:
@@ -605,7 +605,7 @@ class RequestStore(RecordStore[NodeRequest]):
         """Begin to take the free lock and to overwrite the request, in one write; does not block.
 
         The result waits for the end. It must be called. A lost answer is resolved by reading. It raises ZKConflict:
-        somebody else holds the lock, or the request is not as we read it.
+        another holds the lock, or the request is not as we read it.
 
         :param node: created with it; not locked.
         :raises ZKTooLarge: the request could not be written when it is fulfilled; nothing was sent.
@@ -649,13 +649,13 @@ class RequestStore(RecordStore[NodeRequest]):
         return end
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""
+        """Take the lock with Kazoo's recipe. Raises ZKLockException if another has it."""
         request.lock = transactions.acquire(
             self._client, paths.request_lock(request.key), blocking=blocking, timeout=timeout
         )
 
     def unlock(self, request: NodeRequest) -> None:
-        """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
+        """Give the lock back and remove its directory unless someone waits. Raises ZKLockException."""
         if request.lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         lock, request.lock = request.lock, None
@@ -667,9 +667,9 @@ class RequestStore(RecordStore[NodeRequest]):
 
         A lost answer is resolved by reading.
 
-        :param nodes: nodes that we hold locked.
+        :param nodes: nodes that we hold locked, or that no one has locked.
         :param nodes_too: write the nodes as well.
-        :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
+        :raises ZKConflict: the request was changed or deleted, or a lock is lost. Nothing was written.
         """
         self.send_finish(request, nodes, nodes_too=nodes_too)()
 
@@ -696,7 +696,7 @@ class RequestStore(RecordStore[NodeRequest]):
                     if was_written(self._client, paths.request(request.key), request, self.encode(request)):
                         break
                 except TransactionFailed as failure:
-                    # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
+                    # Someone waits for the request lock just now (Zuul revises the priority): leave the directory.
                     in_use = failure.path == lock.path and isinstance(failure.error, NotEmptyError)
                     if keep_directory or not in_use:
                         raise
@@ -714,7 +714,9 @@ class RequestStore(RecordStore[NodeRequest]):
     ) -> Transaction:
         tx = self.transaction()
         for node in nodes:
-            if nodes_too:
+            if nodes_too and node.lock is None:
+                self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
+            elif nodes_too:
                 tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
             if node.lock is not None:
                 tx.delete(node.lock.contender)
@@ -725,7 +727,7 @@ class RequestStore(RecordStore[NodeRequest]):
         return tx
 
     def remove_lock_dir(self, request_id: str) -> bool:
-        """Remove a request's lock directory if nobody is in it; is it gone now?"""
+        """Remove a request's lock directory if no one is in it; is it deleted now?"""
         with translated(), contextlib.suppress(NoNodeError):
             try:
                 self._client.kazoo.delete(paths.request_lock(request_id))
@@ -738,7 +740,7 @@ class RequestStore(RecordStore[NodeRequest]):
         return transactions.children(self._client, paths.REQUEST_LOCKS)
 
     def lock_dir_age(self, request_id: str) -> float | None:
-        """Seconds since the lock directory changed, or None if it is gone."""
+        """Seconds since the lock directory changed, or None if it is deleted."""
         stat = transactions.stat_of(self._client, paths.request_lock(request_id))
         return None if stat is None else wall_time() - stat.mtime / 1000
 

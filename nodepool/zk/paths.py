@@ -20,6 +20,7 @@ ELECTIONS: Final = "/nodepool/elections"
 STATUS: Final = "/nodepool/status"
 MAINTENANCE: Final = "/nodepool/maintenance"
 INSTALLATION: Final = "/nodepool/installation"
+CANARIES: Final = "/nodepool/canaries"
 
 #: Child that holds lock contenders; never a record.
 LOCK: Final = "lock"
@@ -69,6 +70,11 @@ def maintenance(kind: str, znode: str = "") -> str:
     return f"{MAINTENANCE}/{kind}/{znode}".rstrip("/")
 
 
+def canary(build_id: str, provider_name: str, upload_id: str) -> str:
+    """What is counted of a candidate."""
+    return f"{CANARIES}/{build_id}:{provider_name}:{upload_id}"
+
+
 def static_mutex(provider_name: str) -> str:
     """Guards registration of one static provider's hosts among launchers."""
     return f"{ELECTIONS}/static-{provider_name.replace('/', '_')}"
@@ -107,7 +113,7 @@ def decode(value: bytes | None) -> dict[str, Any]:
     try:
         data = fast_json.loads(value)
     except ValueError:
-        # It may be one of those that only the standard library reads; and errors are told in its words.
+        # It may be one of those that only the standard library reads; and errors are reported in its words.
         return _decode_slowly(value)
     return _checked(data, value.count(b"[") + value.count(b"{"))
 
@@ -153,10 +159,6 @@ def _float(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _no_number(text: str) -> None:
-    return None
-
-
 #: Not orjson: it writes null for what JSON does not know, where an error is to be raised.
 _ENCODER = json.JSONEncoder(allow_nan=False)
-_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _: None)

@@ -76,7 +76,7 @@ class TransactionFailed(ZKConflict):
     """Nothing was written.
 
     :param path: of the operation that failed.
-    :param error: what ZooKeeper said about it.
+    :param error: what ZooKeeper stated about it.
     """
 
     def __init__(self, path: str, error: BaseException) -> None:
@@ -86,7 +86,7 @@ class TransactionFailed(ZKConflict):
 
     @property
     def lock_dir_mismatch(self) -> bool:
-        """A lock directory is there, or is not there, other than the caller assumed; nobody need hold it."""
+        """A lock directory is there, or is not there, other than the caller assumed; no one need hold it."""
         return isinstance(self.error, (NodeExistsError, NoNodeError))
 
 
@@ -138,7 +138,7 @@ class _TransactionReply(Reply):
 class Transaction:
     """Collects operations; `send` commits them.
 
-    :param cache: is told of record writes, so that it need not read them back; None = there is none.
+    :param cache: hears of record writes, so that it need not read them back; None = there is none.
     """
 
     def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None = None) -> None:
@@ -167,7 +167,7 @@ class Transaction:
         return len(self._operations) - 1
 
     def create_contender(self, lock_dir: str, identifier: str = "") -> int:
-        """Take a lock that, as the transaction makes sure, nobody has: an ephemeral znode with a sequence number.
+        """Take a lock that, as the transaction makes sure, no one has: an ephemeral znode with a sequence number.
 
         By its unique path the contender is found if the answer is lost, see `taken`. Who does not look for it leaves it
         to `send` to remove it.
@@ -311,7 +311,7 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
     Blocks until there is a connection.
 
     :param data: what was to be written; ``record`` gets the new version.
-    :raises ZKConflict: the znode is gone, or somebody else wrote it.
+    :raises ZKConflict: the znode is deleted, or another wrote it.
     """
     sync(client, path)
     answer = read_one(client, path)
@@ -360,12 +360,12 @@ def _lasting(data: bytes) -> list[Any]:
 
 
 def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
-    """After a lost answer to the removal of a record that we hold locked: True = it is gone, False = try again.
+    """After a lost answer to the removal of a record that we hold locked: True = it is deleted, False = try again.
 
     Blocks until there is a connection.
 
     :param contender: path of the contender that holds the lock.
-    :raises ZKConflict: the lock is gone, but the record is not.
+    :raises ZKConflict: the lock is lost, but the record is not.
     """
     sync(client, path)
     if stat_of(client, path) is None:
@@ -425,7 +425,7 @@ def stat_of(client: ZooKeeperClient, path: str) -> Any:
 
 
 def remove(client: ZooKeeperClient, path: str, *, recursive: bool = False) -> None:
-    """Delete a znode; one that is gone is fine. Blocks until there is a connection. Raises ZKException."""
+    """Delete a znode; one that is not there is fine. Blocks until there is a connection. Raises ZKException."""
     with translated(), contextlib.suppress(NoNodeError):
         client.kazoo.retry(client.kazoo.delete, path, recursive=recursive)
 
@@ -610,7 +610,7 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
 
 
 def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
-    """ZooKeeper's number of the change that made the contender which holds a lock; None = nobody holds it. Blocks.
+    """ZooKeeper's number of the change that made the contender which holds a lock; None = no one holds it. Blocks.
 
     Whatever the holder wrote under its lock has a higher one, or the same if it took the lock in the same write.
 
@@ -630,7 +630,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:
-    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError."""
+    """Give a lock back; one that is not there is fine. Raises ZKConnectionError."""
     remove(client, lock.contender)
 
 
@@ -641,7 +641,7 @@ def release(client: ZooKeeperClient, lock: ZkLock) -> None:
 
 #: Where processes register -> what they are called.
 _ROOTS: Final = {paths.COMPONENTS: "", "/zuul/components": "Zuul "}
-#: What begins the identifier of somebody at the command line.
+#: What begins the identifier of someone at the command line.
 COMMAND: Final = "nodepool command of "
 
 
@@ -677,7 +677,7 @@ class LockOwners:
         }
 
     def of_node(self, node_id: str) -> str | None:
-        """Who holds the lock of a node; None = nobody. Raises ZKException."""
+        """Who holds the lock of a node; None = no one. Raises ZKException."""
         return self.of_nodes([node_id]).get(node_id)
 
     def _name(self, identifier: bytes, stat: Any) -> str:
@@ -713,7 +713,7 @@ class Election:
         self._lock: ZkLock | None = None
 
     def is_leader(self) -> bool:
-        """Do we lead? Tries to win if nobody does. Blocks for a few round trips, without an answer: False."""
+        """Do we lead? Tries to win if no one does. Blocks for a few round trips, without an answer: False."""
         if not self._client.connected:
             return False
         if self._lock is not None and self._lock.epoch == self._client.session_epoch:

@@ -85,7 +85,7 @@ log = logging.getLogger(log_names.ZOOKEEPER)
 class WatchedClient(KazooClient):  # type: ignore[misc]
     """KazooClient with recursive watches and ordered replies. It is made without being started.
 
-    Watches do not survive a lost connection: whoever adds one adds it again on ``KazooState.CONNECTED``.
+    Watches do not survive a lost connection: who adds one adds it again on ``KazooState.CONNECTED``.
 
     :param hosts: Kazoo's host list, with the chroot.
     :param timeout: session timeout in seconds.
@@ -303,7 +303,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         try:
             timeouts = self._begin_session(host, address, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
-            # Kazoo makes a text of the error of the system, or of TLS, from which the kind of trouble cannot be told.
+            # Kazoo makes a text of the error of the system, or of TLS, from which the kind of trouble cannot be seen.
             reason = error.__context__ if isinstance(error.__context__, OSError) else error
             if isinstance(error, self.handler.timeout_exception):
                 reason = TimeoutError("nothing came in time")

@@ -29,12 +29,11 @@ from nodepool.model.states import *  # noqa: F403 - drivers import states from h
 from nodepool.model.status import MODES, Maintenance, MaintenanceRecords, PoolComponent, znode_name
 from nodepool.zk import components, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodes import NodeStore, RequestStore
+from nodepool.zk.nodes import NodepoolCache, NodeStore, RequestStore
 from nodepool.zk.transactions import ZkLock, translated
 
 if TYPE_CHECKING:
     from nodepool.zk.images import ImageStore
-    from nodepool.zk.nodes import NodepoolCache
 
 _late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.modules"})
 
@@ -115,7 +114,7 @@ class ZooKeeper:
     def storeNode(self, node: Node) -> None:
         """Create a node that has no id yet, else overwrite it, fenced by its version.
 
-        :raises ZKConflict: it was changed by another process or is gone; nothing was written.
+        :raises ZKConflict: it was changed by another process or is deleted; nothing was written.
         """
         if node.id is None:
             self.nodes.create(node)
@@ -123,7 +122,7 @@ class ZooKeeper:
             self.nodes.save(node)
 
     def updateNode(self, node: Node) -> None:
-        """Read a node again into the same object. Raises ZKConflict if it is gone."""
+        """Read a node again into the same object. Raises ZKConflict if it is deleted."""
         self.nodes.refresh(node)
 
     def deleteNode(self, node: Node) -> None:
@@ -149,7 +148,7 @@ class ZooKeeper:
         ephemeral: bool = True,
         identifier: str | None = None,
     ) -> None:
-        """Take a node's lock. Raises ZKLockException if somebody else has it."""
+        """Take a node's lock. Raises ZKLockException if another has it."""
         self.nodes.lock(node, blocking=blocking, timeout=timeout, ephemeral=ephemeral, identifier=identifier)
 
     def unlockNode(self, node: Node) -> None:
@@ -157,7 +156,7 @@ class ZooKeeper:
         self.nodes.unlock(node)
 
     def forceUnlockNode(self, node: Node) -> None:
-        """Delete the contender that holds a node's lock, whoever made it."""
+        """Delete the contender that holds a node's lock, no matter who made it."""
         self.nodes.force_unlock(node)
 
     def getNodeLockContenders(self, node_id: str) -> list[str]:
@@ -169,7 +168,7 @@ class ZooKeeper:
         return self.nodes.is_locked(node.key)
 
     def addNodeListener(self, listener: Callable[[str], None]) -> None:
-        """Be told the id of each node that changes ('' = any may have); in the cache thread, must not block."""
+        """Get the id of each node that changes ('' = any may have); in the cache thread, must not block."""
         if self.cache is None:
             raise ZKException("without a cache there are no listeners")
         self.cache.nodes.add_listener(listener)
@@ -213,7 +212,7 @@ class ZooKeeper:
         self.requests.delete(request)
 
     def lockNodeRequest(self, request: NodeRequest, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take a request's lock. Raises ZKLockException if somebody else has it."""
+        """Take a request's lock. Raises ZKLockException if another has it."""
         self.requests.lock(request, blocking=blocking, timeout=timeout)
 
     def unlockNodeRequest(self, request: NodeRequest) -> None:
@@ -262,7 +261,7 @@ def take(zk: ZooKeeper, node: Node, seconds: float | None, identifier: str) -> N
 
     :param seconds: wait at most so long; None = as long as it takes.
     :param identifier: who locks it, for others.
-    :raises ZKLockException: somebody else keeps the lock for so long.
+    :raises ZKLockException: another keeps the lock for so long.
     :raises ZKConflict: the node vanished.
     """
     zk.lockNode(node, blocking=True, timeout=seconds, identifier=identifier)
@@ -276,7 +275,7 @@ def take(zk: ZooKeeper, node: Node, seconds: float | None, identifier: str) -> N
 
 
 def give_back(zk: ZooKeeper, node: Node) -> None:
-    """Unlock a node; one whose lock is gone is fine."""
+    """Unlock a node; one whose lock is lost is fine."""
     if node.lock is not None:
         zk.unlockNode(node)
 
@@ -342,7 +341,7 @@ class MaintenanceStore:
         return True
 
     def remove_if_over(self, record: Maintenance, now: float) -> bool:
-        """Remove a record whose end has come, unless somebody else has, or has written another one.
+        """Remove a record whose end has come, unless another has, or has written another one.
 
         :param now: seconds since the epoch.
         :return: was it removed here?

@@ -175,7 +175,8 @@ class Compute:
             raise ApiError(403, "Maximum number of ports exceeded")
 
     def _begin_boot(self, server: Server, spec: CreateSpec) -> None:
-        rules = (rule for rule in self.core.knobs.boots if rule.flavor in ("", server.flavor["name"]))
+        rules = [rule for rule in self.core.knobs.boots if rule.flavor in ("", server.flavor["name"])]
+        rules = [rule for rule in rules if rule.image in ("", server.image_id)]
         rule = next((rule for rule in rules if self.core.applies(rule, "boot faults")), None)
         if server.flavor["name"] == IMPOSSIBLE_FLAVOR or (rule is not None and rule.kind == kinds.NO_VALID_HOST):
             self._after_boot_time(lambda: self._fail_boot(server, NO_VALID_HOST))

@@ -30,12 +30,13 @@ class BootRule(Rule):
 
     :param kind: ``error`` (status ERROR with ``message`` as fault, when the boot time is over), ``no-valid-host``,
         ``stuck`` (stays in BUILD) or ``no-address`` (ACTIVE without any address).
-    :param flavor: only servers with this flavor name; "" for all.
+    :param flavor: only servers with this flavor name; "" for all. ``image``: only those of the image with this id.
     """
 
     kind: str = ERROR
     message: str = "Build of instance aborted: the hypervisor failed."
     flavor: str = ""
+    image: str = ""
 
     def __post_init__(self) -> None:
         check_kind(self.kind, (ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS))

@@ -7,6 +7,8 @@ with its next session shows here, however short the moment was. A record that no
 * in a transaction that takes its lock, or that makes or removes its lock directory: it fails when anybody is there. So
   does the removal of a record, which has no lock directory then;
 * by the launcher that touched it last, perhaps with an earlier session: nobody has changed or locked it since.
+
+A request that a launcher has made itself, for a part of another one, it may delete at any time, as Zuul may its own.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class Audit:
     _contenders: dict[str, dict[int, int]] = field(default_factory=dict)
     #: session of a launcher -> ids of its pools, which tell the process
     _launchers: dict[int, set[str]] = field(default_factory=dict)
+    #: request -> the session that made it
+    _requestors: dict[str, int] = field(default_factory=dict)
     #: record -> the last session that changed or locked it
     _touched: dict[str, int] = field(default_factory=dict)
 
@@ -80,7 +84,9 @@ class Audit:
             elif write.kind == "delete":
                 contenders.pop(int(match[1]), None)
         elif RECORD.fullmatch(path):
-            if write.session in self._launchers and write.kind != "create":
+            if write.kind == "create" and path.startswith(REQUESTS):
+                self._requestors[path] = write.session
+            elif write.session in self._launchers and write.kind != "create":
                 self._judge(write, path, path in fenced or write.kind == "delete")
             self._touched[path] = write.session
 
@@ -93,6 +99,8 @@ class Audit:
             self.counts["with proof that nobody has it"] += 1
         elif owner is None and self._is_same_launcher(self._touched.get(record), write.session):
             self.counts["of what it touched last"] += 1
+        elif write.kind == "delete" and self._requestors.get(record) == write.session:
+            self.counts["of its own request"] += 1
         else:
             whose = "a launcher" if owner in self._launchers else "a client"
             where = "nobody has its lock" if owner is None else f"{whose}, {_hex(owner)}, has its lock"

@@ -20,8 +20,8 @@ from tests.chaos.invariants import Watcher
 from tests.chaos.load import Load
 from tests.chaos.network_faults import LinkFaults, ZooKeeperFaults
 from tests.chaos.schedule import Fault
-from tests.chaos.world import World
-from tests.support.pool_znodes import NODES
+from tests.chaos.world import PARTS, World
+from tests.support.pool_znodes import NODES, REQUESTS
 
 #: How long "...-in-launch" waits for a launch to hit.
 LAUNCH_SECONDS = 3.0
@@ -82,6 +82,16 @@ class Injector(FaultRunner):
         what = self._wait_for_launch()
         self._kill(fault)
         return what
+
+    def _kill_with_parts(self, fault: Fault) -> str:
+        """Whichever launcher it is: it may hold the request, serve a part, both or nothing of it."""
+        state = self._random.choice(("requested", "pending", "fulfilled"))
+        deadline, found = time.monotonic() + LAUNCH_SECONDS, False
+        while not found and time.monotonic() < deadline:
+            records = [self._world.znodes.request(name) or {} for name in self._world.znodes.children(REQUESTS)]
+            found = any(record.get("requestor") == PARTS and record["state"] == state for record in records)
+        self._kill(fault)
+        return f"a part was {state}" if found else f"no part was {state}"
 
     def _freeze(self, fault: Fault) -> None:
         self._launcher(fault).send_signal(signal.SIGSTOP)

@@ -15,12 +15,12 @@ from tests.chaos import providers
 from tests.chaos.audit import Audit
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
-from tests.chaos.launcher_logs import exceeded_quota, tracebacks, used_up
+from tests.chaos.launcher_logs import exceeded_quota, parts_of, tracebacks, used_up
 from tests.chaos.load import Load
 from tests.chaos.registrations import Registrations
 from tests.chaos.transaction_log import read_writes
 from tests.chaos.usage import Usage, grown
-from tests.chaos.world import CHROOT, PROVIDER, TENANT, Limits, World, own_label
+from tests.chaos.world import CHROOT, PARTS, PROVIDER, TENANT, Limits, World, own_label
 from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
 
 LOOK_SECONDS = 0.25
@@ -125,7 +125,8 @@ class Watcher:
         owners: dict[str, str] = {}
         for request_id in self._world.znodes.children(REQUESTS):
             request = self._world.znodes.request(request_id)
-            if not request or request.get("state") != "fulfilled":
+            # The nodes of a part go to the whole request, and the part stays for a moment.
+            if not request or request.get("state") != "fulfilled" or request.get("requestor") == PARTS:
                 continue
             nodes = tuple(request.get("nodes") or ())
             before = self._allocated.setdefault(request_id, nodes)
@@ -225,11 +226,12 @@ class Aftermath:
                 self._world.note(f"request {request_id} for {labels} failed: nobody knew of that launcher")
                 continue
             logs = [launcher.log_text().splitlines() for launcher in self._world.launchers]
-            if self._world.quota_was_cut(when) and any(exceeded_quota(lines, request_id) for lines in logs):
+            ids = set[str]().union(*(parts_of(lines, request_id) for lines in logs))
+            if self._world.quota_was_cut(when) and any(exceeded_quota(lines, one) for lines in logs for one in ids):
                 # The other provider in the same cloud used all that was left of the quota.
                 self._world.note(f"request {request_id} for {labels} failed: too little quota")
                 continue
-            if not any(used_up(lines, request_id) for lines in logs):
+            if not any(used_up(lines, one) for lines in logs for one in ids):
                 self._violations.add(f"request {request_id} failed although no launch used up its attempts")
 
     def check_logs(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 PREFIX = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ [A-Z]+ [^\s:\[]+(?:\[[^\]]*\])?: ")
 #: What a pool says that the quota, less what others use, leaves no room for the request, even with all our nodes gone.
 OVER_QUOTA = "Declining node request: it would exceed quota"
+FAILED_PART = re.compile(r"every pool declined its part of .*, request (\S+)")
 USED_UP = re.compile(r"Attempt (\d+) of \1 failed")
 
 
@@ -29,6 +30,11 @@ def tracebacks(lines: Iterable[str]) -> Iterator[str]:
 def used_up(lines: Iterable[str], request_id: str) -> bool:
     """Did a launch for the request have all its attempts?"""
     return any(request_id in line and USED_UP.search(line) for line in lines)
+
+
+def parts_of(lines: Iterable[str], request_id: str) -> set[str]:
+    """The request, and the part of it that made it fail."""
+    return {request_id, *(match[1] for line in lines if request_id in line and (match := FAILED_PART.search(line)))}
 
 
 def exceeded_quota(lines: Iterable[str], request_id: str) -> bool:

@@ -16,7 +16,7 @@ from kazoo.exceptions import KazooException
 from tests.chaos.providers import FLOATING, STATIC, STATIC_PROVIDER, VOLUME
 from tests.chaos.schedule import KINDS
 from tests.chaos.served_time import Patience, ServedTime
-from tests.chaos.world import CHROOT, TENANT, World, own_label
+from tests.chaos.world import CHROOT, MIXED, TENANT, World, own_label
 from tests.support.pool_znodes import REQUESTS
 from tests.support.zuul_client import ZuulClient
 
@@ -114,7 +114,10 @@ class Load:
 
     def _run_one(self) -> None:
         # Some have a label that only one launcher offers: it may be away just now.
-        own = [([own_label(number)], 1) for number in range(len(self._world.launchers))]
+        own: list[tuple[list[str], float]] = [([own_label(number)], 1) for number in range(len(self._world.launchers))]
+        if self._world.ours:
+            # No pool has all of these, and no other launcher has both pools of the last ones.
+            own += [(["small", STATIC], 1), *(([own_label(number), FLOATING], 0.5) for number, _ in enumerate(own))]
         labels, weights = [labels for labels, _ in (*JOBS, *own)], [weight for _, weight in (*JOBS, *own)]
         with self._lock:
             chosen = self._random.choices(labels, weights)[0]
@@ -127,6 +130,7 @@ class Load:
             result = "error"
         with self._lock:
             self.results[result] += 1
+            self.results[f"{result} with nodes of several pools"] += len({*chosen} - {*MIXED}) < len({*chosen}) > 1
 
     def _job(self, labels: list[str], tenant: str, hold_seconds: float, seconds: float, *, counted: bool = True) -> str:
         begun = self._world.now()

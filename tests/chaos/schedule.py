@@ -45,7 +45,7 @@ ENSEMBLE: Final = "ensemble"
 #: Only in runs with builders, `tests.chaos.images`.
 IMAGES: Final = "images"
 #: Groups of kinds, and how much rarer they are than those of the first one.
-GROUPS: Final[Mapping[str, float]] = {"base": 1.0, "links": 4.0, ENSEMBLE: 6.0, "hosts": 5.0, IMAGES: 1.0}
+GROUPS: Final[Mapping[str, float]] = {"base": 1.0, "links": 4.0, ENSEMBLE: 6.0, "hosts": 5.0, "parts": 6.0, IMAGES: 1.0}
 
 #: Every kind by its name.
 KINDS: Final[Mapping[str, Kind]] = {
@@ -92,6 +92,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     # No server and no static host can be reached over SSH.
     "ssh-down": Kind(1, (1.0, 6.0), "ssh", group="hosts"),
     "leaked-volumes": Kind(1, (3.0, 8.0), "cloud-volumes", (0.3, 1.0), "hosts"),
+    # While a request over several pools has a part in some state.
+    "kill-with-parts": Kind(1, (0.0, 4.0), LAUNCHER, group="parts"),
     # Several ZooKeeper servers.
     "leader-kill": Kind(2, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
     "quorum-loss": Kind(1, (1.0, 6.0), "zookeeper", group=ENSEMBLE),

@@ -12,7 +12,7 @@ from pathlib import Path
 from simulators.openstack import SimulatorClient
 from tests.chaos.events import Events
 from tests.chaos.links import Links
-from tests.chaos.providers import rich_provider, static_provider
+from tests.chaos.providers import FLOATING, STATIC, rich_provider, static_provider
 from tests.chaos.skewed_launcher import write_offset
 from tests.support.clouds import openstack_section
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess, launcher_command
@@ -31,6 +31,10 @@ TENANT = "limited"
 #: How long a request may live that fails in the end.
 REQUEST_SECONDS = 120.0
 FULL_DISK = "full-disk"
+#: Who asks for the parts of a request over several pools.
+PARTS = "NodePool:mixed"
+#: Labels whose nodes may come from another pool than the rest of their request.
+MIXED = (STATIC, FLOATING)
 #: A frozen launcher loses its session after it.
 SESSION_SECONDS = 4.0
 
@@ -176,6 +180,7 @@ class World(Events):
             self.providers_of(number, launch_timeout),
             session_seconds=self.session_seconds,
             zookeeper_ports=self.zookeeper_ports_of(number),
+            labels={label: {"mixed-nodesets": True} for label in MIXED} if self.ours else None,
             extra={"tenant-resource-limits": tenants},
         )
 

@@ -149,13 +149,17 @@ def test_limits(place: Place) -> None:
     ("change", "code", "text"),
     [
         ({"min-ram": 10**9}, "label.broken", "no flavor"),
-        ({"cloud-image": "nothing"}, "image.missing", "the cloud has no usable image"),
+        (
+            {"cloud-image": "nothing"},
+            "image.missing",
+            "no usable image 'gone' for cloud-image 'nothing'; ",
+        ),
     ],
     ids=["flavor", "image"],
 )
 def test_label_that_cannot_work(place: Place, change: dict[str, object], code: str, text: str) -> None:
     """W-4, J-3: the cause is told until it is mended, also when nobody asks; requests are declined with it."""
-    place.section["cloud-images"].append({"name": "nothing"})
+    place.section["cloud-images"].append({"name": "nothing", "image-name": "gone"})
     place.label.update(change)
     place.launch()
     place.failed(place.znodes.submit(["small"]))
@@ -193,8 +197,9 @@ def test_circuit_breaker(place: Place) -> None:
 
 
 def test_with_a_launcher(place: Place) -> None:
-    """E-1, E-2: what waits for room, what waits behind it, and what failed."""
+    """E-1, E-2: what waits for room, what waits behind it, and what failed. An image of the cloud without nodes."""
     place.pool["max-servers"] = 1
+    place.section["cloud-images"].append({"name": "unused"})
     nodepool = CommandLine(place.launch().path)
     place.fulfilled(place.znodes.submit(["small"]))
     first, second = place.znodes.submit(["small"]), place.znodes.submit(["small"])
@@ -215,6 +220,7 @@ def test_with_a_launcher(place: Place) -> None:
     assert [answer(name)["numbers"] for name in (first, second)] == [full, full]
     assert [answer(name)["ahead"] for name in (first, second)] == [0, 1]
     assert answer(never)["text"].endswith("2 instances needed, the limit of pool main is 1")
+    assert answer("unused")["text"].endswith("nodepool-builder does not build it; no label boots from it")
 
 
 def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> None:

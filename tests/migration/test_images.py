@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.chaos.images.image_audit import ImageAudit
 from tests.chaos.transaction_log import read_writes
+from tests.migration.conftest import run_released
 from tests.support.build_journal import processes_of
 from tests.support.image_place import FORMATS, IMAGE, ImagePlace
 from tests.support.launcher import OUR_BUILDER, BuilderProcess
@@ -158,6 +160,34 @@ def test_ours_waits_for_the_lock_of_the_released_one(place: ImagePlace) -> None:
     assert not [name for name in place.files(1) if first in name]
     # The released one leaves processes behind when it is stopped in a build.
     wait_for("nothing is being built", lambda: not place.image().requested and not place.image().lockers, 60.0)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("paused", [True, False])
+def test_import(place: ImagePlace, monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
+    """I-1: the released builder builds in place of it, unless the image is paused in the configuration."""
+    file = place.directory / "image.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(file), "1M"], check=True)
+    place.providers, place.image_settings["pause"] = ["cloud-a"], paused
+    builder = place.add_builder(released_builder())
+    builder.start()
+    if not paused:
+        place.ready(seconds=PATIENCE_SECONDS)
+    place.records.request_build(IMAGE, {"file": str(file)})
+    if not paused:
+        wait_for("the released builder serves it", lambda: not place.image().requested, PATIENCE_SECONDS)
+        assert len([build for build in place.image().builds if "source" not in (build.record or {})]) == 2
+        return
+    looks = builder.log_text().count("Checking for")
+    wait_for("it has looked", lambda: builder.log_text().count("Checking for") > looks + 1, PATIENCE_SECONDS)
+    assert (place.image().requested, place.image().builds) == (True, [])
+    place.add_builder().start()
+    wait_for("it is uploaded", lambda: place.image().uploads("cloud-a", "ready"), PATIENCE_SECONDS)
+    (build,) = place.image().builds
+    assert (build.record or {})["source"] == str(file)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(place.clouds_file))
+    shown = run_released(builder.config_path, "dib-image-list")
+    assert f"{IMAGE}-{build.build_id}" in shown.out, shown
 
 
 @pytest.mark.timeout(600)

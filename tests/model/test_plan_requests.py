@@ -116,7 +116,7 @@ def test_each_pool_has_a_share_that_is_as_its_room(rooms: list[float | None], tw
     pools = [triage.PoolInfo(f"pool{n}", f"cloud{n}", frozenset("a"), 100, False, "main") for n in range(len(rooms))]
     if twin:
         pools.append(replace(pools[0], id="twin"))
-    weights = triage.weights_of(zip(pools, [*rooms, rooms[0]], strict=False))
+    weights = triage.weights_of(zip(pools, [*rooms, rooms[0]], strict=False), lambda _: 0)
     chosen = Counter(triage.first_choice(f"100-{n:010}", pools, weights) for n in range(2000))
     known = [room or 0 for room in rooms]
     total = sum(known) if None not in rooms and any(known) else 0

@@ -33,13 +33,17 @@ def test_nodes_of_two_pools(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud
     wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
 
 
-@pytest.mark.parametrize("end", ["failed", "cancelled"])
+@pytest.mark.parametrize("end", ["failed", "cancelled", "too large"])
 def test_what_is_not_served_gives_everything_back(
     launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, end: str
 ) -> None:
-    """MN-3: a part that no pool can make fails the whole; a request that is withdrawn lets go of its parts."""
-    two = fake_provider("two", ("b",), cloud=cloud.name, launch_retries=1)
-    launch([fake_provider("one", ("a",), cloud=f"{cloud.name}-one"), two], labels=LABELS)
+    """MN-3: a part that no pool can make fails the whole; so do nodes that are too large for one write.
+
+    A request that is withdrawn lets go of its parts.
+    """
+    attributes = {"pool_node_attributes": {"text": "x" * 600_000}} if end == "too large" else {}
+    two = fake_provider("two", ("b",), cloud=cloud.name, launch_retries=1, **attributes)
+    launch([fake_provider("one", ("a",), cloud=f"{cloud.name}-one", **attributes), two], labels=LABELS)
     cloud.set(fail_launches=1 if end == "failed" else 0, hang=end == "cancelled")
     request_id = znodes.submit(["a", "b"])
     if end == "failed":
@@ -47,6 +51,8 @@ def test_what_is_not_served_gives_everything_back(
         assert sorted((znodes.request(request_id) or {})["declined_by"]) == sorted(
             pool["id"] for pool in znodes.pools()
         )
+    elif end == "too large":
+        wait_for("it fails", lambda: znodes.request_state(request_id) == "failed")
     else:
         wait_for("one is ready", lambda: "ready" in [node["state"] for node in znodes.nodes().values()])
         cloud.set(hang=False)

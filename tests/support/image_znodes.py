@@ -151,10 +151,11 @@ class ImageZnodes:
 
     # -- doing
 
-    def request_build(self, image: str) -> None:
-        """As ``nodepool image-build`` does it."""
+    def request_build(self, image: str, source: dict[str, str] | None = None) -> None:
+        """As ``nodepool image-build`` does it, or ``image-import``."""
+        data = json.dumps(source).encode() if source else b""
         try:
-            self.kazoo.create(f"{IMAGES}/{image}/request-build", makepath=True)
+            self.kazoo.create(f"{IMAGES}/{image}/request-build", data, makepath=True)
         except NodeExistsError:
             return
 

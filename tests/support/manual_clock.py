@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
+from typing import Self
 
 import pytest
 
@@ -13,7 +15,7 @@ from nodepool import clock as nodepool_clock
 
 
 class ManualClock:
-    """A clock that only goes when a test says so.
+    """A clock that only goes when a test says so. Only who looks at it sees it, until it `rules`.
 
     :param now: where it starts, in seconds.
     """
@@ -27,6 +29,12 @@ class ManualClock:
     def pass_seconds(self, seconds: float) -> None:
         """Lets time pass."""
         self.now += seconds
+
+    def rules(self, name: str = "monotonic") -> Self:
+        """The whole package goes by it until the test ends. :param name: of a function of `time`."""
+        known = vars(vars(nodepool_clock)["time"])
+        setattr(nodepool_clock, "time", SimpleNamespace(**{**known, name: self}))  # noqa: B010 - it is a module
+        return self
 
 
 class ManualStop(threading.Event):
@@ -54,8 +62,11 @@ def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: 
     return clock
 
 
-def package_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """What the whole package takes for monotonic time from now on."""
-    clock = ManualClock()
-    monkeypatch.setattr(nodepool_clock, "time", SimpleNamespace(**{**vars(time), "monotonic": clock}))
-    return clock
+@contextmanager
+def kept_time() -> Iterator[None]:
+    """The package goes by the clocks of before afterwards."""
+    known = vars(nodepool_clock)["time"]
+    try:
+        yield
+    finally:
+        setattr(nodepool_clock, "time", known)  # noqa: B010 - it is a module

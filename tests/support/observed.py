@@ -144,6 +144,7 @@ def world(data: Mapping[str, Any]) -> Observed:
         "images": images_of(told.pop("images", [])),
         "locked": frozenset(told.pop("locked", ())),
         "issued": told.pop("issued", {}),
+        "cloud_images": told.pop("cloud_images", {}),
     }
     if "builders" in told:
         fields["builders"] = frozenset(told["builders"])

@@ -16,6 +16,7 @@ from nodepool.plan.observed import Observed
 from nodepool.web.history import History
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed
+from tests.support.manual_clock import ManualClock
 
 NOW: Final = observed.NOW
 #: What other programs may write into any text: markup, quotes, an escape sequence, one that turns the text, half of a
@@ -67,7 +68,8 @@ def many(count: int) -> WebSnapshot:
 
 def kept(mark: str = "") -> History:
     """A request that was fulfilled, and its node, which were removed; the clock of the history stands at `NOW`."""
-    history = History(lambda: NOW)
+    history = History()
+    ManualClock(NOW).rules("time")
     request, node = observed.request(70, "gpu"), observed.node(90, "gpu", provider="cloud-1")
     request.created_time, request.state_time = NOW - 400, NOW - 400
     request.requestor_data = {"job_name": f"night{mark}", "pipeline_name": "periodic", "project_name": "org/tool"}
@@ -87,7 +89,8 @@ def kept(mark: str = "") -> History:
 
 def ended(mark: str = "") -> History:
     """A request and a node that ended."""
-    history = History(lambda: NOW)
+    history = History()
+    ManualClock(NOW).rules("time")
     for kind, one in (("request", _requests(f"gpu{mark}", mark)[0]), ("node", _nodes("gpu", ["a", "b", "c"], mark)[0])):
         for record in (one, None):
             history.note(kind, one.key, record)

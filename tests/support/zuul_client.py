@@ -35,6 +35,14 @@ def _tracing() -> Any:
     return Tracing(ConfigParser())
 
 
+def nodeset_of(labels: Sequence[str]) -> Any:
+    """As a job has it, before it has nodes."""
+    nodeset = model.NodeSet()
+    for number, label in enumerate(labels):
+        nodeset.addNode(model.Node([f"node{number}"], label))
+    return nodeset
+
+
 class ZuulClient:
     """One Zuul: a scheduler (request and node caches, completion events) and an executor (locks, node states).
 
@@ -83,9 +91,7 @@ class ZuulClient:
         tenant: str = "tenant",
     ) -> Any:
         """Submits a request through Zuul's `requestNodes`. Returns the NodeRequest, with its ``nodeset`` attached."""
-        nodeset = model.NodeSet()
-        for number, label in enumerate(labels):
-            nodeset.addNode(model.Node([f"node{number}"], label))
+        nodeset = nodeset_of(labels)
         job = SimpleNamespace(nodeset=nodeset, uuid=uuid.uuid4().hex, name="job")
         event = SimpleNamespace(zuul_event_id=uuid.uuid4().hex)
         request = self.nodepool.requestNodes(

@@ -17,7 +17,7 @@ SUFFIXES = {".py", ".rst", ".yaml", ".conf", ".service", ".sh", ""}
 #: Where a rule is defined.
 DEFINITION: Final = re.compile(r"^   :([A-Z]+-\d+): ", re.MULTILINE)
 #: One letter, or two. ``UTF-8`` is none, a code such as ``L-43DA4232`` neither.
-LETTERS: Final = "[A-Z]|AW|AZ|CM|FS|GC|IV|KU|MN|MT|OS|OV|TR|WP"
+LETTERS: Final = "[A-Z]|AW|AZ|CA|CM|FS|GC|IV|KU|MN|MT|OS|OV|TR|WP"
 ID: Final = rf"(?<![\w.-])(?:(?P<letters>{LETTERS})-(?P<number>\d{{1,3}}))(?![\w-]|\.\d)"
 CITATION: Final = re.compile(ID + r"(?:(?:`)?\s+to\s+(?:#\s+)?(?::rule:`)?(?P=letters)-(?P<last>\d{1,3})(?![\w-]))?")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to AWS, and the calls of EC2, EBS and Service Quotas (`Ec2`) that neither make nor end instances.
 
-First one call to one service of AWS (`AwsTransport`): credentials, pace, and errors that can be told apart. botocore
+First one call to one service of AWS (`AwsTransport`): credentials, pace, and errors that can be distinguished. botocore
 finds the credentials, signs, and knows the endpoints. It does not repeat calls: what is throttled waits here, as a
 class (AW-15), and what got no answer is the business of who called. Then the calls. Lists always say how long their
 pages are: AWS takes twice as many of these.
@@ -73,7 +73,7 @@ def class_sizes(rate: float) -> dict[str, BucketSize]:
 
 
 class AwsTransport:
-    """Calls of one provider. Thread-safe; all calls block. Making it imports botocore, and asks nobody.
+    """Calls of one provider. Thread-safe; all calls block. Making it imports botocore, and asks no one.
 
     ``_lock`` is held while a client is made: sessions are not thread-safe, and the first one may ask the machine for
     its credentials. A client that is there is used without it.
@@ -264,7 +264,7 @@ class AwsTransport:
             return client
 
     def _client_of_botocore(self, service: str) -> Any:
-        """It sends each call once: what is repeated is said here. Called with the lock."""
+        """It sends each call once: what is repeated is decided here. Called with the lock."""
         import botocore.session
         from botocore.config import Config
 

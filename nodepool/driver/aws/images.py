@@ -72,7 +72,7 @@ class AwsImages(CloudImages):
         """Upload a file; returns the id of the AMI. After an error nothing is left, if AWS lets us.
 
         :raises ImageCreateException: AWS cannot use it, or it took too long.
-        :raises UploadGivenUp: nobody wants it any more.
+        :raises UploadGivenUp: no one wants it any more.
         :raises LaunchError: AWS refused it, or is away.
         :raises OSError: the file cannot be read.
         """
@@ -274,7 +274,7 @@ class ObjectStore:
         return size
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is gone already is no error."""
+        """Delete an object; one that is not there is no error."""
         with contextlib.suppress(types.AwsNotFound):
             self._call("DeleteObject", {"Key": key})
 
@@ -393,7 +393,7 @@ class UploadWait:
         return self._stopped.is_set()
 
     def sent(self, done: int) -> None:
-        """So many bytes are there. Raises UploadGivenUp: nobody wants the upload any more."""
+        """So many bytes are there. Raises UploadGivenUp: no one wants the upload any more."""
         self._done = min(done, self._size)
         self.go_on()
 
@@ -403,7 +403,7 @@ class UploadWait:
         self._report(self._done, self._size)
 
     def check(self) -> None:
-        """Before something is made: is it still wanted? Blocks while nobody knows. Raises UploadGivenUp."""
+        """Before something is made: is it still wanted? Blocks while no one knows. Raises UploadGivenUp."""
         self._stop_now()
         self._check()
 
@@ -419,7 +419,7 @@ class UploadWait:
         :param what: is waited for, for the error.
         :param passing: errors after which it asks again.
         :raises ImageCreateException: the time is over.
-        :raises UploadGivenUp: nobody wants the upload any more.
+        :raises UploadGivenUp: no one wants the upload any more.
         """
         time = uploads.ImageTime(f"{self.head}: {what}", seconds, self._stopped, wanted=self.go_on)
         self.go_on()
@@ -522,7 +522,7 @@ class ImageJob:
 
     @property
     def key(self) -> str:
-        """Of the object in S3. It says whose it is: nobody has to ask for the tags of each object."""
+        """Of the object in S3. It says whose it is: no one has to ask for the tags of each object."""
         whose = [self.tags[key] for key in (UPLOAD_KEY, INSTALLATION_KEY) if key in self.tags]
         return f"{self.build_prefix}{'/'.join(quote(one, safe='') for one in whose)}/{self.name}.{self.format}"
 
@@ -686,7 +686,7 @@ class ImportUpload(S3Upload):
         return None
 
     def _has_result(self, task: types.ImportTask) -> bool:
-        """Not if somebody has deleted it."""
+        """Not if someone has deleted it."""
         if task.status != types.COMPLETED:
             return True
         found = [self._ec2.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]

@@ -44,7 +44,7 @@ TERMINATE_SECONDS: Final = 0.25
 class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
     """What launches and deletions of one provider share."""
 
-    # What an answer has told may be missing in lists for some seconds.
+    # What an answer has reported may be missing in lists for some seconds.
     lag_seconds = 5.0
     new_may_be_unknown = True
     resumes_launches = True
@@ -180,7 +180,7 @@ class AwsInstances(statemachine.InstanceCloud[types.AwsRecord]):
 
 
 class AwsDeletion(statemachine.DeletionMachine[types.AwsRecord]):
-    """Ends an instance and waits until it is gone; then its dedicated host is given back, if it has one.
+    """Ends an instance and waits until it has ended; then its dedicated host is given back, if it has one.
 
     AWS keeps a host of macOS for 24 hours. The node does not wait for that: the search for leaks releases the host.
     """
@@ -241,7 +241,7 @@ _CAPACITY_REASONS: Final = frozenset(
 )
 
 
-#: Somebody wanted it so: Nodepool after use, or a job.
+#: Someone wanted it so: Nodepool after use, or a job.
 _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
@@ -368,7 +368,7 @@ class FleetCreation(AwsCreation):
             return self.cloud.client.create_fleet(arguments, self.permit)
         except cloud_errors.CloudRefused as error:
             if error.code == _NO_TEMPLATE:
-                # Somebody removed it: the next attempt makes it.
+                # Someone removed it: the next attempt makes it.
                 self.cloud.templates.forget()
             raise
 
@@ -572,7 +572,7 @@ def places_of(label: AwsLabel, zones: Sequence[str] = ()) -> list[types.LaunchPl
     where = where or [(None, name) for name in pool.availability_zones or zones] or [(None, None)]
     kinds = label.spot_kinds
     if label.fleet_types:
-        # Types and subnets are all told to AWS, which chooses.
+        # Types and subnets are all given to AWS, which chooses.
         return [types.LaunchPlace(f"fleet of {', '.join(label.fleet_types)}", None, None, spot) for spot in kinds]
     return [types.LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
 
@@ -624,7 +624,7 @@ class AccountLimits:
         self._client = client
         self._facts = facts
         self._asked: Fact[None] = Fact(self._ask)
-        #: What Service Quotas said last. Replaced as a whole.
+        #: What Service Quotas stated last. Replaced as a whole.
         self._codes = types.QuotaCodes()
         #: Does Service Quotas answer?
         self.answers = False
@@ -633,7 +633,7 @@ class AccountLimits:
     # -- limits --
 
     def limits(self) -> QuotaInformation:
-        """Of the codes that labels of the configuration need, as far as AWS has told them."""
+        """Of the codes that labels of the configuration need, as far as AWS has reported them."""
         codes = self._known()
         labels = [label for pool in self._config.pools.values() for label in pool.labels.values()]
         needed = {code for label in labels for code in self._codes_of(label, codes) if code}
@@ -713,14 +713,14 @@ class AccountLimits:
 
     @property
     def counts_volumes(self) -> bool:
-        """Does any label count volumes? Else nobody needs to know those of others."""
+        """Does any label count volumes? Else no one needs to know those of others."""
         pools = self._config.pools.values()
         return any(label.volume_type for pool in pools for label in pool.labels.values())
 
     # -- Service Quotas --
 
     def _known(self) -> types.QuotaCodes:
-        """What it said at most an hour ago, or last.
+        """What it stated at most an hour ago, or last.
 
         Nothing must wait for Service Quotas: while it has never answered there are no limits. What AWS then refuses
         waits all the same (AW-16).
@@ -729,7 +729,7 @@ class AccountLimits:
         return self._codes
 
     def _ask(self) -> None:
-        """Called by one thread at a time. Does not raise: whoever asks goes on with what was known before."""
+        """Called by one thread at a time. Does not raise: who asks goes on with what was known before."""
         text = "Provider %s: the limits of the account are not known: %s; allow servicequotas:ListServiceQuotas"
         with self._repeats.logged("asked", log.warning, text, self._config.name):
             self.answers = False

@@ -149,7 +149,7 @@ LOWEST_PRICE: Final = "lowest-price"
 
 
 def template_data(label: AwsLabel) -> dict[str, Any]:
-    """What CreateFleet cannot be told otherwise."""
+    """What CreateFleet cannot get otherwise."""
     group, volume = label.pool.security_group_id, root_values(label)
     root = {"DeviceName": types.ROOT_DEVICE, "Ebs": {"DeleteOnTermination": True, **volume}}
     return types.filled(
@@ -207,7 +207,7 @@ log = logging.getLogger("nodepool.driver.aws.launches")
 MOST: Final = 20
 #: So long a call waits for more orders when AWS takes no other call now; less while it takes some, in seconds.
 GATHER_SECONDS: Final = 0.25
-#: A creation with this token was sent before, with other parameters; or an instance of it is gone.
+#: A creation with this token was sent before, with other parameters; or an instance of it is deleted.
 _OTHER_PARAMETERS: Final = "IdempotentParameterMismatch"
 _ENDED: Final = "IdempotentInstanceTerminated"
 
@@ -335,7 +335,7 @@ class LaunchBatches:
     equal. What a call did not carry out goes again, each order alone.
 
     :param executor: makes the calls; as many are under way at once as it has threads.
-    :param joined: told of instances that a call made for several orders, in its thread.
+    :param joined: gets the instances that a call made for several orders, in its thread.
     """
 
     def __init__(self, client: Ec2, executor: Executor, joined: Callable[[Sequence[types.AwsRecord]], None]) -> None:

@@ -270,7 +270,7 @@ class LaunchTemplate(CloudRecord):
         self.created: datetime | None = data.get("CreateTime")
 
 
-#: States of hosts that will never work, and of those that are gone.
+#: States of hosts that will never work, and of those that are deleted.
 FAILED: Final = frozenset({"permanent-failure", "released", "released-permanent-failure"})
 RELEASED: Final = frozenset({"released", "released-permanent-failure"})
 #: AWS keeps hosts of macOS so long after their allocation.

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.driver.azure.client import ADDRESSES, DISKS, IMAGES, INTERFACES, VMS, Arm, name_of
-from nodepool.driver.azure.config import AzureProviderConfig
+from nodepool.driver.azure.config import AzureLabel, AzureProviderConfig
 from nodepool.driver.azure.facts import VMS as VMS_QUOTA
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import AzureImageCalls
@@ -28,10 +28,7 @@ from nodepool.driver.azure.machines import AzureCreation, AzureMachines, disk_me
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, or_none, room_for
 from nodepool.driver.statemachine import CloudAdapter, CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.provider import CloudDriver
-
-if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureLabel
-    from nodepool.model.node import QuotaInformation
+from nodepool.model.node import QuotaInformation
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 40
@@ -99,7 +96,8 @@ class AzureAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         yield from checks.about("network", "", self._check_subnet)
         for pool in self.config.pools.values():
-            yield from checks.labels(pool, "size and image are there", self._check_sizes, self._check_image)
+            good = "size and cloud image are there, as far as it names them"
+            yield from checks.labels(pool, good, self._check_sizes, self._check_image)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_subnet(self) -> Iterator[Found]:

@@ -416,7 +416,7 @@ def _version_of(kind: str) -> str:
 
 class Arm:
     """One resource group. All methods block; any thread may call them. They raise what
-    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    `nodepool.driver.framework.cloud_errors` has. Making it asks no one.
     """
 
     def __init__(self, config: AzureProviderConfig, http: PlainHttp, login: AzureLogin) -> None:

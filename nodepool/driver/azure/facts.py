@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
+from nodepool.driver.azure.client import IMAGES, SUCCEEDED, Arm, ArmResource, Usage, VmRecord, VmSize, plain_location
+from nodepool.driver.azure.config import AzureCloudImage, AzureLabel, AzureProviderConfig
 from nodepool.driver.framework.cloud_errors import CloudSetup, else_correct
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.azure.client import Arm
-    from nodepool.driver.azure.config import AzureCloudImage, AzureLabel, AzureProviderConfig
 
 log = logging.getLogger("nodepool.driver.azure.facts")
 
@@ -65,7 +62,7 @@ def places_of(label: AzureLabel) -> list[VmPlace]:
 
 
 class AzureFacts:
-    """Of one provider. Thread-safe. What is not said to be pure, or not to block, may block."""
+    """Of one provider. Thread-safe. What is not stated to be pure, or not to block, may block."""
 
     def __init__(self, config: AzureProviderConfig, client: Arm) -> None:
         self._config = config

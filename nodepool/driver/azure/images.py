@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm, errors_in, meaning
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, or_none, retry_after, sent_again
@@ -160,7 +159,7 @@ class AzureImageCalls(CloudImages):
         self._put(DISKS, name, f"disk {name}", tags, properties, wanted)
 
     def begin_access(self, name: str, wanted: Callable[[], None]) -> str:
-        """Where the disk is written to: an address that needs no login, so nobody may see it."""
+        """Where the disk is written to: an address that needs no login, so no one may see it."""
         body = {"access": "Write", "durationInSeconds": ACCESS_SECONDS}
         answer = self._order("POST", DISKS, name, f"beginGetAccess of {name}", "/beginGetAccess", body)
         what = f"access to disk {name}"
@@ -202,14 +201,14 @@ class AzureImageCalls(CloudImages):
         raise CloudRefused(f"{head}: status {answer.status}", status=answer.status)
 
     def end_access(self, name: str) -> None:
-        """End the access; without that the disk can be neither used nor deleted. One that is gone is no error."""
+        """End the access; without that the disk can be neither used nor deleted. One that is not there is no error."""
         what = f"end of the access to disk {name}"
         or_none(
             lambda: self._finish(self._order("POST", DISKS, name, f"endGetAccess of {name}", "/endGetAccess"), what)
         )
 
     def delete_resource(self, kind: str, name: str) -> None:
-        """Delete a resource, and wait until it is gone. One that is gone already is no error."""
+        """Delete a resource, and wait until it has ended. One that is not there is no error."""
         answer = or_none(lambda: self._order("DELETE", kind, name, f"deleting {name}"))
         if answer is not None:
             self._finish(answer, f"deletion of {name}")
@@ -283,13 +282,7 @@ _SUCCEEDED: Final = "succeeded"
 _FAILED: Final = ("failed", "canceled", "cancelled")
 
 
-def follow(
-    arm: Arm,
-    answer: RestAnswer,
-    what: str,
-    wanted: Callable[[], None] = lambda: None,
-    clock: Callable[[], float] = monotonic,
-) -> Any:
+def follow(arm: Arm, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
     """Wait for the end of an operation; returns its output, or the answer if there is no operation. Blocks.
 
     :param answer: to the call that began it.
@@ -306,7 +299,7 @@ def follow(
     if not address:
         return answer.data
     pause = retry_after(answer.headers)
-    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
+    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, wanted)
 
     def look() -> tuple[Any] | None:
         nonlocal address

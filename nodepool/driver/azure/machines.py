@@ -15,10 +15,11 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure import client as arm
+from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
 from nodepool.driver.azure.facts import AzureFacts, VmPlace, places_of
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import (
@@ -40,23 +41,20 @@ from nodepool.driver.statemachine import (
     Order,
     PlacedCreation,
 )
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, is_of, mark_of, of_mark
 from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.model.request import NodeRequest
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.azure.machines")
 
 #: While more VMs are being made, addresses are looked up so often at most, in seconds.
 LOOK_UP_SECONDS: Final = 1.0
-#: Names of spot VMs that are remembered; with more of them those that are gone are forgotten.
+#: Names of spot VMs that are remembered; with more of them those that are deleted are forgotten.
 MOST_SPOT: Final = 5000
-#: Why a VM is gone. Azure does not tell it of VMs that are deleted.
+#: Why a VM has ended. Azure does not tell it of VMs that are deleted.
 EVICTED: Final = "SpotEviction"
 DELETED: Final = "NotFound"
 #: From one call that proves absences to the next, in seconds.
@@ -122,7 +120,7 @@ class AzureMachines(InstanceCloud[arm.VmRecord]):
         return self._with_addresses(record)
 
     def _with_addresses(self, record: arm.VmRecord) -> arm.VmRecord:
-        # While it is being made its addresses are no news: whoever waits for it would look at it for nothing.
+        # While it is being made its addresses are no news: who waits for it would look at it for nothing.
         known = self._addresses.get(record.vm_id) if record.status != arm.CREATING else None
         return record if known is None else record._replace(addresses=known)
 
@@ -257,7 +255,7 @@ class AzureMachines(InstanceCloud[arm.VmRecord]):
 
 
 class AzureDeletion(DeletionMachine[arm.VmRecord]):
-    """Deletes a VM, and with it what was made with it, and waits until it is gone."""
+    """Deletes a VM, and with it what was made with it, and waits until it has ended."""
 
     def begun(self, record: arm.VmRecord) -> bool:
         return record.status == arm.DELETING
@@ -317,7 +315,7 @@ class AzureCreation(PlacedCreation[arm.VmRecord, VmPlace]):
     def __init__(self, cloud: AzureMachines, order: Order) -> None:
         super().__init__(cloud, order)
         self._tags = vm_tags(self.label, self.metadata, order.request, order.log)
-        #: Address of the operation, if Azure told.
+        #: Address of the operation, if Azure reported.
         self._operation: str | None = None
         #: How often something else was in the way.
         self._busy = 0

@@ -61,7 +61,7 @@ class FakeInstance:
 
     @property
     def gone(self) -> bool:
-        """Lists of this cloud do not show instances that are gone."""
+        """Lists of this cloud do not show instances that have ended."""
         return False
 
 
@@ -71,7 +71,7 @@ class FakeKnobs:
 
     #: From creation to `active` or `error`.
     boot_seconds: float = 0.0
-    #: From the delete call until the instance is gone.
+    #: From the delete call until the instance has ended.
     delete_seconds: float = 0.0
     #: So many instances end in `error`.
     fail_launches: int = 0
@@ -162,7 +162,7 @@ class FakeCloud:
 
         :param resources: amounts that count against the limits; ``instances`` counts 1 by itself.
         :param key: the second call with the same one makes nothing, but gives the same instance.
-        :raises NoSuchInstance: the instance of this key is gone.
+        :raises NoSuchInstance: the instance of this key is deleted.
         :raises OverQuota: a limit would be exceeded.
         :raises CloudError: something else went wrong; the instance may have been made all the same.
         """

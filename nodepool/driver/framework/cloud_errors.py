@@ -14,14 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, ParamSpec, TypeVar
 
 from nodepool import exceptions
 from nodepool.clock import wall_time
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool
-    from nodepool.model.node import QuotaInformation
+from nodepool.driver.config import ConfigPool
+from nodepool.model.node import QuotaInformation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -259,7 +257,7 @@ def one_line(text: str) -> str:
 
 # Why did a cloud not answer? In one line that names the address, from what the libraries say. Pure functions.
 
-#: An address at which nobody could be reached, in the texts of keystoneauth, and the same in those of requests.
+#: An address at which no one could be reached, in the texts of keystoneauth, and the same in those of requests.
 _ADDRESS: Final = (
     re.compile(
         r"(?:Unable to establish connection to|SSL exception connecting to|Request to) "
@@ -337,7 +335,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 # What ``nodepool check`` found out about one thing.
 
-#: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
+#: How errors of `nodepool.driver.framework.http` begin when no one answers, and what to do then.
 _NO_ANSWER: Final = "no answer from "
 _REACH: Final = "correct the address, or let this machine reach it: network, firewall, proxy"
 

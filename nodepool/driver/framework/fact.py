@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+from typing import Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchError
@@ -41,9 +41,8 @@ class Fact(Generic[T]):
     ``_lock`` guards the fields; it is not held while the cloud is asked.
     """
 
-    def __init__(self, ask: Callable[[], T], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
-        self._clock = clock
         self._lock = threading.Lock()
         self._answer: Future[T] | None = None
         self._asked_at = float("-inf")
@@ -54,7 +53,7 @@ class Fact(Generic[T]):
         """The answer, at most ``max_age`` seconds old; may block. Raises what the cloud's API raises."""
         with self._lock:
             answer = self._answer
-            mine = answer is None or (answer.done() and self._clock() - self._asked_at > max_age)
+            mine = answer is None or (answer.done() and monotonic() - self._asked_at > max_age)
             if mine:
                 answer = self._begin()
         assert answer is not None
@@ -62,7 +61,7 @@ class Fact(Generic[T]):
 
     def get_new(self) -> T:
         """The answer to a question that is asked from now on; may block for two of them. Raises what `get` does."""
-        since = self._clock()
+        since = monotonic()
         while True:
             with self._lock:
                 answer, new = self._answer, self._asked_at >= since
@@ -79,7 +78,7 @@ class Fact(Generic[T]):
 
     def _begin(self) -> Future[T]:
         answer = self._answer = Future()
-        self._asked_at = self._clock()
+        self._asked_at = monotonic()
         return answer
 
     def _ask_for(self, answer: Future[T]) -> T:
@@ -105,7 +104,7 @@ class Fact(Generic[T]):
         :param max_age: seconds; what was cleared is too old for any but the default.
         """
         with self._lock:
-            known, now = self._known, self._clock()
+            known, now = self._known, monotonic()
         return None if known is None or now - known[1] > max_age else known[0]
 
     def clear(self) -> None:
@@ -126,8 +125,7 @@ class Patience:
     ``_lock`` guards what is left.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left = FIRST_ANSWER_SECONDS
 
@@ -135,10 +133,10 @@ class Patience:
         """Wait until something is true, or patience is at its end. ``condition`` is held."""
         with self._lock:
             left = self._left
-        begun = self._clock()
+        begun = monotonic()
         condition.wait_for(until, left)
         with self._lock:
-            self._left = max(0.0, self._left - (self._clock() - begun))
+            self._left = max(0.0, self._left - (monotonic() - begun))
 
     def restore(self) -> None:
         """The cloud has answered something."""
@@ -171,7 +169,6 @@ class Known(Generic[T]):
         permanent: tuple[type[Exception], ...] = (),
         error_seconds: float | None = None,
         each_seconds: float = 0.0,
-        clock: Callable[[], float] = monotonic,
         patience: Patience | None = None,
     ) -> None:
         self._ask = ask
@@ -180,7 +177,6 @@ class Known(Generic[T]):
         self._permanent = permanent
         self._error_seconds = error_seconds
         self._each_seconds = each_seconds
-        self._clock = clock
         self._patience = patience or Patience()
         self._condition = threading.Condition()
         #: The latest answer, which may be a permanent error; None = there is none.
@@ -216,7 +212,7 @@ class Known(Generic[T]):
     def refresh(self) -> bool:
         """Ask if what is known is too old; was it so? Does not block."""
         with self._condition:
-            if self._asking or self._clock() < self._due:
+            if self._asking or monotonic() < self._due:
                 return False
             self._asking, self._expired = True, False
         try:
@@ -255,7 +251,7 @@ class Known(Generic[T]):
         """Called with the lock."""
         self._asking, self._tried = False, True
         if not self._expired:
-            self._due = self._clock() + seconds
+            self._due = monotonic() + seconds
         self._condition.notify_all()
 
     def _run(self) -> None:
@@ -274,67 +270,6 @@ class Known(Generic[T]):
 # A cache that refreshes in the background, for drivers of the released interface.
 
 
-class _CachedCall(Generic[P, R]):
-    """A function whose results are kept; as an attribute of a class, each instance has results of its own.
-
-    ``_lock`` guards the table of results. The lock of each result is held during its first call only.
-    """
-
-    def __init__(
-        self, function: Callable[P, R], ttl: float, executor: Executor, clock: Callable[[], float] = monotonic
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._ttl = ttl
-        self._executor = executor
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._known: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
-        self._attribute: str | None = None
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
-        if instance is None:
-            return self
-        name = self._attribute or getattr(self._function, "__name__", "cached")
-        with self._lock:
-            # Kept in the instance: from now on Python finds it there, and it ends with the instance.
-            if name not in vars(instance):
-                bound = cast("Callable[..., R]", self._function.__get__(instance, owner))
-                vars(instance)[name] = _CachedCall(bound, self._ttl, self._executor, self._clock)
-        return cast("_CachedCall[..., R]", vars(instance)[name])
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        call = functools.partial(self._function, *args, **kwargs)
-        key = args, tuple(sorted(kwargs.items()))
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = threading.Lock(), self._make(call)
-            first, known = self._known[key]
-        with first:
-            if not known.answered:
-                known.put(call())
-        return known.get()
-
-    def _make(self, call: Callable[[], R]) -> Known[R]:
-        def again() -> R:
-            text = "%s could not be refreshed, the old value is used: %s"
-            with OnError(lambda error: log.error(text, self._function, error)):
-                return call()
-
-        # After an error too: a cloud that is down is not asked again at once.
-        return Known(again, self._ttl, self._submit, error_seconds=self._ttl, clock=self._clock)
-
-    def _submit(self, refresh: Callable[[], None]) -> None:
-        try:
-            self._executor.submit(refresh)
-        except RuntimeError as error:
-            log.warning("%s is not refreshed any more: %s", self._function, error)
-            raise
-
-
 class LazyExecutorTTLCache:
     """Decorator for functions and methods whose results may be a little old.
 
@@ -346,13 +281,45 @@ class LazyExecutorTTLCache:
     :param executor: runs the refreshes.
     """
 
-    def __init__(self, ttl: float, executor: Executor, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, ttl: float, executor: Executor) -> None:
         self._ttl = ttl
         self._executor = executor
-        self._clock = clock
 
-    def __call__(self, function: Callable[P, R]) -> _CachedCall[P, R]:
-        return _CachedCall(function, self._ttl, self._executor, self._clock)
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        #: The lock of each result is held during its first call only.
+        results: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
+        lock = threading.Lock()
+
+        @functools.wraps(function)
+        def cached(*args: P.args, **kwargs: P.kwargs) -> R:
+            call = functools.partial(function, *args, **kwargs)
+            key = args, tuple(sorted(kwargs.items()))
+            with lock:
+                if key not in results:
+                    results[key] = threading.Lock(), self._known(call)
+                first, known = results[key]
+            with first:
+                if not known.answered:
+                    known.put(call())
+            return known.get()
+
+        return cached
+
+    def _known(self, call: functools.partial[R]) -> Known[R]:
+        def again() -> R:
+            text = "%s could not be refreshed, the old value is used: %s"
+            with OnError(lambda error: log.error(text, call.func, error)):
+                return call()
+
+        def submit(refresh: Callable[[], None]) -> None:
+            try:
+                self._executor.submit(refresh)
+            except RuntimeError as error:
+                log.warning("%s is not refreshed any more: %s", call.func, error)
+                raise
+
+        # After an error too: a cloud that is down is not asked again at once.
+        return Known(again, self._ttl, submit, error_seconds=self._ttl)
 
 
 # Limits how often a persistent error is logged.
@@ -364,16 +331,15 @@ REMIND_SECONDS: Final = 60.0
 class Repeats:
     """Decides whether an error is logged again. Thread-safe, does not block; ``_lock`` guards the times."""
 
-    def __init__(self, seconds: float = REMIND_SECONDS, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, seconds: float = REMIND_SECONDS) -> None:
         self._seconds = seconds
-        self._clock = clock
         self._lock = threading.Lock()
         self._said: dict[Hashable, float] = {}
 
     def worth_saying(self, key: Hashable) -> bool:
-        """Is it the first time, or long ago? Then it counts as said."""
+        """Is it the first time, or long ago? Then it counts as logged."""
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             if now - self._said.get(key, float("-inf")) < self._seconds:
                 return False
             self._said[key] = now

@@ -30,6 +30,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest, described, origin_of
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import launch_outcome
+from nodepool.plan.promotion import Trial
 from nodepool.plan.triage import PoolInfo, ReadyNodes, RequestKind, why_failed
 from nodepool.tracing import spans
 from nodepool.zk.zookeeper import ZooKeeper
@@ -113,7 +114,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         return gateway.has_remaining_quota(self, ntype)
 
     def room_ahead(self) -> float:
-        """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
+        """How many requests like this one, itself included, have room for sure right now; 1 = no one knows."""
         return 1
 
     def checkReusableNode(self, node: Node) -> bool:
@@ -149,7 +150,7 @@ def log_declined(
     :param log: with the ids of the request.
     :param request: as it is written.
     :param pool: such as ``cloud-1/main``.
-    :param others: what the other pools said; asked if the request fails.
+    :param others: what the other pools stated; asked if the request fails.
     """
     spans.declined(request, reason, pool)
     extra = {"code": reason.code.value, **origin_of(request)}
@@ -191,6 +192,15 @@ class PoolWorkerView(Protocol):
 
     def launch_error(self, node: Node) -> str:
         """Why the last attempt to launch a node failed; empty = that is not known."""
+
+    def trial(self, label: str, image: str, request: NodeRequest) -> Trial | None:
+        """Which of two uploads the first attempt to launch a node uses (CA-2); None = none is tried.
+
+        Any thread; does not block.
+        """
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        """The attempt ended. Any thread; does not block. :param error: why it failed; None = the node is ready."""
 
     def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).
@@ -368,12 +378,12 @@ class NodeLauncher(threading.Thread, abc.ABC):
                 self.node.state, key = launch_outcome(error)
                 self.zk.storeNode(self.node)
             except ZKConflict as conflict:
-                # Somebody deleted or took the node: not the request's fault, it gets another one.
+                # Someone deleted or took the node: not the request's fault, it gets another one.
                 self.log.warning("The outcome could not be stored: %s", conflict)
                 self.node.state = states.ABORTED
                 return "error.unknown"
             except ZKException as lost:
-                # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
+                # Who took over owns the znode now; for the handler this launch has failed (L-9).
                 self.log.warning("The outcome could not be stored: %s", lost)
                 self.node.state = states.FAILED
                 return "error.zksession"

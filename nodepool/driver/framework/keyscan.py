@@ -416,7 +416,7 @@ def _text_of(key: paramiko.PKey) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a host said, or what was made of it, for a message."""
+    """What a host stated, or what was made of it, for a message."""
     return " ".join("".join(char if char.isprintable() else " " for char in text[:MAX_REASON]).split())
 
 
@@ -507,13 +507,15 @@ class Scans:
         given = {"timeout": timeout, "connection_type": connection_type or "ssh"}
         return self._submit(host, lambda: self._scan(host, port, **given))
 
-    def check(self, node: Node, label: Any) -> Future[tuple[str, ...]]:
+    def check(self, node: Node, command: str, timeout: float, key_file: str) -> Future[tuple[str, ...]]:
         """Begin the ``ready-check`` of a node whose SSH server answers; does not block.
 
         The result is the host keys that it has afterwards; it raises CheckFailed.
+
+        :param command: as in the configuration. ``timeout``: seconds. ``key_file``: has the private key of the log-in.
         """
-        host, port, timeout = str(node.interface_ip), node.connection_port, label.ready_check_timeout
-        text = CLOUD_INIT if label.ready_check == "cloud-init" else label.ready_check
+        host, port = str(node.interface_ip), node.connection_port
+        text = CLOUD_INIT if command == "cloud-init" else command
 
         def check() -> tuple[str, ...]:
             from cryptography.exceptions import UnsupportedAlgorithm
@@ -522,10 +524,10 @@ class Scans:
 
             unusable = (OSError, TypeError, ValueError, SSHException, UnknownKeyType, UnsupportedAlgorithm)
             try:
-                key = PKey.from_path(label.ready_check_key)
+                key = PKey.from_path(key_file)
             except unusable as error:
                 reason = _one_line(str(error)) or type(error).__name__
-                raise CheckFailed(f"ready-check-key {label.ready_check_key} cannot be used: {reason}") from None
+                raise CheckFailed(f"ready-check-key {key_file} cannot be used: {reason}") from None
             try:
                 return self._scan(host, port, timeout=timeout, command=Command(text, str(node.username), key))
             except CheckFailed:

@@ -29,7 +29,7 @@ from nodepool.model import states
 from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import LabelStatus, LimitStatus
+from nodepool.model.status import TOGETHER, LabelStatus, LimitStatus
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -39,7 +39,7 @@ LAUNCHING: Final = (states.INIT, states.BUILDING)
 LIMITS_AGE_SECONDS: Final = 300.0
 #: The same after an error: a cloud that does not answer must not hold up the pool at every node.
 ERROR_AGE_SECONDS: Final = 10.0
-#: Longest wait for the limits. A pool that waits serves nobody.
+#: Longest wait for the limits. A pool that waits serves no one.
 ANSWER_SECONDS: Final = 5.0
 
 
@@ -51,7 +51,7 @@ class QuotaSupport(abc.ABC):
 
     provider: ProviderConfig
     zk: ZooKeeper | None
-    #: For status records: the limits that the cloud told last, what others use, and when that was; None = nothing yet.
+    #: For status records: the limits that the cloud gave last, what others use, and when that was; None = nothing yet.
     _told: tuple[QuotaInformation, QuotaInformation, float] | None = None
 
     def __init__(self, *args: Any, **kw: Any) -> None:
@@ -85,7 +85,7 @@ class QuotaSupport(abc.ABC):
         """Ask the cloud for its limits; may block."""
 
     def invalidateQuotaCache(self) -> None:
-        """Ask the cloud again next time, because it said that a quota is used up."""
+        """Ask the cloud again next time, because it stated that a quota is used up."""
         self._limits.expire()
 
     def estimatedNodepoolQuota(self) -> QuotaInformation:
@@ -289,13 +289,17 @@ class QuotaSupport(abc.ABC):
 
     def poolCapacity(self, pool_name: str) -> dict[str, float]:
         """By the known limits; nodes to come are like those that there are. See `Provider.poolCapacity`."""
-        rooms = []
+        rooms: dict[str, float] = {}
         for limit in self.limitStatus(pool_name):
             nodes = self.nodeCount(pool_name if limit.scope == "pool" else None)
             each = 1 if limit.resource == "instances" else limit.used / max(1, nodes)
             if each > 0 and limit.limit is not None:
-                rooms.append((limit.limit - limit.used - limit.others) / each)
-        return {"": max(0.0, self.nodeCount(pool_name) + min(rooms))} if rooms else {}
+                left = (limit.limit - limit.used - limit.others) / each
+                rooms[limit.scope] = min(left, rooms.get(limit.scope, left))
+        found = {"": max(0.0, self.nodeCount(pool_name) + min(rooms.values()))} if rooms else {}
+        if "cloud" in rooms and len(self.provider.pools) > 1:
+            found[TOGETHER] = max(0.0, self.nodeCount() + rooms["cloud"])
+        return found
 
     def getLabelQuota(self) -> dict[str, float]:
         """How many nodes of each label would still fit; unlimited when nothing limits them."""
@@ -355,7 +359,7 @@ def limits_of(
     """Limits of the configuration or of a cloud. Resources without a limit are left out.
 
     :param scope: as in `LimitStatus`. ``used``: by nodes of ours.
-    :param others: what somebody else uses, and when the cloud said so; only of a cloud.
+    :param others: what another uses, and when the cloud stated so; only of a cloud.
     """
     now = used.quota["compute"]
     return [
@@ -369,7 +373,7 @@ def limits_of(
 
 #: Sums of fractions (half a processor) are rounded: what is added and subtracted must come to nothing.
 _DIGITS = 6
-#: When so many nodes have changed and nobody asked, all are counted anew at the next question.
+#: When so many nodes have changed and no one asked, all are counted anew at the next question.
 _MANY = 10_000
 
 
@@ -415,7 +419,7 @@ class NodeTally:
     Any thread may ask. ``_lock`` guards all but ``_changes``, which the cache thread fills; it is held for
     dictionary work only.
 
-    :param nodes: the cache of nodes; it lets go of the tally when nobody else holds it.
+    :param nodes: the cache of nodes; it lets go of the tally when no one else holds it.
     :param groups: names of the groups that a node belongs to; must not block.
     """
 
@@ -511,8 +515,7 @@ class ZonePlaces(Generic[Z]):
     Thread-safe, does not block; ``_lock`` guards the tables.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rest_until: dict[Z, float] = {}
         self._zone_of: dict[str, str] = {}
@@ -534,7 +537,7 @@ class ZonePlaces(Generic[Z]):
         :param places: at least one.
         """
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
             found = [place for place in places if place not in self._rest_until]
             return found or [min(places, key=self._rest_until.__getitem__)]
@@ -560,7 +563,7 @@ class ZonePlaces(Generic[Z]):
     def rests(self, place: Z) -> bool:
         """Had it no capacity a while ago?"""
         with self._lock:
-            return self._rest_until.get(place, 0.0) > self._clock()
+            return self._rest_until.get(place, 0.0) > monotonic()
 
     def made(self, place: Z, request: NodeRequest | None) -> None:
         """A node of a request is there."""
@@ -589,7 +592,7 @@ class ZonePlaces(Generic[Z]):
     def no_room_for(self, place: Z, request: NodeRequest | None) -> None:
         """The cloud has no capacity there for a node of a request. Its zone is left, unless a node is there already."""
         with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
+            self._rest_until[place] = monotonic() + REST_SECONDS
         if self.concerns(request):
             zone = self.zone_of(place)
             with self._lock:
@@ -599,7 +602,7 @@ class ZonePlaces(Generic[Z]):
 
 # `BrokenLabels`: labels that a provider cannot serve, and why (rule Q-14).
 
-#: What is told of a label whose cause the driver does not tell.
+#: What is shown of a label whose cause the driver does not tell.
 UNKNOWN: Final = LabelStatus(ReasonCode.LABEL_BROKEN.value, "the driver says that it can never work here")
 
 

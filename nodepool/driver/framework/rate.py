@@ -41,19 +41,16 @@ class RateLimiter:
     :param rate: calls per second; 0 or less = no limit.
     """
 
-    def __init__(
-        self, name: str, rate: float, clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = sleep
-    ) -> None:
+    def __init__(self, name: str, rate: float, sleep: Callable[[float], None] = sleep) -> None:
         self.name = name
         self.rate = rate
-        self._clock = clock
-        self._calls = RateClasses({}, BucketSize(1, rate), clock, sleep)
+        self._calls = RateClasses({}, BucketSize(1, rate), sleep)
 
     def wait(self) -> float:
         """Block until it is our turn; returns the seconds that this took."""
-        begun = self._clock()
+        begun = monotonic()
         self._calls.wait("")
-        return self._clock() - begun
+        return monotonic() - begun
 
     def __enter__(self) -> RateLimiter:
         self.wait()
@@ -70,18 +67,18 @@ class RateLimiter:
         :param text: what the call did, e.g. ``"Listed servers"``.
         """
         waited = self.wait()
-        started = self._clock()
+        started = monotonic()
         outcome = "failed after"
         try:
             yield
             outcome = "in"
         finally:
-            log_method("%s: %s %s %.3f s, waited %.3f s", self.name, text, outcome, self._clock() - started, waited)
+            log_method("%s: %s %s %.3f s, waited %.3f s", self.name, text, outcome, monotonic() - started, waited)
 
 
 # `RateClasses`: paces the calls to a cloud, each class of calls separately.
 
-#: A pause is up to so much longer than told, in seconds: several launchers shall not all come at once.
+#: A pause is up to so much longer than reported, in seconds: several launchers shall not all come at once.
 SPREAD_SECONDS: Final = 0.1
 
 
@@ -93,23 +90,20 @@ class Call:
         come at once, so the cloud is asked as often as it allows.
     """
 
-    def __init__(
-        self, bucket: TokenBucket, lock: threading.Lock, clock: Callable[[], float], turn: Turn, *, waited: bool
-    ) -> None:
+    def __init__(self, bucket: TokenBucket, lock: threading.Lock, turn: Turn, *, waited: bool) -> None:
         self._bucket = bucket
         self._lock = lock
-        self._clock = clock
         self._turn = turn
         self.spare = 0.0 if waited else turn.spare
 
     def throttled(self, seconds: float | None) -> float:
         """The cloud puts calls of this class off; returns for how long none of them begins, in seconds.
 
-        :param seconds: as the cloud told, e.g. in ``Retry-After``; None = it did not.
+        :param seconds: as the cloud reported, e.g. in ``Retry-After``; None = it did not.
         """
         told = None if seconds is None else seconds + random.uniform(0, SPREAD_SECONDS)
         with self._lock:
-            return self._bucket.throttled(self._clock(), self._turn, told)
+            return self._bucket.throttled(monotonic(), self._turn, told)
 
     def worked(self) -> None:
         """The cloud did not put it off."""
@@ -129,12 +123,10 @@ class RateClasses:
         self,
         sizes: Mapping[str, BucketSize],
         default: BucketSize,
-        clock: Callable[[], float] = monotonic,
         sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._sizes = dict(sizes)
         self._default = default
-        self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
         self._buckets: dict[str, TokenBucket] = {}
@@ -147,7 +139,7 @@ class RateClasses:
         waited = False
         while True:
             with self._lock:
-                now = self._clock()
+                now = monotonic()
                 if kind not in self._buckets:
                     self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), now)
                 bucket = self._buckets[kind]
@@ -158,7 +150,7 @@ class RateClasses:
                     self._sleep(turn.at - now)
             with self._lock:
                 if bucket.round == turn.round:
-                    return Call(bucket, self._lock, self._clock, turn, waited=waited)
+                    return Call(bucket, self._lock, turn, waited=waited)
 
 
 # `TokenBucket`: how many calls of one class a cloud takes. It is pure: each method gets the time.
@@ -268,7 +260,7 @@ class TokenBucket:
         Of calls that had begun together only the first one makes the class slower.
 
         :param turn: of the call.
-        :param seconds: as the cloud told; None = it did not.
+        :param seconds: as the cloud reported; None = it did not.
         """
         first = turn.round >= self._lowered_in
         if first:
@@ -330,8 +322,7 @@ _thread: Final = threading.local()
 class HeldTime:
     """Of one launch, deletion or upload. Thread-safe; waits at the same time count once."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waits = 0
         self._since = 0.0
@@ -341,7 +332,7 @@ class HeldTime:
         """It waits. Does not block."""
         with self._lock:
             if not self._waits:
-                self._since = self._clock()
+                self._since = monotonic()
             self._waits += 1
 
     def end(self) -> None:
@@ -349,13 +340,13 @@ class HeldTime:
         with self._lock:
             self._waits -= 1
             if not self._waits:
-                self._seconds += self._clock() - self._since
+                self._seconds += monotonic() - self._since
 
     @property
     def seconds(self) -> float:
         """In all, with the wait that has not ended."""
         with self._lock:
-            return self._seconds + (self._clock() - self._since if self._waits else 0.0)
+            return self._seconds + (monotonic() - self._since if self._waits else 0.0)
 
 
 class HeldTogether(HeldTime):
@@ -403,15 +394,14 @@ class TimeLimit:
     :param held: time that does not count.
     """
 
-    def __init__(self, seconds: float, held: HeldTime, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, seconds: float, held: HeldTime) -> None:
         self._held = held
-        self._clock = clock
-        self._end = clock() + seconds - held.seconds
+        self._end = monotonic() + seconds - held.seconds
 
     @property
     def left(self) -> float:
         """Seconds; may be negative."""
-        return self._end + self._held.seconds - self._clock()
+        return self._end + self._held.seconds - monotonic()
 
 
 def held_work() -> tuple[HeldTime, ...]:
@@ -420,9 +410,9 @@ def held_work() -> tuple[HeldTime, ...]:
     return work
 
 
-def held_here(clock: Callable[[], float] = monotonic) -> HeldTime:
+def held_here() -> HeldTime:
     """That of the work of this thread; one of its own if it works for nothing that has one."""
-    return next(iter(held_work()), None) or HeldTime(clock)
+    return next(iter(held_work()), None) or HeldTime()
 
 
 @contextlib.contextmanager
@@ -539,7 +529,7 @@ class SharedThreads:
     """Threads that begin when there is work for them, and end when there was none for a while.
 
     What is slow must not keep the rest from being done: each kind of work has a share, with a number of threads that
-    are reserved for it, and a limit. What is not reserved goes to whoever was first. ``_lock`` guards everything; it is
+    are reserved for it, and a limit. What is not reserved goes to who was first. ``_lock`` guards everything; it is
     not held while a call runs.
 
     :param name: for the names of the threads.
@@ -758,16 +748,9 @@ class Scheduler:
     :param on_end: called once, in the scheduler's thread, when nothing will run any more.
     """
 
-    def __init__(
-        self,
-        name: str,
-        executor: Executor,
-        on_end: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
         self._name = name
         self._guard = Guard(scheduler_log, "%s: a task ended with an error of its own", name)
-        self._clock = clock
         self._on_end = on_end
         self._condition = threading.Condition()
         self._entries: dict[Task, _Entry] = {}
@@ -829,7 +812,7 @@ class Scheduler:
 
     def _start_ending(self) -> None:
         if self._thread is None and not self._ended:
-            # Nothing ever ran; the end is still told in a thread of ours, because it may block.
+            # Nothing ever ran; the end is still reported in a thread of ours, because it may block.
             self._start()
         self._condition.notify()
 
@@ -865,7 +848,7 @@ class Scheduler:
                     self._ended = True
                     break
                 self._waiting_until = self._heap[0][0] if self._heap else float("inf")
-                wait = min(self._waiting_until - self._clock(), threading.TIMEOUT_MAX) if self._heap else None
+                wait = min(self._waiting_until - monotonic(), threading.TIMEOUT_MAX) if self._heap else None
                 self._condition.wait(wait)
                 self._waiting_until = float("-inf")
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -873,7 +856,7 @@ class Scheduler:
             self._on_end()
 
     def _dispatch_due(self) -> None:
-        now = self._clock()
+        now = monotonic()
         while self._heap and not self._abandoned:
             due, _, entry, turn = self._heap[0]
             is_current = turn == entry.turn and not entry.running and entry.task in self._entries
@@ -897,7 +880,7 @@ class Scheduler:
             elif (entry.woken or wait <= 0) and not self._abandoned:
                 self._dispatch(entry)
             else:
-                due = self._clock() + wait
+                due = monotonic() + wait
                 self._push(entry, due if wait < LONG_SECONDS else next_tick(due, STEPS_TOGETHER_SECONDS))
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.rate import HeldTime, TimeLimit, held_here, held_work, working_for
 from nodepool.exceptions import ImageCreateException
@@ -281,13 +280,13 @@ class PartsBucket(Protocol):
         """
 
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
-        """What is there of an upload, by number; raises CloudNotFound if the upload is gone."""
+        """What is there of an upload, by number; raises CloudNotFound if the upload is deleted."""
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
-        """Make an object of the parts; raises CloudNotFound if the upload is gone."""
+        """Make an object of the parts; raises CloudNotFound if the upload is deleted."""
 
     def abort(self, upload: PartsUpload) -> None:
-        """Delete the parts; an upload that is gone is no error."""
+        """Delete the parts; an upload that is not there is no error."""
 
     def open_uploads(self, prefix: str) -> Iterable[PartsUpload]:
         """Uploads that were not completed, of keys that begin so."""
@@ -423,12 +422,12 @@ def crc32_of(data: bytes) -> str:
 
 #: Gets the bytes that are uploaded, and the bytes in all. Does not block; may raise `UploadGivenUp`. Any thread.
 Report = Callable[[int, int], None]
-#: Raises `UploadGivenUp` when the upload is to end. Blocks while nobody knows, e.g. without ZooKeeper. Any thread.
+#: Raises `UploadGivenUp` when the upload is to end. Blocks while no one knows, e.g. without ZooKeeper. Any thread.
 Check = Callable[[], None]
 
 
 class UploadGivenUp(Exception):
-    """Nobody wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
+    """No one wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
 
 
 class UploadInterrupted(UploadGivenUp):
@@ -443,7 +442,7 @@ _bound: Final = threading.local()
 
 
 def _nobody(done: int, total: int) -> None:
-    """Stands for the builder where nobody watches."""
+    """Stands for the builder where no one watches."""
 
 
 def _wanted() -> None:
@@ -484,7 +483,7 @@ def checker() -> Check:
 def check() -> None:
     """For times at which no data are sent, and before something is made in the cloud: is the upload still wanted?
 
-    Blocks while nobody knows.
+    Blocks while no one knows.
 
     :raises UploadGivenUp: it is to end.
     """
@@ -591,7 +590,7 @@ class ListedImage:
     :param id: what ``deleteImage()`` takes.
     :param name: "" = it has none.
     :param metadata: as given with the upload.
-    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record nobody
+    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record no one
         can use it any more (D-3).
     """
 
@@ -630,15 +629,13 @@ class ImageTime:
         what: str,
         seconds: float,
         stopped: threading.Event,
-        clock: Callable[[], float] = monotonic,
         wanted: Callable[[], None] = lambda: None,
     ) -> None:
         self._what = what
         self._seconds = seconds
         self._stopped = stopped
-        self._clock = clock
         self._wanted = wanted
-        self._limit = TimeLimit(seconds, held_here(clock), clock)
+        self._limit = TimeLimit(seconds, held_here())
         #: Before the next look, in seconds, as the cloud says; None = it does not.
         self.pause: float | None = None
 
@@ -666,7 +663,7 @@ class ImageTime:
 
         :param seconds: or until these are.
         """
-        part = self._limit if seconds is None else TimeLimit(seconds, held_here(self._clock), self._clock)
+        part = self._limit if seconds is None else TimeLimit(seconds, held_here())
         for looks in itertools.count(1):
             yield
             pause = LOOK.pause(looks) if self.pause is None else min(self.pause, LOOK.longest_seconds)

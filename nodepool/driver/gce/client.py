@@ -66,7 +66,7 @@ def group_sizes(rate: float) -> dict[str, BucketSize]:
 
 class ComputeEngine:
     """One project. All methods block; any thread may call them. They raise what
-    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    `nodepool.driver.framework.cloud_errors` has. Making it asks no one.
     """
 
     def __init__(self, config: GceProviderConfig, http: PlainHttp, login: RestLogin, labels: LabelReader) -> None:
@@ -344,9 +344,8 @@ PAUSE: Final = Backoff(15.0, 60.0)
 class SilentZones:
     """Of one provider. Thread-safe, does not block; ``_lock`` guards the circuit breakers."""
 
-    def __init__(self, provider: str, zones: Iterable[str], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, zones: Iterable[str]) -> None:
         self._provider = provider
-        self._clock = clock
         self._lock = threading.Lock()
         #: Of the configuration. Calls may go to others, for what an earlier one has left there.
         self._zones = tuple(zones)
@@ -363,7 +362,7 @@ class SilentZones:
         :raises CloudAway: it is silent; nothing was sent.
         """
         with self._lock:
-            now, breaker = self._clock(), self._of(zone)
+            now, breaker = monotonic(), self._of(zone)
             left = breaker.probe_due(now)
             if left is None or self._all_silent():
                 return
@@ -383,7 +382,7 @@ class SilentZones:
     def no_answer(self, zone: str) -> None:
         """A call had none, or an error of the server."""
         with self._lock:
-            new = self._of(zone).failed(self._clock(), "")
+            new = self._of(zone).failed(monotonic(), "")
         if new:
             log.warning("Provider %s: zone %s does not answer and is left alone", self._provider, zone)
 
@@ -424,12 +423,10 @@ class GoogleLogin(TokenLogin):
     :param credentials_file: path; read again for each token, so that it may be replaced. None = the default ones.
     """
 
-    def __init__(
-        self, provider: str, credentials_file: str | None, http: PlainHttp, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, provider: str, credentials_file: str | None, http: PlainHttp) -> None:
         import google.auth  # noqa: F401 - a provider whose library is broken shall not start
 
-        super().__init__(provider, clock)
+        super().__init__(provider)
         self._credentials_file = credentials_file
         self._http = http
 
@@ -469,7 +466,7 @@ class GoogleLogin(TokenLogin):
 
 
 def credentials_of(path: str) -> Any:
-    """The credentials of a file. Blocks; asks nobody.
+    """The credentials of a file. Blocks; asks no one.
 
     :raises LoginRefused: it cannot be read, or is of a type that is not supported.
     :raises ValueError: it is incomplete.

@@ -34,7 +34,7 @@ log = logging.getLogger("nodepool.driver.gce.facts")
 
 
 class GceFacts:
-    """Of one provider. Thread-safe: what changes a table is one operation. May block, unless it is said."""
+    """Of one provider. Thread-safe: what changes a table is one operation. May block, unless it is stated."""
 
     def __init__(self, config: GceProviderConfig, client: ComputeEngine) -> None:
         self._config = config
@@ -103,7 +103,7 @@ class GceFacts:
     # -- limits of the region and the project, and what labels and instances use of them (GC-7) --
 
     def limits(self) -> QuotaInformation:
-        """Of what the labels of the configuration need, as far as Google has told.
+        """Of what the labels of the configuration need, as far as Google has reported.
 
         Nothing waits for it: without an answer the last one counts, or there are no limits. What Google then refuses
         waits all the same.

@@ -67,7 +67,7 @@ class GceImages(CloudImages):
         """Upload a file; returns the name of the image. After an error nothing is left, if Google lets us.
 
         :raises ImageCreateException: Google cannot use it, or it took too long.
-        :raises UploadGivenUp: nobody wants it any more.
+        :raises UploadGivenUp: no one wants it any more.
         :raises LaunchError: Google refused it, or is away.
         :raises OSError: the file cannot be read.
         """
@@ -122,7 +122,7 @@ class GceImages(CloudImages):
             self.delete_object(name)
 
     def delete(self, image_id: str) -> None:
-        """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
+        """Delete an image of this provider, and what its upload may have left; what is deleted is no error."""
         self._delete_image(image_id, {PROVIDER_KEY: self._config.name})
         if self.bucket:
             self.delete_object(self._object_name(image_id))
@@ -130,7 +130,7 @@ class GceImages(CloudImages):
     def _delete_image(self, name: str, own: Mapping[str, str | None]) -> None:
         """Delete an image if it is ours.
 
-        All who use a project share the names of its images: somebody else may have made one of the name meanwhile.
+        All who use a project share the names of its images: another may have made one of the name meanwhile.
         """
         found = or_none(lambda: self.client.image_named(name))
         if found is not None and _is_of(found, own):
@@ -161,7 +161,7 @@ class GceImages(CloudImages):
     # -- calls: objects --
 
     def begin_object(self, name: str, metadata: Mapping[str, str]) -> str:
-        """Begin an upload; returns the address of its pieces, which nobody may see: it needs no login."""
+        """Begin an upload; returns the address of its pieces, which no one may see: it needs no login."""
         url = f"{self._endpoint}/upload/storage/v1/b/{quoted(self.bucket)}/o"
         body = {"name": name, "contentType": "application/gzip", "metadata": dict(metadata)}
         what = "beginning an upload"
@@ -195,7 +195,7 @@ class GceImages(CloudImages):
         return (int(kept[1]) + 1 if kept else 0), None
 
     def delete_object(self, name: str) -> None:
-        """One that is gone is no error."""
+        """One that is not there is no error."""
         url = f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o/{quoted(name)}"
         or_none(lambda: sent_again(lambda: self._call("DELETE", url, "deleting an object")))
 
@@ -315,7 +315,7 @@ class ObjectUpload:
     What was sent and is not stored, because the connection broke, is sent again.
 
     :param name: of the object.
-    :param labels: also metadata of the object, so that somebody can tell whose it is.
+    :param labels: also metadata of the object, so that someone can tell whose it is.
     """
 
     def __init__(self, calls: GceImages, name: str, path: str, labels: Mapping[str, str]) -> None:
@@ -335,7 +335,7 @@ class ObjectUpload:
         """Send it; blocks.
 
         :raises ImageCreateException: it did not arrive as it was sent.
-        :raises UploadGivenUp: nobody wants it any more, or the provider was stopped.
+        :raises UploadGivenUp: no one wants it any more, or the provider was stopped.
         """
         report = uploads.reporter()
         with open(self._path, "rb") as file:
@@ -425,7 +425,7 @@ def tar_gz(
 
     :param file: open, at its beginning.
     :param unit: the disk is filled up with zeros to a multiple of it, in bytes.
-    :param read: told how many bytes of the file were read.
+    :param read: gets how many bytes of the file were read.
     :raises OSError: it cannot be read, or changed its size meanwhile.
     """
     file_bytes = os.fstat(file.fileno()).st_size

@@ -200,7 +200,7 @@ class GceInstances(InstanceCloud[t.GceRecord]):
 
 
 class GceDeletion(DeletionMachine[t.GceRecord]):
-    """Deletes an instance, and with it its disk, and waits until it is gone (GC-9)."""
+    """Deletes an instance, and with it its disk, and waits until it has ended (GC-9)."""
 
     def begun(self, record: t.GceRecord) -> bool:
         return record.status in t.ENDING and record.status != "TERMINATED"
@@ -232,7 +232,7 @@ class Insert:
     """One insert. ``done`` is set once, then ``failure`` says what was wrong; None = nothing. Any thread reads it.
 
     :param head: of errors: whose it is.
-    :param wake: told when it is over. Must not block.
+    :param wake: called when it is over. Must not block.
     """
 
     def __init__(self, operation: t.Operation, head: str, wake: Callable[[], None], now: float) -> None:
@@ -264,23 +264,22 @@ class Insert:
 class InsertOperations:
     """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
 
-    An insert that nobody holds any more is forgotten.
+    An insert that no one holds any more is forgotten.
     """
 
-    def __init__(self, provider: str, calls: ComputeEngine, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine) -> None:
         self._provider = provider
         self._calls = calls
-        self._clock = clock
         self._lock = threading.Lock()
         self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
         self._looked_at = float("-inf")
         #: What of which zone is left alone. One thread at a time lists, and uses it.
         self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
-        self._repeats = Repeats(clock=clock)
+        self._repeats = Repeats()
 
     def watch(self, operation: t.Operation, head: str, wake: Callable[[], None]) -> Insert:
         """An insert was accepted. Does not block."""
-        insert = Insert(operation, head, wake, self._clock())
+        insert = Insert(operation, head, wake, monotonic())
         if not insert.done:
             with self._lock:
                 self._open[insert.name] = insert
@@ -294,7 +293,7 @@ class InsertOperations:
 
     def look(self) -> None:
         """See which are over. Blocks; any thread. Trouble is logged: lists of instances go on."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             if not self._open or now - self._looked_at < PAUSE_SECONDS:
                 return
@@ -324,13 +323,13 @@ class InsertOperations:
         :return: what went wrong, now or the last time; "" = nothing.
         """
         breaker = self._breakers.setdefault(what, CircuitBreaker(1, 0.0, AWAY))
-        if breaker.probe_due(self._clock()):
+        if breaker.probe_due(monotonic()):
             return breaker.reason
         try:
             ask()
         except LaunchError as error:
             if isinstance(error, CloudAway):
-                breaker.failed(self._clock(), str(error))
+                breaker.failed(monotonic(), str(error))
             return str(error)
         breaker.worked()
         return ""
@@ -359,7 +358,7 @@ class InsertOperations:
 
 #: So many instances of a zone are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
-#: Instances that one list of operations proves to be gone.
+#: Instances that one list of operations proves to be deleted.
 MANY: Final = 250
 #: So many operations of a zone are looked at, the newest first: two pages.
 OPERATIONS: Final = 1000
@@ -472,7 +471,7 @@ class GceCreation(PlacedCreation[t.GceRecord, GcePlace]):
         except CloudRefused as error:
             if error.code not in t.EXISTS:
                 raise
-            # Of an order of ours that was not answered, or of somebody else.
+            # Of an order of ours that was not answered, or of another.
             found = self.cloud.client.instance(place.zone, name)
             if not is_of(found.metadata, self.metadata):
                 raise

@@ -19,7 +19,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.driver.framework.cloud_errors import (
     CheckResult,
@@ -33,7 +33,7 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import IbmVpc
-from nodepool.driver.ibmvpc.config import IbmProviderConfig
+from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
 from nodepool.driver.ibmvpc.facts import IbmFacts
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.images import IbmImages
@@ -50,9 +50,6 @@ from nodepool.driver.statemachine import (
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.driver.statemachine.provider import CloudDriver
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
@@ -181,7 +178,7 @@ class IbmAdapter(CloudAdapter):
     def _checks(self, checks: CloudChecks) -> Iterator[CheckResult]:
         for pool in self.config.pools.values():
             yield from checks.about(f"pool {pool.name}", "", partial(self._check_pool, pool))
-            good = "profile, image and keys are there"
+            good = "profile, cloud image and keys are there, as far as it names them"
             yield from checks.labels(pool, good, self._check_profiles, self._check_image, self._check_keys)
         yield from checks.about("quota", "", self._check_quota)
         if any(not image.pause for image in self.config.diskimages.values()):

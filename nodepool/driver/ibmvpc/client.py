@@ -55,7 +55,7 @@ def class_sizes(rate: float) -> dict[str, BucketSize]:
 
 class IbmVpc:
     """One region. All methods block; any thread may call them. They raise what
-    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody, but imports IBM's library.
+    `nodepool.driver.framework.cloud_errors` has. Making it asks no one, but imports IBM's library.
     """
 
     def __init__(self, config: IbmProviderConfig, http: PlainHttp, login: IbmLogin) -> None:

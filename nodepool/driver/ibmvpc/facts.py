@@ -11,19 +11,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.ibmvpc import types as t
-from nodepool.driver.ibmvpc.client import MISSING_SECONDS
+from nodepool.driver.ibmvpc.client import MISSING_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
 from nodepool.exceptions import RuntimeConfigurationException
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
 
 T = TypeVar("T")
 
@@ -38,15 +35,14 @@ _VISIBILITY: Final = {"user": "private", "provider": "public"}
 class IbmFacts:
     """Of one provider. Thread-safe: what changes a table is one operation."""
 
-    def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc) -> None:
         self._config = config
         self._client = client
-        self._clock = clock
         self._lock = threading.Lock()
-        self._vpcs: Fact[dict[str, str]] = Fact(lambda: client.ids("vpcs"), clock)
-        self._subnets: Fact[list[t.IbmSubnet]] = Fact(client.subnets, clock)
-        self._keys: Fact[dict[str, str]] = Fact(lambda: client.ids("keys"), clock)
-        self._profiles: Fact[dict[str, t.IbmProfile]] = Fact(client.profiles, clock)
+        self._vpcs: Fact[dict[str, str]] = Fact(lambda: client.ids("vpcs"))
+        self._subnets: Fact[list[t.IbmSubnet]] = Fact(client.subnets)
+        self._keys: Fact[dict[str, str]] = Fact(lambda: client.ids("keys"))
+        self._profiles: Fact[dict[str, t.IbmProfile]] = Fact(client.profiles)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")
         #: Resource groups that were made here: lists may be late.
@@ -90,7 +86,7 @@ class IbmFacts:
 
     def forget(self) -> None:
         """IBM rejected a launch: look up again what it was made of. Many launches may be rejected at once."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             if now - self._forgotten_at < MISSING_SECONDS:
                 return
@@ -143,7 +139,7 @@ class IbmFacts:
         found = self._client.known_groups.get().get(name)
         if found is not None:
             return found
-        return self._made.setdefault(name, Fact(lambda: self._new_group(name), self._clock)).get(math.inf)
+        return self._made.setdefault(name, Fact(lambda: self._new_group(name))).get(math.inf)
 
     def _new_group(self, name: str) -> str:
         """One that was not in the list. One thread at a time, for each name."""
@@ -176,7 +172,7 @@ class IbmFacts:
             return {"href": image.image_href}
         if image.image_id:
             return {"id": image.image_id}
-        fact = Fact(lambda: self._find_image(image).id, self._clock)
+        fact = Fact(lambda: self._find_image(image).id)
         return {"id": self._images.setdefault(image.name, fact).get(FOUND_SECONDS)}
 
     def _find_image(self, image: IbmCloudImage) -> t.IbmImage:

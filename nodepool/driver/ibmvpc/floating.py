@@ -22,18 +22,16 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.ibmvpc.client import IbmVpc
+from nodepool.driver.ibmvpc.config import IbmProviderConfig
 from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp, own_name, passes
 from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchError, LaunchStatusException
-
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmProviderConfig
 
 log = logging.getLogger("nodepool.driver.ibmvpc.floating")
 
@@ -57,14 +55,13 @@ class _Overtaken(Exception):
 class IbmFloatingIps:
     """Of one provider. Thread-safe; ``_lock`` guards what is known, and is not held while IBM is asked."""
 
-    def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc) -> None:
         self._config = config
         self._client = client
-        self._clock = clock
         #: In names that this launcher gives.
         self._id = uuid.uuid4().hex[:8]
         self._lock = threading.Lock()
-        self._list: Fact[list[IbmFloatingIp]] = Fact(self._ask, clock)
+        self._list: Fact[list[IbmFloatingIp]] = Fact(self._ask)
         #: Of this provider, by id, as last seen, and when the latest list began.
         self._known: dict[str, IbmFloatingIp] = {}
         self._listed_at = float("-inf")
@@ -85,13 +82,13 @@ class IbmFloatingIps:
         """Why no instance of a zone gets one now; None = it may. Does not block."""
         with self._lock:
             until, error = self._shortages.get(zone, (float("-inf"), None))
-            return error if until > self._clock() else None
+            return error if until > monotonic() else None
 
     def _is_ours(self, floating: IbmFloatingIp) -> bool:
         return floating.metadata.get(PROVIDER_KEY) == self._config.name
 
     def _ask(self) -> list[IbmFloatingIp]:
-        started = self._clock()
+        started = monotonic()
         found = self._client.floating_ips()
         with self._lock:
             self._listed_at = started
@@ -158,7 +155,7 @@ class IbmFloatingIps:
         def still_free() -> None:
             permit()
             with self._lock:
-                known, age = self._known.get(chosen.id), self._clock() - self._listed_at
+                known, age = self._known.get(chosen.id), monotonic() - self._listed_at
             if known is not None and age > LOOK_SECONDS:
                 # The list of a large account takes longer.
                 try:
@@ -183,7 +180,7 @@ class IbmFloatingIps:
             return self._bound(self._client.create_floating_ip(name, group_id, interface_id, permit))
         except CloudQuota as error:
             with self._lock:
-                self._shortages[zone] = self._clock() + SHORT_SECONDS, error
+                self._shortages[zone] = monotonic() + SHORT_SECONDS, error
             raise
 
     def _bound(self, floating: IbmFloatingIp) -> IbmFloatingIp:
@@ -191,7 +188,7 @@ class IbmFloatingIps:
         with self._lock:
             self._known[floating.id] = floating
             self._free.pop(floating.id, None)
-            self._own[floating.id] = floating.name, self._clock()
+            self._own[floating.id] = floating.name, monotonic()
         if floating.failed:
             text = f"Provider {self._config.name}: floating IP {floating.address or floating.id} is {floating.status}"
             raise LaunchStatusException(text)
@@ -200,12 +197,12 @@ class IbmFloatingIps:
     def _is_own(self, floating: IbmFloatingIp) -> bool:
         """May this launcher bind or delete a free one? With the lock."""
         name, since = self._own.get(floating.id, ("", 0.0))
-        return floating.name == name and self._clock() >= since and not self._kept_none(floating)
+        return floating.name == name and monotonic() >= since and not self._kept_none(floating)
 
     # -- what is free --
 
     def release(self, name: str) -> None:
-        """The instance of a name is gone. Its floating IP is kept for another one, or deleted. Blocks."""
+        """The instance of a name is deleted. Its floating IP is kept for another one, or deleted. Blocks."""
         with self._lock:
             found = next((one for one in self._known.values() if one.name == name), None)
         found = found or next((one for one in self.all() if one.name == name), None)
@@ -217,7 +214,7 @@ class IbmFloatingIps:
                 return
             free = found if found.failed else found._replace(target="", status=AVAILABLE)
             self._known[found.id] = free
-            self._free.setdefault(found.id, (name, self._clock()))
+            self._free.setdefault(found.id, (name, monotonic()))
             self._shortages.pop(found.zone, None)
             own = self._is_own(free)
             goes = self._is_anyones(free) or (own and free in self._surplus())
@@ -237,7 +234,7 @@ class IbmFloatingIps:
             surplus = self._surplus()
             goes = [one for one in unused if self._is_anyones(one) or (one in surplus and self._is_own(one))]
             others = [one for one in unused if one not in goes and self._own.get(one.id, ("",))[0] != one.name]
-            before = self._clock() - SETTLED_SECONDS
+            before = monotonic() - SETTLED_SECONDS
             settled = [one for one in others if self._free.get(one.id, ("", before + 1))[1] <= before]
         for one in settled:
             self._take_over(one)
@@ -253,7 +250,7 @@ class IbmFloatingIps:
             return
         with self._lock:
             self._known[named.id] = named
-            self._own[named.id] = named.name, self._clock() + GRACE_SECONDS
+            self._own[named.id] = named.name, monotonic() + GRACE_SECONDS
 
     def _is_anyones(self, floating: IbmFloatingIp) -> bool:
         """May each launcher delete one that no instance has? It will never work, or its pool keeps none."""

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CodedError, or_none, texts_of
-from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, RestLogin
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.framework.uploads import (
     ImageContent,
@@ -41,7 +41,6 @@ from nodepool.guard import Guard
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import Body, HttpAnswer, PlainHttp
-    from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.ibmvpc.client import IbmVpc
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
@@ -90,7 +89,7 @@ class IbmImages(CloudImages):
     # -- deletion --
 
     def delete(self, image_id: str) -> None:
-        """Delete an image and what its upload may have left; one that is gone is no error (IV-11)."""
+        """Delete an image and what its upload may have left; one that is not there is no error (IV-11)."""
         image = or_none(lambda: self.client.image(image_id))
         if image is None:
             return
@@ -121,7 +120,7 @@ class IbmImages(CloudImages):
             yield ListedImage(found.id if found.type == t.IMAGE else found, name, found.metadata, usable=found.usable)
 
     def resources(self) -> Iterator[CloudResource]:
-        """The same as resources (IV-10). What does not say of which build it is belongs to nobody here.
+        """The same as resources (IV-10). What does not say of which build it is belongs to no one here.
 
         An image whose object is there is of an upload that never ended. The object goes after it: IBM does not delete
         an image while it is imported. One that was taken up again has another name than its object, and the same build.
@@ -198,7 +197,7 @@ class CosUpload(PartsUploader):
         """Upload, or go on with an import of the build that was interrupted; returns the id of the image. Blocks.
 
         :raises ImageCreateException: IBM cannot use it, or it took too long.
-        :raises UploadGivenUp: nobody wants it any more.
+        :raises UploadGivenUp: no one wants it any more.
         :raises LaunchError: IBM refused it, or is away.
         :raises OSError: the file cannot be read.
         """
@@ -328,7 +327,7 @@ class CosUpload(PartsUploader):
 
 
 def delete_image(client: IbmVpc, image_id: str) -> None:
-    """Delete an image; one that is gone, or is deleted now, is no error. Blocks.
+    """Delete an image; one that is not there, or is deleted now, is no error. Blocks.
 
     :raises CloudRefused: its import is under way, for example.
     """
@@ -435,7 +434,7 @@ class CosBucket:
             raise CloudAway(text)
 
     def abort(self, upload: PartsUpload) -> None:
-        """Delete the parts; an upload that is gone is no error."""
+        """Delete the parts; an upload that is not there is no error."""
         with contextlib.suppress(CloudNotFound):
             self._call("DELETE", upload.key, "ending an upload", {"uploadId": upload.upload_id})
 
@@ -458,7 +457,7 @@ class CosBucket:
             yield one.findtext("Key", "")
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is gone already is no error."""
+        """Delete an object; one that is not there is no error."""
         with contextlib.suppress(CloudNotFound):
             self._call("DELETE", key, "deleting an object")
 

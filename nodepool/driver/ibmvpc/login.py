@@ -12,13 +12,12 @@ import contextlib
 import functools
 import inspect
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
 from nodepool.driver.framework.http.rest_calls import TokenLogin, address_of, text_of_file
 from nodepool.driver.ibmvpc.types import errors_in
@@ -56,10 +55,8 @@ class IbmLogin(TokenLogin):
         replaced.
     """
 
-    def __init__(
-        self, provider: str, path: str | None, http: PlainHttp, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__(provider, clock)
+    def __init__(self, provider: str, path: str | None, http: PlainHttp) -> None:
+        super().__init__(provider)
         self._path = path
         self._http = http
         #: As read last; replaced as a whole.

@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudNotFound,
@@ -23,6 +24,7 @@ from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.quota_support import ZonePlaces
 from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
 from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.types import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
@@ -40,9 +42,6 @@ from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusExce
 from nodepool.metrics import reports
 from nodepool.model.node import QuotaInformation
 
-if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmPool, IbmProviderConfig
-
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 
 #: So many instances are remembered that were made here.
@@ -50,7 +49,7 @@ MANY: Final = 5000
 
 
 class IbmMachines(InstanceCloud[t.IbmRecord]):
-    """What launches and deletions of one provider share. The absence of an instance from lists proves that it is gone:
+    """What launches and deletions of one provider share. The absence of an instance from lists proves that it ended:
     to ask for one costs as much as a list.
     """
 
@@ -138,7 +137,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
 
 
 class IbmDeletion(DeletionMachine[t.IbmRecord]):
-    """Deletes an instance, waits until it is gone, and keeps or deletes its floating IP."""
+    """Deletes an instance, waits until it has ended, and keeps or deletes its floating IP."""
 
     cloud: IbmMachines
     _pool: IbmPool | None = None
@@ -281,7 +280,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
     # -- its floating IP --
 
     def _has_address(self, record: t.IbmRecord) -> bool:
-        """Is a floating IP bound to it that nobody else has? Does not block."""
+        """Is a floating IP bound to it that no one else has? Does not block."""
         if self._work is not None:
             if not self._work.done():
                 return False
@@ -292,7 +291,7 @@ class IbmCreation(PlacedCreation[t.IbmRecord, IbmPlace]):
                 if not busy(error):
                     raise
                 self.log.debug("The floating IP is bound later: %s", error)
-                self._bind_at = self.clock() + BUSY_SECONDS
+                self._bind_at = monotonic() + BUSY_SECONDS
         if self._floating is None and record.interface_id and self.reached(self._bind_at):
             self._work = self.cloud.others.submit(self._bind, record)
             self._work.add_done_callback(lambda _: self.wake())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from nodepool import fast_json
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNotFound,
@@ -73,8 +72,8 @@ class KubeClient(RestCalls):
     #: One that hangs is noticed in time: its callers ask again.
     read_attempts: ClassVar[int] = 1
 
-    def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0), clock)
+    def __init__(self, connection: ClusterConnection) -> None:
+        super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0))
         self.connection = connection
         self._lock = threading.Lock()
         #: Open streams, to be broken off by `close`.
@@ -261,7 +260,7 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
     """Order the deletion of an object; what belongs to it is deleted behind its back. Blocks for the order only.
 
     :param uid: of the object; another one of the same name is not deleted. None = whichever it is.
-    :raises CloudNotFound: it is gone; OtherOfTheName: and there is another one.
+    :raises CloudNotFound: it is deleted; OtherOfTheName: and there is another one.
     """
     body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if uid:
@@ -294,7 +293,7 @@ _NOT_YET_TEXTS: Final = ("error looking up service account", "no api token found
 
 
 class OtherOfTheName(CloudNotFound):
-    """The object of the call is gone, and there is another one of its name."""
+    """The object of the call is deleted, and there is another one of its name."""
 
 
 class NotYet(CloudAway):

@@ -41,12 +41,12 @@ watch_log = logging.getLogger("nodepool.driver.kubernetes.Watch")
 RETRY: Final = Backoff(0.25, 15.0)
 #: The same for one that was refused: rights may be given later.
 REFUSED_SECONDS: Final = 120.0
-#: A watch that ends before this without having told anything is not usual: the next one waits.
+#: A watch that ends before this without having reported anything is not usual: the next one waits.
 SHORT_SECONDS: Final = 1.0
 
 
 class Listener:
-    """What is told, in the thread of the watch. Must not block for long."""
+    """What is reported, in the thread of the watch. Must not block for long."""
 
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         """All objects, when the watch begins.
@@ -55,7 +55,7 @@ class Listener:
         """
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
-        """An object is new, changed, or gone."""
+        """An object is new, changed, or deleted."""
 
     def heard(self, kind: str) -> None:
         """The API gave a sign of life."""
@@ -174,7 +174,7 @@ class Watch:
             self._listener.heard(self._kind)
         elif kind in ("ADDED", "MODIFIED", "DELETED"):
             self._listener.changed(self._kind, found, gone=kind == "DELETED")
-        # Only now: what a listener failed with is told again.
+        # Only now: what a listener failed with is reported again.
         self._version = str(version or self._version)
         self._told = True
 
@@ -242,7 +242,6 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
     def __init__(self, provider: str, client: KubeClient) -> None:
         super().__init__(provider)
         self.client = client
-        self.clock: Callable[[], float] = monotonic
         self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
@@ -261,7 +260,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
             Watch(client, kind, path, self.selector, self, held=held) for kind, path in self.watched.items()
         ]
         #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
-        #: node of which another one has just told the end.
+        #: node of which another one has just reported the end.
         self._telling = threading.Lock()
         #: Guards ``_awaited`` and what follows.
         self._kinds_lock = threading.Lock()
@@ -306,7 +305,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
             self.tell_lost(record, (GONE, f"pod {view.name} of namespace {view.place} was deleted"))
 
     def _end(self, name: str, uid: str | None) -> None:
-        """A namespace is gone. One that was made after it under its name may have been listed, but not told, yet."""
+        """A namespace is deleted. One made after it under its name may have been listed, but not reported, yet."""
         known = self.inventory.get(name)
         if known is None or known.uid == uid:
             self.inventory.remove(name, self.made_anew(name, uid))
@@ -354,7 +353,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
         """Its namespace was made."""
         with self._kinds_lock:
             self._made[name] = uid
-        # The end of the one before may have been told while it was made.
+        # The end of the one before may have been reported while it was made.
         self.inventory.revive(name)
 
     def filled(self, name: str) -> None:
@@ -362,10 +361,10 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
         with self._kinds_lock:
             content = self._awaited.get(name)
             if content is not None:
-                content.look_at = self.clock()
+                content.look_at = monotonic()
 
     def made_anew(self, name: str, uid: str | None) -> bool:
-        """Was another one made under the name of one that is gone, of which no watch has told yet?"""
+        """Was another one made under the name of one that is deleted, of which no watch has reported yet?"""
         with self._kinds_lock:
             return self._made.get(name, uid) != uid
 
@@ -388,10 +387,10 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
             self.objects.replace(objects.PLACE, views, started)
         for view in views:
             content = awaited.get(view.id)
-            if content is not None and not view.terminating and self.clock() >= content.look_at:
+            if content is not None and not view.terminating and monotonic() >= content.look_at:
                 self._ask_for_content(view.id, content, asked)
                 content.looks += 1
-                content.look_at = self.clock() + LOOK.pause(content.looks)
+                content.look_at = monotonic() + LOOK.pause(content.looks)
         return [self.objects.record_of(view) for view in views]
 
     def _ask_for_content(self, name: str, content: AwaitedContent, asked: set[str]) -> None:
@@ -410,7 +409,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
                     self.objects.put(objects.SECRET, token)
                     content.has_token = bool(token.token)
         except CloudRefused as error:
-            # It may be gone, or our rights in it. That is the matter of its launch: the others wait for this list.
+            # It may be deleted, or our rights in it. That is the matter of its launch: the others wait for this list.
             log.debug("Provider %s: what is in %s cannot be read: %s", self.provider, name, error)
 
     def get_instance(self, record_id: str) -> objects.KubeRecord:
@@ -440,7 +439,7 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
     # -- deletions --
 
     def gone_already(self, record_id: str) -> bool:
-        """Never. Names are used again: another launcher may have made one, of which no watch has told here yet."""
+        """Never. Names are used again: another launcher may have made one, of which no watch has reported here yet."""
         self.inventory.revive(record_id)
         return False
 
@@ -450,9 +449,9 @@ class KubeCloud(InstanceCloud[objects.KubeRecord], Listener):
             with contextlib.suppress(OtherOfTheName):
                 self.delete_seen(known)
                 return
-        # What the watches have told is old, or nothing; and what has the name may belong to somebody else.
+        # What the watches have reported is old, or nothing; and what has the name may belong to another.
         found = self.get_instance(record_id)
-        # The end of the one before may be told yet: it is not the end of this one.
+        # The end of the one before may be reported yet: it is not the end of this one.
         self.made(record_id, found.uid)
         self.delete_seen(found)
 
@@ -549,7 +548,7 @@ class DefaultAccounts(Watch, Listener):
         super().__init__(client, KIND, core("serviceaccounts"), "", self, f"metadata.name={objects.DEFAULT_ACCOUNT}")
 
     def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
-        """A launch begins, before it makes its namespace. What was told of the attempt before does not count.
+        """A launch begins, before it makes its namespace. What was reported of the attempt before does not count.
 
         :param wake: called in the thread of the watch; must not block.
         """
@@ -590,7 +589,7 @@ class DefaultAccounts(Watch, Listener):
 
     def refused(self, kind: str, error: LaunchError | None) -> None:
         if error is None:
-            # The list that was allowed has told all.
+            # The list that was allowed has reported all.
             return
         text = "Provider %s: accounts cannot be watched, pods are sent until they are taken: %s"
         accounts_log.info(text, self._client.provider, error)

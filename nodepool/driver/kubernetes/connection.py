@@ -15,11 +15,10 @@ import base64
 import contextlib
 import os
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.http.rest_calls import HttpCalls
@@ -48,7 +47,7 @@ def _named_files(path: str) -> Iterator[str]:
     for part in path.split(os.pathsep):
         file = Path(part).expanduser()
         yield str(file)
-        # Whoever loads it tells what is wrong with it.
+        # Who loads it tells what is wrong with it.
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, yaml.YAMLError):
             for entry in yaml.safe_load(file.read_text(encoding="utf-8")).get("users") or ():
                 if token := (entry.get("user") or {}).get("tokenFile"):
@@ -75,10 +74,10 @@ class ClusterConnection(HttpCalls):
     :param context: of the kubeconfig; None = the current one, or without a kubeconfig the cluster that we run in.
     """
 
-    def __init__(self, provider: str, context: str | None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, context: str | None) -> None:
         self.provider = provider
         self.context = context
-        self._current = Fact(self._look, clock)
+        self._current = Fact(self._look)
         #: What was loaded last, the signature of its files, and `_refusals` then. Of the thread that looks.
         self._loaded: tuple[ClusterAccess, tuple[Any, ...], int] | None = None
         #: How often credentials were refused: what was loaded before the last time is not used again.
@@ -236,7 +235,7 @@ class ClusterAccess:
         return {str(one["key"]): str(one["value"]) for one in settings if one.get("value")}
 
     def bearer_token(self) -> str | None:
-        """The token, without the word before it; None = who we are is said by a certificate."""
+        """The token, without the word before it; None = who we are is stated by a certificate."""
         value = next((text for key, text in self.headers().items() if key.lower() == "authorization"), "")
         kind, _, token = value.partition(" ")
         return token.strip() if kind.lower() == "bearer" and token.strip() else None

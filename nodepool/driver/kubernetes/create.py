@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.config import PodLabel
 from nodepool.driver.kubernetes.objects import KubeRecord, PodView, TokenView, need_of
 from nodepool.driver.statemachine import CloudInstance, CreationKey, CreationMachine, DeletionMachine, Instance, Order
 from nodepool.driver.statemachine import instance as tags
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.guard import OnError
 from nodepool.plan.retries import Backoff
-
-if TYPE_CHECKING:
-    from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.adapter import Log
 
 #: For what the cluster makes by itself a moment after the namespace.
 NOT_YET: Final = Backoff(0.05, 1.0)
@@ -57,7 +55,7 @@ class KubeDeletion(DeletionMachine[KubeRecord]):
         if self.complete and self.external_id is not None:
             self.cloud.over(self.external_id)
         record = None if self.complete or self.external_id is None else self.cloud.inventory.get(self.external_id)
-        stuck = record is not None and record.terminating and self.clock() - self.start_time >= STUCK_SECONDS
+        stuck = record is not None and record.terminating and monotonic() - self.start_time >= STUCK_SECONDS
         if record is not None and stuck and record.status != self._reported:
             self._reported = record.status
             self.log.warning("%s is still there, %s", record.id, record.status)
@@ -85,7 +83,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.labels = objects.labels_of(label, self.metadata, order.request, order.log)
         self.name = self.name_of(label, self.metadata)
         self.pod_name: str | None = label.name if label.is_pod else None
-        self._judge = PodJudge(self.where, order.log, self.clock)
+        self._judge = PodJudge(self.where, order.log)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
         self._left: deque[tuple[str, client.Object]] | None = None
         #: Unique ids of what was made, by path of its kind; what is missing is not known: its answer was lost.
@@ -129,7 +127,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         return self.name
 
     def _await_what_comes(self) -> None:
-        """Before the first order. What was told since then must not be forgotten when it is sent again."""
+        """Before the first order. What was reported since then must not be forgotten when it is sent again."""
         if self._awaits:
             return
         self._awaits = True
@@ -178,7 +176,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def found_place(self, path: str) -> client.Object:
         """The namespace or project of our name that was there."""
-        # Its account may have been told before this launch waited for it.
+        # Its account may have been reported before this launch waited for it.
         self.cloud.accounts.over(self.name)
         found: client.Object = self.cloud.client.get(f"{path}/{self.name}")
         return found
@@ -222,8 +220,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         return bool(self._left and self._left[0][0].endswith(f"/{plural}"))
 
     def _account_pause(self) -> float:
-        """Seconds until the pod is sent all the same, because what is said of the account may be wrong."""
-        now = self.clock()
+        """Seconds until the pod is sent all the same, because what is stated of the account may be wrong."""
+        now = monotonic()
         if self._try_at is None:
             self._try_at = now + ACCOUNT_SECONDS
         return max(0.0, self._try_at - now)
@@ -329,10 +327,9 @@ class PodJudge:
     :param where: whose launch it is, for texts.
     """
 
-    def __init__(self, where: str, log: Log, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, where: str, log: Log) -> None:
         self._where = where
         self._log = log
-        self._clock = clock
         self._uid: str | None = None
         self._told = ""
         #: Since when the pod is in trouble that ends the launch if it lasts.
@@ -341,7 +338,7 @@ class PodJudge:
         self.waits_for = ""
 
     def worth_a_look(self, pod: PodView | None) -> bool:
-        """Is what was told of the pod worth a step?"""
+        """Is what was reported of the pod worth a step?"""
         if pod is None:
             return self._uid is not None
         return pod.terminating or pod.verdict.ready or bool(pod.verdict.problem)
@@ -359,7 +356,7 @@ class PodJudge:
         verdict = pod.verdict
         if pod.terminating:
             raise LaunchStatusException(f"{self._where}: the pod is being deleted by others")
-        now = self._clock()
+        now = monotonic()
         self._trouble_since = (self._trouble_since or now) if verdict.later else None
         if verdict.fatal or now - (self._trouble_since or now) >= MENDING_SECONDS:
             raise LaunchStatusException(f"{self._where}: the pod cannot run: {verdict.problem}")
@@ -370,8 +367,8 @@ class PodJudge:
         return verdict.ready
 
     def next_look(self, otherwise: float | None) -> float | None:
-        """When to look again though nothing was told, in seconds."""
+        """When to look again though nothing was reported, in seconds."""
         if self._trouble_since is None:
             return otherwise
-        left = max(0.0, self._trouble_since + MENDING_SECONDS - self._clock())
+        left = max(0.0, self._trouble_since + MENDING_SECONDS - monotonic())
         return left if otherwise is None else min(left, otherwise)

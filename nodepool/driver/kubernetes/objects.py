@@ -14,19 +14,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import one_line
-from nodepool.driver.kubernetes.config import mangled
+from nodepool.driver.kubernetes.config import PodLabel, mangled
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.inventory import CloudRecord
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.request import NodeRequest
+from nodepool.model.request import NodeRequest
 
 #: Label with the name of the node's label.
 LABEL_KEY: Final = "nodepool_node_label"
@@ -287,10 +284,10 @@ View = KubeRecord | PodView | TokenView
 class NodeObjects:
     """Objects of nodes that have a namespace or project each. ``_lock`` guards them.
 
-    Names are used again, and kinds are watched each by itself: a pod or token of the present attempt may be told before
+    Names are used again, and kinds are watched each by itself: a pod or token of the present attempt may be seen before
     the end of the namespace of the last one, and the other way round. Launches take what has their unique ids.
 
-    :param awaited: does a launch wait for what is told of a namespace? Must not block. Then it may be told already.
+    :param awaited: does a launch wait for news of a namespace? Must not block. Then it may be reported already.
     """
 
     def __init__(self, awaited: Callable[[str], bool]) -> None:
@@ -302,7 +299,7 @@ class NodeObjects:
         self._told: dict[str, float] = {}
 
     def put(self, kind: str, view: View) -> KubeRecord | None:
-        """Keep what was told; the record of its node, None = its namespace is not known."""
+        """Keep what was reported; the record of its node, None = its namespace is not known."""
         with self._lock:
             kept, name = self._kept[kind], _place_of(view)
             before = kept.get(name)
@@ -314,7 +311,7 @@ class NodeObjects:
             return self._record(name)
 
     def remove(self, kind: str, view: View) -> KubeRecord | None:
-        """An object is gone; what is left of its node, None = the node is."""
+        """An object is deleted; what is left of its node, None = the node is."""
         with self._lock:
             kept, name = self._kept[kind], _place_of(view)
             if name not in kept or kept[name].uid == view.uid:
@@ -327,7 +324,7 @@ class NodeObjects:
     def replace(self, kind: str, views: Iterable[View], started: float) -> tuple[list[KubeRecord], dict[str, str]]:
         """A list of a kind; the records that are there now, and the namespaces that are not any more: name and uid.
 
-        :param started: when the list was begun, monotonic seconds. It says nothing of namespaces that were told later.
+        :param started: when the list was begun, monotonic seconds. It says nothing of namespaces that were seen later.
         """
         gone: dict[str, str] = {}
         listed = {_place_of(view): view for view in views}
@@ -342,7 +339,7 @@ class NodeObjects:
     def _replace_places(self, listed: Mapping[str, View], started: float) -> dict[str, str]:
         """Called with the lock; the namespaces that are not any more.
 
-        Pods and tokens of a namespace that is not known yet are kept: it is listed, or told, after them.
+        Pods and tokens of a namespace that is not known yet are kept: it is listed, or reported, after them.
         """
         gone: dict[str, str] = {}
         places = self._kept[PLACE]
@@ -362,13 +359,13 @@ class NodeObjects:
         return gone
 
     def record_of(self, place: KubeRecord) -> KubeRecord:
-        """The record of a namespace that was listed: as it was told, if that is the same one."""
+        """The record of a namespace that was listed: as it was reported, if that is the same one."""
         with self._lock:
             known = self._kept[PLACE].get(place.id)
             return self._with_content(known if known is not None and known.uid == place.uid else place)
 
     def _forget_content(self, name: str) -> None:
-        """A namespace is gone, or another one has its name. Called with the lock."""
+        """A namespace is deleted, or another one has its name. Called with the lock."""
         if self._awaited(name):
             # It may be that of the next one, which no watch would tell again.
             return
@@ -409,7 +406,7 @@ def pod_record(view: PodView) -> KubeRecord:
 
 #: Phases of pods that run no more, and use nothing.
 ENDED: Final = ("Failed", "Succeeded")
-#: These end by nobody's help but that of who wrote the label.
+#: These end by no one's help but that of who wrote the label.
 _FATAL: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"})
 #: These may mend themselves in a moment, e.g. when a controller copies a secret into the namespace.
 _FATAL_LATER: Final = frozenset(

@@ -15,26 +15,24 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import ChangedNodes
+from nodepool.driver.statemachine.adapter import Log
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import OnError
 from nodepool.model import states
 from nodepool.model.event import BACKING_OWNER
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
 from nodepool.model.record import InvalidRecord, is_finite
 from nodepool.model.request import NodeRequest
 from nodepool.plan import backing, maintenance
 from nodepool.plan.backing import Backing, BackingKind
 from nodepool.zk import paths
-
-if TYPE_CHECKING:
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.zk.nodes import NodepoolCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: Nodes in these states have not stored yet where they are.
 NOT_PLACED = (states.INIT, states.BUILDING)
@@ -54,7 +52,7 @@ class Entry:
         self.kind: BackingKind | None = None
         #: By slot; as long as their znodes exist.
         self.holders: list[str | None] = []
-        #: Seconds since the epoch; None = somebody is on it.
+        #: Seconds since the epoch; None = someone is on it.
         self.idle_since: float | None = None
         #: Everybody who is on it, or was when it was counted last.
         self.users: set[str] = set()
@@ -128,7 +126,7 @@ class BackingView:
         self._on_change()
 
     def _is_known(self, node_id: str) -> bool:
-        """Does it matter that this node is gone? '' = any may be."""
+        """Does it matter that this node is deleted? '' = any may be."""
         known = (self._backings_of, self.entries, self._places, self._made_for)
         return not node_id or any(node_id in nodes for nodes in known)
 
@@ -156,9 +154,9 @@ class BackingView:
             self._recount(dirty)
 
     def is_behind(self) -> bool:
-        """Has a node gone since the last `update` that matters? To be asked at the end of a pass.
+        """Has a node been deleted since the last `update` that matters? To be asked at the end of a pass.
 
-        A node may go after `update` found it and before it is known to be on a backing node. Nobody is woken then.
+        A node may go after `update` found it and before it is known to be on a backing node. No one is woken then.
         """
         pending = self._changes.pending()
         return any(self._nodes.get(node_id) is None and self._is_known(node_id) for node_id in pending)
@@ -271,7 +269,7 @@ class BackingView:
         elif entry.idle_since is None:
             entry.idle_since = wall_time()
         self._unlink(entry)
-        # Those who are gone, too: should they come back, e.g. because they are readable again, they count.
+        # Those who are deleted, too: should they come back, e.g. because they are readable again, they count.
         entry.users = living | {node_id for node_id in entry.data.nodes if node_id is not None}
         for node_id in entry.users:
             self._backings_of.setdefault(node_id, set()).add(entry.id)
@@ -288,7 +286,7 @@ class BackingView:
         return node is not None and node.provider == self._provider_name
 
     def is_free(self, entry: Entry, slots: Iterable[int]) -> bool:
-        """Is it sure that nobody has these slots? Blocks for a look at the znodes that the cache says are gone."""
+        """Is it sure that no one has these slots? Blocks for a look at the znodes that the cache says are deleted."""
         gone = []
         for slot in slots:
             node_id = entry.data.nodes[slot]
@@ -327,7 +325,7 @@ class BackingView:
     # -- writing --
 
     def write(self, entry: Entry, data: BackingData) -> bool:
-        """Store ``user_data``; False = somebody else wrote first, look again."""
+        """Store ``user_data``; False = another wrote first, look again."""
         node = entry.node.copy()
         node.user_data = data.encode()
         try:
@@ -451,7 +449,7 @@ class BackingRequests:
         self._unanswered.clear()
 
     def look(self, request_id: str) -> NodeRequest | None:
-        """The request as it is now; None = it is gone. Blocks only if the cache does not have it."""
+        """The request as it is now; None = it is deleted. Blocks only if the cache does not have it."""
         return self._cache.get(request_id) or self._zk.getNodeRequest(request_id)
 
     def end(self, request_id: str) -> None:
@@ -460,7 +458,7 @@ class BackingRequests:
         self._ended[request_id] = monotonic() + LINGER_SECONDS
 
     def cancel(self, request_id: str) -> None:
-        """Take back a request that nobody waits for; blocks for a round trip."""
+        """Take back a request that no one waits for; blocks for a round trip."""
         self.log.info("Withdrawing request %s: no node waits for it any more", request_id)
         self._delete(request_id)
         self.open.pop(request_id, None)
@@ -526,7 +524,7 @@ class BackingHolds:
         return changed
 
     def of_labels(self, kinds: Iterable[BackingKind]) -> dict[str, Reason]:
-        """Labels for which there is no slot, and nobody makes a backing node now."""
+        """Labels for which there is no slot, and no one makes a backing node now."""
         records = self._maintenance.snapshot()
         # Those of static hosts keep no pool from making a node, and may stay for weeks.
         if all(kind == "host" for kind, _ in records):
@@ -590,7 +588,7 @@ class SlotRequests:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._waiting: dict[str, SlotRequest] = {}
-        #: Those who wait no longer if nobody has begun to make their backing node.
+        #: Those who wait no longer if no one has begun to make their backing node.
         self._stopped: set[str] = set()
         #: Nodes that need their slot no more although their znodes stay, and what is called when it is free.
         self.given_back: dict[str, Callable[[], None]] = {}
@@ -630,7 +628,7 @@ class SlotRequests:
         slot_request.log.info("Slot %d of backing node %s", slot, backing.id)
         slot_request.place = (backing, slot)
         with self._lock:
-            # Not of a launch that has ended meanwhile: nobody would take it out again.
+            # Not of a launch that has ended meanwhile: no one would take it out again.
             if self._waiting.get(slot_request.node_id) is slot_request:
                 self._placed[slot_request.node_id] = backing.key
         self._answer(slot_request)
@@ -653,13 +651,13 @@ class SlotRequests:
         slot_request.wake()
 
     def stop_waiting(self, node_ids: Collection[str]) -> None:
-        """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
+        """These nodes shall not go on waiting for a backing node that no one has begun to make."""
         with self._lock:
             self._stopped.update(node_ids)
         self._on_change()
 
     def take_stopped(self) -> set[str]:
-        """Nodes of which this was said since the last time."""
+        """Nodes for which this was asked since the last time."""
         with self._lock:
             stopped, self._stopped = self._stopped, set()
         return stopped
@@ -713,7 +711,7 @@ class BackingData:
     :param launched: seconds since the epoch.
     :param nodes: by slot: the node that has it, or had it until its znode went; None = free. Older launchers do not
         have this key: what they know is in the ``driver_data`` of the nodes.
-    :param idle_since: nobody has been on it since then, in seconds since the epoch; None = somebody is, or nobody has
+    :param idle_since: no one has been on it since then, in seconds since the epoch; None = someone is, or no one has
         noted it yet.
     :param lost: code and text, if its instance is lost: the provider that made it writes them (D-9).
     :param extra: keys that we do not know.

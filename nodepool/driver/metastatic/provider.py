@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.config import LabelSettings
 from nodepool.driver.framework.rate import WHEN_WOKEN_SECONDS
 from nodepool.driver.metastatic.backing import (
     BackingData,
@@ -28,25 +29,21 @@ from nodepool.driver.metastatic.backing import (
     owner_of,
     place_of,
 )
+from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineProvider
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.cloud import RunningLaunch
 from nodepool.exceptions import LaunchHeldException, LaunchStatusException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.model import states
-from nodepool.model.node import QuotaInformation
+from nodepool.model.node import Node, QuotaInformation
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest
 from nodepool.plan import backing as plan
 from nodepool.plan.backing import Release
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import LabelSettings
-    from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
-    from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.cloud import RunningLaunch
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.zk.nodes import NodepoolCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.nodes import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 
 class MetastaticProvider(StateMachineProvider):
@@ -82,7 +79,7 @@ class MetastaticProvider(StateMachineProvider):
         return {} if allocator is None or pool is None else allocator.held_labels(pool.labels.values())
 
     def stopWaiting(self, node_ids: Collection[str]) -> None:
-        """T-13: launches that wait for a backing node that nobody has begun to make."""
+        """T-13: launches that wait for a backing node that no one has begun to make."""
         if self.adapter.allocator is not None:
             self.adapter.allocator.slot_requests.stop_waiting(node_ids)
 
@@ -251,9 +248,9 @@ class MetastaticAdapter(Adapter):
 ZK_RETRY_SECONDS: Final = 2.0
 #: A backing node that has been empty for so long is marked: one that is used again at once costs no write.
 NOTE_IDLE_SECONDS: Final = 30.0
-#: In one pass: whoever waits for a slot meanwhile shall not wait for long.
+#: In one pass: who waits for a slot meanwhile shall not wait for long.
 MOST_RELEASES: Final = 100
-#: Somebody may hold the lock of a new backing node for a moment, e.g. a command (reference/zookeeper 3).
+#: Someone may hold the lock of a new backing node for a moment, e.g. a command (reference/zookeeper 3).
 CLAIM_SECONDS: Final = 30.0
 CLAIM_RETRY_SECONDS: Final = 0.5
 #: A pass without any event, the safety net.
@@ -320,7 +317,7 @@ class SlotAllocator:
         self._idle.set()
 
     def drain(self) -> None:
-        """End when nobody waits for a slot any more."""
+        """End when no one waits for a slot any more."""
         self._idle.set()
         self._draining.set()
         self.wake()
@@ -345,7 +342,7 @@ class SlotAllocator:
     def step(self) -> float | None:
         """See `nodepool.driver.framework.rate.Task`."""
         wait: float = ZK_RETRY_SECONDS
-        # A task that raises is over, and nobody would hand out slots any more.
+        # A task that raises is over, and no one would hand out slots any more.
         with Guard(self.log, "Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS):
             try:
                 wait = self.run_once()
@@ -372,10 +369,10 @@ class SlotAllocator:
         waits.append(self._follow())
         # Those who come later have their turn with the next pass: they may find a slot that is free now.
         waiting = self.slot_requests.waiting()
-        # Whoever gives a slot back has told before that nobody answers there: that comes first.
+        # Who gives a slot back has reported before that no one answers there: that comes first.
         given_back = list(self.slot_requests.given_back)
         if not (self._mark_failed() and self._take_back(given_back) and self._assign(waiting)):
-            # Somebody else wrote first. What is decided next must rest on what he wrote.
+            # Another wrote first. What is decided next must rest on what he wrote.
             return 0.0
         self._end_lost()
         self._note_free()
@@ -394,10 +391,10 @@ class SlotAllocator:
     # -- slots --
 
     def _mark_failed(self) -> bool:
-        """T-11; False = somebody else wrote first, once more."""
+        """T-11; False = another wrote first, once more."""
         for node_id, backing_id in list(self.slot_requests.failed_scans.items()):
             place = self.view.backing_of(node_id) if backing_id is None else None
-            # The node itself may be gone by now.
+            # The node itself may be deleted by now.
             entry = self.view.entries.get(backing_id or "") if place is None else place[0]
             if entry is not None and not entry.data.failed:
                 self.log.warning("Backing node %s failed: it does not answer (node %s)", entry.id, node_id)
@@ -423,7 +420,7 @@ class SlotAllocator:
                     self._provider.lost.ended(node_id, *loss)
 
     def _take_back(self, node_ids: Iterable[str]) -> bool:
-        """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""
+        """Free the slots of nodes whose launch begins anew; False = another wrote first, once more."""
         for node_id in node_ids:
             place = self.view.backing_of(node_id)
             if place is not None and not self.view.write(place[0], place[0].data.with_node(place[1], None)):
@@ -452,7 +449,7 @@ class SlotAllocator:
         return complete
 
     def _note_free(self) -> None:
-        """Labels are served as long as there are slots, whoever makes backing nodes."""
+        """Labels are served as long as there are slots, no matter who makes backing nodes."""
         if not self._holds.active:
             return
         free = {
@@ -526,9 +523,9 @@ class SlotAllocator:
         )
 
     def _cancel(self, wanted: set[str | None]) -> None:
-        """Take back requests that nobody waits for, unless a node is being made already.
+        """Take back requests that no one waits for, unless a node is being made already.
 
-        That one would be ready for nobody and stay. When it comes it is claimed, and released as soon as may be.
+        That one would be ready for no one and stay. When it comes it is claimed, and released as soon as may be.
         """
         for request_id in [request_id for request_id in self.requests.open if request_id not in wanted]:
             current = self.requests.look(request_id)
@@ -653,7 +650,7 @@ class SlotAllocator:
         """Release locks of this provider on nodes that are no backing nodes (any more).
 
         Our own writes leave none. Older launchers lock, mark and unlock one after the other, and may be killed in
-        between; and somebody may have changed a backing node by hand. What looks so in two sweeps is so.
+        between; and someone may have changed a backing node by hand. What looks so in two sweeps is so.
         """
         found = {node.key: node for node in self._zk.nodeIterator() if self._is_left_behind(node)}
         for node_id in sorted(self._left_behind.look(found)):
@@ -696,9 +693,9 @@ def backing_nodes(zk: ZooKeeper, provider_name: str) -> Iterator[tuple[Node, str
 
 
 def release(zk: ZooKeeper, node: Node, contender: str) -> None:
-    """Give a backing node back to the provider that it came from, whoever is on it.
+    """Give a backing node back to the provider that it came from, no matter who is on it.
 
-    :raises ZKConflict: somebody changed it meanwhile.
+    :raises ZKConflict: someone changed it meanwhile.
     """
     node.state = states.USED
     zk.nodes.save_and_release(node, contender)

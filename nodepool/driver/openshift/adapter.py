@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudNotFound, CloudRefused, CloudSetup, failure
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.kubernetes import client as kubernetes_client
@@ -100,8 +101,8 @@ class ProjectCloud(KubeCloud):
             self._refused_since.pop(name, None)
 
     def _is_gone(self, name: str) -> bool:
-        """Is a project gone in which we have no rights, or have they not come yet?"""
-        now = self.clock()
+        """Is a project deleted in which we have no rights, or have they not come yet?"""
+        now = monotonic()
         with self._rights_lock:
             gone = name in self._allowed or now - self._refused_since.setdefault(name, now) >= RIGHTS_SECONDS
             if gone:
@@ -110,7 +111,7 @@ class ProjectCloud(KubeCloud):
 
     @contextmanager
     def _without_rights_gone(self, name: str) -> Iterator[None]:
-        """The rights in a project go with it: of one that is gone OpenShift says 403, not 404.
+        """The rights in a project go with it: of one that is deleted OpenShift says 403, not 404.
 
         So it does of a project that was made a moment ago, and in which we have no rights yet.
         """
@@ -146,7 +147,7 @@ class ProjectCreation(NamespaceCreation):
             try:
                 found = self.found_place(kubernetes_client.PROJECTS)
             except CloudSetup as error:
-                # Our rights have not come yet, or have gone with the project of the attempt before, which still ends.
+                # Our rights have not come yet, or have ended with the project of the attempt before, which still ends.
                 raise NotYet(str(error)) from error
             self.check_place(found)
         else:
@@ -376,7 +377,7 @@ class PodCloud(KubeCloud):
 
     def __init__(self, provider: str, client: KubeClient, projects: Iterable[str]) -> None:
         self._projects = sorted(projects, key=len, reverse=True)
-        # Kinds of the watches are the projects: each is told of, and refused, by itself.
+        # Kinds of the watches are the projects: each is watched, and refused, by itself.
         self.watched = {project: kubernetes_client.core("pods", project) for project in self._projects}
         super().__init__(provider, client)
         self._asked = set()

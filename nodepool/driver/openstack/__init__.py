@@ -20,14 +20,14 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodepool.driver.framework.cloud_errors import CheckResult, CloudChecks, Found, failure, or_none, room_for
 from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME, limit
 from nodepool.driver.openstack.cloud import OpenStackCloud, missing_flavor, missing_image, usage
 from nodepool.driver.openstack.clouds import Clouds, section, settings_of
-from nodepool.driver.openstack.config import OpenStackProviderConfig
+from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.servers import Leaks, ServerCreation
 from nodepool.driver.openstack.transport import Transport
@@ -40,9 +40,6 @@ from nodepool.exceptions import (
     RuntimeConfigurationException,
 )
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool
 
 log = logging.getLogger("nodepool.driver.openstack")
 
@@ -143,8 +140,9 @@ class OpenStackAdapter(CloudAdapter):
             zones, groups = partial(self._check_zones, pool), partial(self._check_groups, pool)
             yield from checks.about(f"pool {pool.name}", "", zones, groups)
             networks, key = partial(self._check_networks, checks), partial(self._check_key, has_key_pair)
+            good = "flavor, networks, cloud image and key pair are there, as far as it names them"
             of_label = self._check_flavor, self._check_image, networks, key, self._check_volume
-            yield from checks.labels(pool, "flavor, image, networks and key pair are there", *of_label)
+            yield from checks.labels(pool, good, *of_label)
         yield from checks.about("quota", "", self._check_quota)
 
     def _check_zones(self, pool: OpenStackPool) -> Iterator[Found]:

@@ -275,7 +275,7 @@ def _has_id(entry: Mapping[str, Any]) -> bool:
 def _next_marker(data: Mapping[str, Any], key: str, page: Sequence[Any]) -> str | None:
     """What the next page begins after: Nova, Neutron and Cinder have ``<key>_links``, Glance has ``next``.
 
-    The link of an empty page is followed, too: servers that are missing in a list count as gone.
+    The link of an empty page is followed, too: servers that are missing in a list count as deleted.
     """
     link = data.get("next")
     links = data.get(f"{key}_links")
@@ -307,7 +307,7 @@ FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_a
 ACTIVE: Final = "ACTIVE"
 BUILD: Final = "BUILD"
 ERROR: Final = "ERROR"
-#: The second is kept for a while by clouds with deferred deletion; for its user it is gone.
+#: The second is kept for a while by clouds with deferred deletion; for its user it is deleted.
 GONE: Final = frozenset({"DELETED", "SOFT_DELETED"})
 
 

@@ -14,13 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, or_none
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.openstack.api import ACTIVE, VOLUME, Address, Api, Flavor, FloatingIp, Image, Network, Port, Server
 from nodepool.driver.openstack.clouds import host_has_ipv6
+from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
 from nodepool.driver.statemachine import CloudInstance
 from nodepool.driver.statemachine import instance as tags
@@ -28,9 +29,6 @@ from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
 from nodepool.model.node import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 
 
 class OpenStackCloud(tags.InstanceCloud[Server]):
@@ -95,7 +93,7 @@ class OpenStackCloud(tags.InstanceCloud[Server]):
             with contextlib.suppress(CloudNotFound):
                 server = self.api.server(record_id)
         if server is not None:
-            # Its label may be gone from the configuration.
+            # Its label may be deleted from the configuration.
             self.volumes.mark(server)
         self.api.delete_server(record_id)
 
@@ -179,9 +177,8 @@ class ServerLists:
     one: then the narrow ones are not used for a while.
     """
 
-    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._clock = clock
         #: The latest second that was seen, and when it was seen first.
         self._latest = ""
         self._latest_at = 0.0
@@ -210,7 +207,7 @@ class ServerLists:
             self._updated.clear()
             self._widen()
         elif since != self._narrow and self._too_late(servers):
-            self._wide_until = self._clock() + LATE_SECONDS
+            self._wide_until = monotonic() + LATE_SECONDS
         self._updated.update((server.id, server.updated) for server in servers)
         return servers
 
@@ -223,7 +220,7 @@ class ServerLists:
 
         :param latest: as Nova writes it.
         """
-        now = self._clock()
+        now = monotonic()
         if latest != self._latest:
             self._latest, self._latest_at = latest, now
         second = timedelta(seconds=1 if now - self._latest_at < COMMIT_SECONDS else 0)
@@ -452,7 +449,7 @@ class FloatingIps:
             ids = set(self._made.get(server_id, ()))
         if not ids and not _shows_one(server) and self._facts.networks.get() is not None and not self._sources():
             return
-        # No list from before has what another launcher made. Nor will there be more: nobody has this server any longer.
+        # No list from before has what another launcher made. Nor will there be more: no one has this server any longer.
         present = self._list.get_new() if self._unsure(server) else self._list.get(LIST_SECONDS)
         if server is None or not server.addresses:
             near = [floating for floating in present if floating.port]
@@ -679,7 +676,7 @@ def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) 
     public_v6 = None if cloud.only_v4 else any_v6
     private_v4 = told = _private_v4(server, networks, cloud)
     if private_v4 is None and public_v4 is None:
-        # Of networks that nobody told us of: better than none.
+        # Of networks that no one reported: better than none.
         private_v4 = _first(a for a in server.addresses if a.version == 4 and not a.floating)
     interface = _default_address(server, networks, cloud)
     if interface is None and cloud.private:

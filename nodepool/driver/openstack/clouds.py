@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``clouds.yaml``, read with openstacksdk's own loader, so that all it knows works: regions, profiles, secure files.
 
-A file that is missing or broken, or a cloud that is not in it, concerns the providers that name it, and nobody else:
+A file that is missing or broken, or a cloud that is not in it, concerns the providers that name it, and no one else:
 `Clouds.settings` does not raise. The error comes when such a provider is started, and the start is tried again. One
-that runs already goes on with what the file said before.
+that runs already goes on with what the file stated before.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Clouds:
             self._loader = None
 
     def settings(self, cloud: str, region: str | None) -> CloudSettings:
-        """What the file says of a cloud, or what it said before if that cannot be used. Does not raise.
+        """What the file says of a cloud, or what it stated before if that cannot be used. Does not raise.
 
         Reads files only.
         """

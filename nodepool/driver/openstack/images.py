@@ -24,7 +24,7 @@ from nodepool.driver.framework.cloud_errors import (
     one_line,
 )
 from nodepool.driver.framework.uploads import ImageContent, ImageTime, ListedImage, difference
-from nodepool.driver.openstack.api import Image, text_of
+from nodepool.driver.openstack.api import Api, Image, text_of
 from nodepool.driver.statemachine.adapter import CloudImages, ImageFile
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -33,12 +33,11 @@ from nodepool.plan.retries import Backoff
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
 
-    from nodepool.driver.openstack.api import Api
     from nodepool.driver.openstack.config import OpenStackProviderConfig
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
-#: How long to wait for an image to be gone. Who calls tries again.
+#: How long to wait for an image to be deleted. Who calls tries again.
 DELETE_SECONDS: Final = 600.0
 #: Entries of a page of a list of images; Glance gives 25 of itself, and as a rule at most so many.
 PAGE: Final = "1000"
@@ -112,7 +111,7 @@ class OpenStackImages(CloudImages):
         return image_id
 
     def _discard_unmarked(self, name: str, properties: Mapping[str, Any]) -> None:
-        """A task may have made the image, but it has none of our properties: nobody would find it."""
+        """A task may have made the image, but it has none of our properties: no one would find it."""
         try:
             for image in self._api.images(name=name):
                 # One of another upload may have the same name.
@@ -126,7 +125,7 @@ class OpenStackImages(CloudImages):
     # -- deletion --
 
     def delete(self, image_id: str) -> None:
-        """Delete an image and wait until it does not exist any more; one that is gone already is no error.
+        """Delete an image and wait until it does not exist any more; one that is not there is no error.
 
         :raises ImageCreateException: it is in use, it is protected and must not be unprotected, or it does not go.
         :raises LaunchError: the cloud refused it, or is away.
@@ -146,7 +145,7 @@ class OpenStackImages(CloudImages):
         raise ImageCreateException(f"Provider {self.provider}: image {image_id} is still there")
 
     def _order_deletion(self, image_id: str) -> None:
-        """Raises CloudNotFound: it is gone already."""
+        """Raises CloudNotFound: it is not there any more."""
         try:
             self._api.delete_image(image_id)
         except CloudRefused as error:
@@ -202,7 +201,7 @@ class OpenStackImages(CloudImages):
 # Glance resumes nothing. An image whose data broke off waits for them again as a rule (``queued``); then they are sent
 # once more, else it is deleted, and another one is made.
 
-#: How often data are sent, or an image that nobody needs is deleted; and the pauses in between.
+#: How often data are sent, or an image that no one needs is deleted; and the pauses in between.
 ATTEMPTS: Final = 4
 AGAIN: Final = Backoff(1.0, 30.0)
 #: For so long an image is looked at whose data broke off, so that the cloud notices it; and one that has got all of
@@ -277,7 +276,7 @@ class GlanceUpload:
     def _send(self) -> None:
         """What is still to be done of it."""
         if not self._image_id:
-            # Whoever took the upload for abandoned has looked for its images, and may look no more.
+            # Who took the upload for abandoned has looked for its images, and may look no more.
             uploads.check()
             self._image_id = self._api.create_image(self._body).id
             self._status = "queued"
@@ -409,7 +408,7 @@ _LISTS: Final = frozenset({"tags"})
 
 
 class Content:
-    """A file as the body of a request; its length is told beforehand, and how far it is to the builder.
+    """A file as the body of a request; its length is given beforehand, and how far it is to the builder.
 
     It can be sent again from its beginning: the cloud may put off a request, or want a new token for it. It has no
     ``read`` and no ``tell`` on purpose: libraries would go by the place that an attempt before has left.
@@ -430,7 +429,7 @@ class Content:
         return self.size
 
     def __iter__(self) -> Iterator[bytes]:
-        """:raises ImageCreateException: the file cannot be read, or another length was told."""
+        """:raises ImageCreateException: the file cannot be read, or another length was given."""
         sent = 0
         self.complete = False
         try:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.config import dynamic_values
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused, one_line
 from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server, Volume
 from nodepool.driver.openstack.cloud import OpenStackCloud, usage
+from nodepool.driver.openstack.config import OpenStackLabel
 from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine import CloudResource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, CreationKey, Instance
@@ -40,9 +41,6 @@ from nodepool.exceptions import (
 )
 from nodepool.metrics import reports
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import OpenStackLabel
 
 #: How long an active server may have no address.
 NO_ADDRESS_SECONDS: Final = 15.0
@@ -80,8 +78,8 @@ class ServerCreation(CreationMachine[Server]):
 
     cloud: OpenStackCloud
 
-    def __init__(self, cloud: OpenStackCloud, order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order, clock)
+    def __init__(self, cloud: OpenStackCloud, order: Order) -> None:
+        super().__init__(cloud, order)
         self._flavor: Flavor | None = None
         self._floating_ip: FloatingIp | None = None
         self._marked = False
@@ -195,7 +193,7 @@ class ServerCreation(CreationMachine[Server]):
     def _no_address(self) -> bool:
         # What Nova knows of addresses may come late, and not show as a change.
         self.need_complete_lists()
-        if self.clock() - self.since > NO_ADDRESS_SECONDS:
+        if monotonic() - self.since > NO_ADDRESS_SECONDS:
             raise LaunchNetworkException(
                 f"{self.where}: server {self.external_id} is active, but has no address; "
                 "check the networks of the label and their subnets"
@@ -209,7 +207,7 @@ class ServerCreation(CreationMachine[Server]):
         return self.cloud.shown(server, used, self._floating_ip)
 
     def _mark_volumes(self, server: Server) -> None:
-        """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""
+        """A volume that Nova made for us must say whose it is, or no one could tell when it is left over."""
         if self._marked or not self.label.boot_from_volume or not server.volumes:
             return
         self._marked = True
@@ -298,15 +296,14 @@ OLD_VOLUMES_SECONDS: Final = 600.0
 class Leaks:
     """Called by one thread at a time."""
 
-    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, cloud: OpenStackCloud) -> None:
         self._cloud = cloud
         self._config = cloud.config
-        self._clock = clock
         self._down_ports: SeenTwice[str] = SeenTwice()
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
         #: All that says whose it is. Its lists also delete ports and floating IPs that are left over.
-        self.kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
+        self.kinds = ResourceKinds(cloud.config.name, self._rows())
 
     def _rows(self) -> Iterator[ResourceKind[CloudResource]]:
         api = self._cloud.api
@@ -350,7 +347,7 @@ class Leaks:
         ]
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
-        """All of the project. Those of our servers that nobody could mark so far are marked now."""
+        """All of the project. Those of our servers that no one could mark so far are marked now."""
         self._cloud.volumes.catch_up()
         volumes = self._cloud.api.volumes()
         marked = {volume.id for volume in volumes if _OURS in volume.metadata}
@@ -360,9 +357,9 @@ class Leaks:
     # -- what says nothing: nothing of it is left to the framework --
 
     def _clean_ports(self) -> list[CloudResource]:
-        """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
+        """D-6: DOWN, owned by no one or by Nova, in two checks that are far enough apart."""
         interval = self._config.port_cleanup_interval
-        now = self._clock()
+        now = monotonic()
         if interval <= 0 or now - self._ports_checked_at < interval:
             return []
         self._ports_checked_at = now
@@ -379,7 +376,7 @@ class Leaks:
         return []
 
     def _clean_floating_ips(self) -> list[CloudResource]:
-        """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
+        """D-7: attached to nothing in two checks: one that is just being attached by someone is spared."""
         if not self._config.clean_floating_ips:
             return []
         free = {floating.id for floating in self._cloud.floating.unattached()}

@@ -222,7 +222,7 @@ class ServiceClient(adapter.Adapter):
         """Where the service is, as its catalog and its versions say.
 
         A service that does not tell its versions just then has an endpoint without a version for keystoneauth.
-        All calls there end with 404, and 404 means that a server or an image is gone. Such an endpoint is not used.
+        All calls there end with 404, and 404 means that a server or an image is deleted. Such an endpoint is not used.
 
         :raises DiscoveryFailure: there is no other (O-21).
         :raises keystoneauth1.exceptions.ClientException: why there is none, e.g. the service answers 503.

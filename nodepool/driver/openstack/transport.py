@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call to one service: pace (O-14), plain JSON, and errors that can be told apart.
+"""One call to one service: pace (O-14), plain JSON, and errors that can be distinguished.
 
 SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
 After the call comes the session of openstacksdk as an HTTP client, then what can go wrong.
@@ -65,8 +65,7 @@ class Transport:
     :param interval: seconds between the beginnings of two calls to the same service (O-14); 0 = only the answers of the
         cloud set the pace.
     :param make_client: for tests.
-    :param clock: for tests; monotonic seconds.
-    :param renew: told a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
+    :param renew: given a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Transport:
         interval: float,
         make_client: Callable[[Any, str], Any] | None = None,
         renew: Callable[[Any], Any] = lambda region: None,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self.region = region
@@ -85,7 +83,7 @@ class Transport:
         self._make_client = make_client or make_http_client
         # Without a burst: ``rate`` is a distance, and a service of OpenStack is seldom more than a few processes.
         size = BucketSize(burst=1, rate=1 / interval if interval > 0 else 0)
-        self._classes = RateClasses({}, size, clock, self._sleep)
+        self._classes = RateClasses({}, size, self._sleep)
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
         self._there: dict[str, Fact[bool]] = {}

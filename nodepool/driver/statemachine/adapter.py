@@ -116,7 +116,7 @@ class Resource:
         self.type = type
         self.plural_metric_name = plural_metric_name or f"{type}s"
         self.metadata: dict[str, Any] = metadata or {}
-        #: Of an image: False = its upload never ended. Without a record nobody can use it any more (D-3).
+        #: Of an image: False = its upload never ended. Without a record no one can use it any more (D-3).
         self.usable = True
 
     def __repr__(self) -> str:
@@ -233,7 +233,7 @@ class Creation:
     """One creation; made by `LostCreations.begin`.
 
     :param pool: of the node; ``label`` is its label. They say what an instance uses.
-    :param begun_at: seconds of the clock.
+    :param begun_at: monotonic seconds.
     :param lost_at: since when it is known that there will be no answer; None = it was answered, or the call is under
         way.
     """
@@ -326,7 +326,7 @@ class Adapter:
         """``external_id`` that the first instance of a node will have, where it is a name that follows from these.
 
         It is stored with the lock of the node, before there is a machine. Only for machines that say the id of each
-        instance before they make it (`StateMachine.announced`): whoever finds the node after a crash deletes this one,
+        instance before they make it (`StateMachine.announced`): who finds the node after a crash deletes this one,
         and looks for no other. Must not block. Released Nodepool does not call it. Default: None, the machine says it.
 
         :param hostname: as given to `getCreateStateMachine`; ``label`` and ``metadata``, too.
@@ -392,7 +392,7 @@ class Adapter:
         raise NotImplementedError
 
     def deleteImage(self, external_id: str) -> None:
-        """Delete an uploaded image; blocks. One that is gone already is no error."""
+        """Delete an uploaded image; blocks. One that is not there is no error."""
         raise NotImplementedError
 
     def listImages(self) -> Iterable[ListedImage]:

@@ -17,39 +17,41 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
+from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.driver.framework.keyscan import MAX_SCANS, Scans
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, BrokenLabels, QuotaSupport
 from nodepool.driver.framework.rate import MAX_THREADS, HeldTime, Scheduler, SharedThreads, ended
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.instance import diskimage_of, for_node, hostname, node_id_of, resources_of
+from nodepool.driver.statemachine.adapter import Adapter, Creation, Instance, Log, Resource, StateMachine
+from nodepool.driver.statemachine.instance import (
+    InstanceCloud,
+    diskimage_of,
+    for_node,
+    hostname,
+    node_id_of,
+    resources_of,
+)
 from nodepool.driver.statemachine.inventory import Batches
 from nodepool.exceptions import LaunchError, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.image import CANDIDATE_LABEL, ImageUpload
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, hidden_limit
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import LabelStatus
 from nodepool.plan.launch import Failure, LaunchOutcome, LearnedLimit, classify
 from nodepool.plan.retries import CircuitBreaker
 from nodepool.zk import caches
-
-if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.statemachine.adapter import Creation, Instance, Log, Resource, StateMachine
-    from nodepool.driver.statemachine.instance import InstanceCloud
-    from nodepool.model.image import ImageUpload
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LabelStatus
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 
@@ -373,13 +375,18 @@ class CloudProvider(StateMachineQuota, Provider):
     def _has_image(self, label: LabelSettings) -> bool:
         text = None
         if (diskimage := diskimage_of(label)) is not None:
+            if label.name.endswith(CANDIDATE_LABEL):
+                # Most of the time there is none, and nothing is wrong.
+                return self._upload_for(label, diskimage) is not None
             if self.newest_upload(diskimage.name) is None:
                 text = _no_ready_upload(diskimage)
                 if self._uploads_missing.worth_saying(label.name):
                     self.log.warning("%s", f"provider {self.name}, label {label.name}: {text}")
         elif not self._cloud_has_image(label):
-            image = getattr(label.cloud_image, "name", "")
-            text = f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"
+            image = label.cloud_image
+            called = getattr(image, "image_name", None) or getattr(image, "image_id", None)
+            text = f"the cloud has no usable image{f' {called!r}' if called else ''} for cloud-image {image.name!r}; "
+            text += "correct cloud-image, or upload the image"
         if text is None:
             self._images_missing.discard(label.name)
         else:
@@ -398,6 +405,13 @@ class CloudProvider(StateMachineQuota, Provider):
             self.log.debug("Label %s: %s", label.name, reason)
             return True
 
+    def _upload_for(self, label: LabelSettings, diskimage: Any) -> ImageUpload | None:
+        """The newest upload; for a label of candidates (CA-10) the candidate."""
+        if not label.name.endswith(CANDIDATE_LABEL):
+            return self.newest_upload(diskimage.name)
+        cache = self._started.cache
+        return None if cache is None else cache.images.snapshot().image(diskimage.name).candidate(self.name)
+
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         return self._started.getMostRecentImageUpload(image, self.name, cached=True)
@@ -408,20 +422,29 @@ class CloudProvider(StateMachineQuota, Provider):
             raise RuntimeError(f"provider {self.name} was not started")
         return self.zk
 
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+    def image_of(self, label: LabelSettings, wanted: ImageUpload | None = None) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
 
+        :param wanted: the upload to use; None = the newest.
         :raises LaunchNodepoolException: there is no upload (L-10).
         """
         diskimage = diskimage_of(label)
         if diskimage is None:
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
-        upload = self.newest_upload(diskimage.name)
+        upload = wanted or self._upload_for(label, diskimage)
         if upload is None:
             text = _no_ready_upload(diskimage)
             raise LaunchNodepoolException(f"provider {self.name}, label {label.name}: {text}")
-        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
-        return upload.external_id, path
+        return upload.external_id, caches.path_of_upload(upload)
+
+    def upload_of(self, node: Node) -> ImageUpload | None:
+        """The upload that a node is made of, if it is still there. Any thread; does not block."""
+        cache = self._started.cache
+        if cache is None or not str(node.image_id).startswith(caches.IMAGES):
+            return None
+        image = cache.images.snapshot().image(caches.parts(str(node.image_id))[0])
+        uploads = image.ready_uploads(self.name)
+        return next((upload for upload in uploads if caches.path_of_upload(upload) == node.image_id), None)
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
         """Availability zones to choose from (N-7)."""
@@ -523,10 +546,10 @@ class RunningLaunch(abc.ABC):
     :param node: locked by us, `building`, stored.
     """
 
-    def __init__(self, provider: CloudProvider, node: Node, clock: Callable[[], float]) -> None:
+    def __init__(self, provider: CloudProvider, node: Node) -> None:
         self.provider = provider
         self.node = node
-        self.held = HeldTime(clock)
+        self.held = HeldTime()
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None
         #: The node is deleted elsewhere: end without a word.
@@ -665,19 +688,11 @@ class CloudCalls:
         not block.
     """
 
-    def __init__(
-        self,
-        name: str,
-        adapter: Adapter,
-        log: Log,
-        on_change: Callable[[bool], None],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, name: str, adapter: Adapter, log: Log, on_change: Callable[[bool], None]) -> None:
         self._name = name
         self._adapter = adapter
         self._log = log
         self._on_change = on_change
-        self._clock = clock
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker()
         #: When it opened, and when the cloud is asked again, in seconds since the epoch; None = it is closed.
@@ -705,13 +720,13 @@ class CloudCalls:
     def probe_due(self) -> float | None:
         """Seconds until the cloud is to be asked whether it is back; None = it answers."""
         with self._lock:
-            return self._breaker.probe_due(self._clock())
+            return self._breaker.probe_due(monotonic())
 
     def failed(self, error: BaseException) -> None:
         """The cloud did not do what it was asked, for a reason of its own."""
         reason = said_by(self._name, error)[:300]
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             before = self._breaker.probe_due(now)
             begins = self._breaker.failed(now, reason)
             due = self._breaker.probe_due(now)
@@ -793,12 +808,9 @@ class LearnedLimits:
     :param exists: is there still a node of this id?
     """
 
-    def __init__(
-        self, count: Callable[[], int], exists: Callable[[str], bool], clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, count: Callable[[], int], exists: Callable[[str], bool]) -> None:
         self._count = count
         self._exists = exists
-        self._clock = clock
         self._lock = threading.Lock()
         #: What the cloud took, and what it said.
         self._limits: dict[tuple[str, str], tuple[LearnedLimit, str]] = {}
@@ -811,7 +823,7 @@ class LearnedLimits:
         """May another node be launched, as far as the cloud's refusals go?"""
         with self._lock:
             limit, _ = self._limits.get((pool, label), (None, ""))
-            return limit is None or limit.allows(self._clock(), self._count())
+            return limit is None or limit.allows(monotonic(), self._count())
 
     def room(self, pool: str, label: str) -> float:
         """How many more the cloud takes, as far as its refusals go."""
@@ -842,7 +854,7 @@ class LearnedLimits:
             self._beyond.discard(node_id)
             self._refused.add(node_id)
             limit, _ = self._limits.get((pool, label), (LearnedLimit(), ""))
-            limit.refused(self._clock(), self._taken())
+            limit.refused(monotonic(), self._taken())
             self._limits[pool, label] = (limit, words)
 
     def ended(self, pool: str, label: str, node_id: str, *, ready: bool) -> None:

@@ -17,7 +17,7 @@ and types (`PlacedCreation`). What follows what::
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, Final, Generic
 
@@ -87,8 +87,8 @@ class CreationMachine(InventoryMachine[R]):
     #: Deletes what a creation left that is begun anew.
     _deletion: DeletionMachine[R] | None = None
 
-    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order.log, clock)
+    def __init__(self, cloud: InstanceCloud[R], order: Order) -> None:
+        super().__init__(cloud, order.log)
         self.order = order
         self.label = order.label
         self.metadata = dict(order.metadata)
@@ -186,7 +186,7 @@ class CreationMachine(InventoryMachine[R]):
 
         :raises Exception: no; nothing may be made.
         """
-        if self.clock() - self.advanced_at > GIVEN_UP_SECONDS:
+        if monotonic() - self.advanced_at > GIVEN_UP_SECONDS:
             error = CloudUnavailableException(f"{self.where}: the launch was given up before its turn came")
             error.maybe_done = False
             raise error
@@ -249,7 +249,7 @@ class CreationMachine(InventoryMachine[R]):
         with OnError(failed):
             record_id = call.result()
         creations.ended(creation)
-        if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
+        if monotonic() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
             self.cloud.delete_abandoned(record_id)
         return record_id
 
@@ -293,7 +293,7 @@ class CreationMachine(InventoryMachine[R]):
         return self._search()
 
     def _send_later(self, seconds: float) -> bool:
-        self._repeat_at = self.clock() + seconds
+        self._repeat_at = monotonic() + seconds
         return self.go(self.REPEATING)
 
     def _repeating(self) -> bool:
@@ -316,7 +316,7 @@ class CreationMachine(InventoryMachine[R]):
         if inventory.complete_at > max(self._last_list, self.since):
             self._last_list = inventory.complete_at
             self._lists += 1
-        waited = self.clock() - self.since
+        waited = monotonic() - self.since
         searched = waited >= SEARCH_SECONDS + self.cloud.lag_seconds and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
         # Failures of before say nothing: the cloud may not have been asked since the end of an outage.
@@ -356,7 +356,7 @@ class CreationMachine(InventoryMachine[R]):
         if pause is None:
             raise error from cause
         self.waits_for = str(error)
-        self._begin_at = self.clock() + pause
+        self._begin_at = monotonic() + pause
         self.stop_waiting(False)
         self._call = None
         self._deletion = self.leftovers()
@@ -402,7 +402,7 @@ class CreationMachine(InventoryMachine[R]):
             except NotImplementedError:
                 # How a driver says that its cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)
-            self.since = self.clock()
+            self.since = monotonic()
         elif not self.calling and self.reached(self.since + ABSENT_SECONDS):
             self.ask_itself()
         return False
@@ -420,8 +420,8 @@ class PlacedCreation(CreationMachine[R], Generic[R, P]):
     #: What the cloud calls a lack of capacity.
     no_capacity: ClassVar[str] = ""
 
-    def __init__(self, cloud: InstanceCloud[R], order: Order, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(cloud, order, clock)
+    def __init__(self, cloud: InstanceCloud[R], order: Order) -> None:
+        super().__init__(cloud, order)
         #: Where to try it, the present one first; empty = that was not asked for. One thread at a time works on it.
         self.places: list[P] = []
 

@@ -94,16 +94,14 @@ class Deletion(Done, abc.ABC):
     #: Yields the seconds until the next step.
     _steps: Iterator[float]
 
-    def __init__(
-        self, provider: DeletingProvider, external_id: Any, log: Log, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, provider: DeletingProvider, external_id: Any, log: Log) -> None:
         super().__init__()
         self._provider = provider
         self._external_id = external_id
         self.log = log
-        self.held = HeldTime(clock)
+        self.held = HeldTime()
         #: Until it is given up.
-        self.limit = TimeLimit(DELETE_SECONDS, self.held, clock)
+        self.limit = TimeLimit(DELETE_SECONDS, self.held)
 
     def step(self) -> float | None:
         """See `nodepool.driver.framework.rate.Task`."""
@@ -133,9 +131,9 @@ class NodeDeletion(Deletion):
     Ends with the znode removed, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: DeletingProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: DeletingProvider, node: Node) -> None:
         log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
-        super().__init__(provider, node.external_id, log, clock)
+        super().__init__(provider, node.external_id, log)
         self._node = node
         self._steps = self._run()
 
@@ -279,7 +277,7 @@ RETRY: Final = Backoff(0.5, 30.0)
 #: A cloud that does not answer so many times in a row is away: the framework must know.
 AWAY_ANSWERS: Final = 4
 #: A proxy may have its own page for each 404 of the cloud. An instance that so many complete lists in a row lack, each
-#: after such a page, is gone.
+#: after such a page, is deleted.
 PROXY_ANSWERS: Final = 4
 
 
@@ -296,10 +294,8 @@ class DeletionMachine(InventoryMachine[R]):
 
     resends: ClassVar[bool] = True
 
-    def __init__(
-        self, cloud: InstanceCloud[R], external_id: Any, log: Log, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__(cloud, log, clock)
+    def __init__(self, cloud: InstanceCloud[R], external_id: Any, log: Log) -> None:
+        super().__init__(cloud, log)
         self.external_id = self.record_id = cloud.record_id(external_id)
         #: Deletions that were accepted.
         self._accepted = 0
@@ -382,7 +378,7 @@ class DeletionMachine(InventoryMachine[R]):
     def _send(self) -> bool:
         record_id = self.external_id
         if self._first_sent_at is None:
-            self._first_sent_at = self.clock()
+            self._first_sent_at = monotonic()
         self._shown = self._shown or self.cloud.inventory.get(record_id) is not None
         if self._waiter is None:
             self.wait_for("delete", record_id)
@@ -408,7 +404,7 @@ class DeletionMachine(InventoryMachine[R]):
             self._accepted += 1
         self._errors = 0
         self._answers += 1
-        self._accepted_at = self.clock()
+        self._accepted_at = monotonic()
         self._resend_at = self._accepted_at + RESEND.pause(self._answers)
         return self.go(self.WAITING)
 
@@ -416,7 +412,7 @@ class DeletionMachine(InventoryMachine[R]):
         """The cloud does not know the instance: it is deleted, or so new that not all of the cloud knows it yet."""
         assert self._first_sent_at is not None
         old_at = self._first_sent_at + self.cloud.lag_seconds
-        if self._accepted or not self.cloud.new_may_be_unknown or self.clock() >= old_at:
+        if self._accepted or not self.cloud.new_may_be_unknown or monotonic() >= old_at:
             return self._gone()
         self.log.debug("Instance %s is not known, it may be too new; asked again in a while", self.external_id)
         self._not_before = old_at
@@ -459,7 +455,7 @@ class DeletionMachine(InventoryMachine[R]):
             self.await_call(cloud.begin_proof(record_id))
         elif (
             inventory.absence_is_certain(self._accepted_at)
-            or self.clock() - self._accepted_at >= inventory.absent_seconds
+            or monotonic() - self._accepted_at >= inventory.absent_seconds
         ):
             self.ask_itself()
         else:
@@ -483,10 +479,10 @@ class DeletionMachine(InventoryMachine[R]):
             record = None
         if record is not None and record.gone:
             return self._gone()
-        if self.clock() >= self._resend_at and not (record is not None and self.begun(record)):
+        if monotonic() >= self._resend_at and not (record is not None and self.begun(record)):
             return self._send()
         # Ask again after the next complete list.
-        self._accepted_at = self.clock()
+        self._accepted_at = monotonic()
         return False
 
     def _gone(self) -> bool:
@@ -519,6 +515,6 @@ class DeletionMachine(InventoryMachine[R]):
             raise error
         pause = RETRY.pause(self._errors)
         self.log.warning("Instance %s: %s; tried again in %g s", self.external_id, error, pause)
-        self._not_before = self.clock() + pause
+        self._not_before = monotonic() + pause
         self.reached(self._not_before)
         return False

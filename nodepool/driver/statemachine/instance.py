@@ -260,7 +260,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
     list_price: ClassVar[float] = PRICE_SECONDS
     #: While at most so many instances are waited for, `look_at` is asked for each, in place of a list; 0 = never.
     looks_singly: ClassVar[int] = 0
-    #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
+    #: Does `begin_proof` tell the truth at once, however late lists are? Then no one waits for ``lag_seconds`` with it.
     absence_is_proved: ClassVar[bool] = False
     #: Can creations be resumed (`CreationMachine.adopt`) that another launcher has begun?
     resumes_launches: ClassVar[bool] = False
@@ -269,18 +269,16 @@ class InstanceCloud(abc.ABC, Generic[R]):
     #: The longest time that one call takes, in seconds.
     call_seconds: float = 60.0
 
-    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str) -> None:
         self.provider = provider
         since = self.changes_since if self.lists_changes else no_changes
-        self.inventory: Inventory[R] = self.inventory_class(
-            provider, self.list_instances, since, self.lag_seconds, clock
-        )
+        self.inventory: Inventory[R] = self.inventory_class(provider, self.list_instances, since, self.lag_seconds)
         pace = self.inventory.pace
         pace.shortest_seconds, pace.price_seconds = self.shortest_list_pause, self.list_price
         self.inventory.look_at, self.inventory.looks_singly = self.look_at, self.looks_singly
         self.inventory.on_news = self._news
         self.inventory.on_list = self._listed
-        self.creations = LostCreations(provider, clock)
+        self.creations = LostCreations(provider)
         #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
         self._lost: Waiter | None = None
         self._lock = threading.Lock()
@@ -305,7 +303,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def delete_instance(self, record_id: str) -> None:
-        """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+        """Order the deletion of an instance; does not wait for it. Raises NotFound when it has ended."""
 
     @abc.abstractmethod
     def instance(self, record: R) -> Instance:
@@ -328,7 +326,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         return self.others.submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
-        """One instance, as it is now; raises NotFound when it is gone: that is the proof.
+        """One instance, as it is now; raises NotFound when it has ended: that is the proof.
 
         A cloud that cannot be asked for one leaves this out: the absence from lists is the proof then, as far as
         ``lag_seconds`` lets it be one.
@@ -336,7 +334,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         raise NotImplementedError
 
     def look_at(self, record_id: str) -> R:
-        """One instance as a list would show it now; raises NotFound when it is gone. Only in the thread that lists."""
+        """One instance as a list would show it now; raises NotFound when it ended. Only in the thread that lists."""
         return self.get_instance(record_id)
 
     def record_id(self, external_id: Any) -> str | None:
@@ -368,10 +366,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
         return record is None or record.gone
 
     def begin_proof(self, record_id: str) -> Future[R | None]:
-        """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.
+        """Find out whether an instance has ended that lists have shown, and do not show any more; does not block.
 
-        Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
-        cannot be told yet. A cloud that proves it for several at once may gather them.
+        Its deletion was accepted. The future ends with the instance, with NotFound if it ended, or with None if that
+        cannot be known yet. A cloud that proves it for several at once may gather them.
         """
         return self.others.submit(self.get_instance, record_id)
 
@@ -404,7 +402,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def unanswered(self) -> list[Creation]:
         """Creations that may have made an instance which no list has shown yet. Does not block.
 
-        Whoever asks may wait for the room that they take: lists are made until it is known.
+        Who asks may wait for the room that they take: lists are made until it is known.
         """
         before = self.creations.made_nothing
         found = self.creations.unanswered(self.inventory.absence_is_certain)
@@ -460,7 +458,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
             self.others.submit(self._delete_stray, record.id, partial(self.delete_seen, record))
 
     def delete_abandoned(self, record_id: str) -> None:
-        """An instance was made for a launch that nobody goes on with. Does not block."""
+        """An instance was made for a launch that no one goes on with. Does not block."""
         log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
         self.others.submit(self._delete_stray, record_id, partial(self.delete_instance, record_id))
 
@@ -500,7 +498,7 @@ class _OfNode:
     pending: bool = False
     #: Instances whose creation was answered, or that were adopted.
     owned: set[str] = field(default_factory=set)
-    #: Until when an instance may come that nobody expects.
+    #: Until when an instance may come that no one expects.
     late_until: float = float("-inf")
 
 
@@ -510,9 +508,8 @@ class LostCreations:
     :param provider: whose instances they are: others are none of our business.
     """
 
-    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str) -> None:
         self.provider = provider
-        self._clock = clock
         self._lock = threading.Lock()
         self._nodes: dict[str, _OfNode] = {}
         #: Node of each instance.
@@ -530,7 +527,7 @@ class LostCreations:
 
         One of the same node that still has no answer was given up: it may make an instance late.
         """
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             self._forget_old(now)
             node = self._nodes.setdefault(key.node_id, _OfNode())
@@ -554,7 +551,7 @@ class LostCreations:
     def answered(self, creation: Creation, record_id: str) -> bool:
         """A creation was answered with this instance, and its machine goes on with it.
 
-        The instance of a machine that was given up before is nobody's: this is not called for it.
+        The instance of a machine that was given up before is no one's: this is not called for it.
 
         :return: may an earlier creation of the node have made another one meanwhile? Then ask `strays` for all of them:
             until now any of them could have been this one.
@@ -565,7 +562,7 @@ class LostCreations:
                 return False
             node.pending = False
             self._own(node, creation.key.node_id, record_id)
-            return node.late_until >= self._clock()
+            return node.late_until >= monotonic()
 
     def refused(self, creation: Creation) -> None:
         """A creation was answered: no instance was made."""
@@ -580,10 +577,10 @@ class LostCreations:
         looked for.
         """
         with self._lock:
-            creation.lost_at = self._clock()
+            creation.lost_at = monotonic()
 
     def found(self, creation: Creation, records: Iterable[R]) -> str | None:
-        """Of the instances of a node, one that nobody knew: the answer to a creation that got lost on its way."""
+        """Of the instances of a node, one that no one knew: the answer to a creation that got lost on its way."""
         with self._lock:
             node = self._nodes.setdefault(creation.key.node_id, _OfNode())
             for record in records:
@@ -596,7 +593,7 @@ class LostCreations:
 
     def given_up(self, creation: Creation) -> None:
         """There was no answer to a creation, and no instance was found."""
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             node = self._nodes.setdefault(creation.key.node_id, _OfNode())
             node.pending = False
@@ -604,12 +601,12 @@ class LostCreations:
             creation.lost_at = now
 
     def deleted(self, record_id: str) -> None:
-        """An instance is gone."""
+        """An instance has ended."""
         with self._lock:
             node_id = self._node_of.pop(record_id, "")
             node = self._nodes.get(node_id)
-            # Until the late one came, those that are known must be told from it.
-            if node is not None and node.late_until < self._clock():
+            # Until the late one came, those that are known must be distinguished from it.
+            if node is not None and node.late_until < monotonic():
                 node.owned.discard(record_id)
                 self._drop_if_over(node_id, node)
 
@@ -618,7 +615,7 @@ class LostCreations:
     def strays(self, records: Iterable[R]) -> list[R]:
         """Instances that a lost creation made after it was given up. Each is returned once."""
         found: list[R] = []
-        now = self._clock()
+        now = monotonic()
         with self._lock:
             for record in records:
                 node_id = node_id_of(record.metadata, self.provider)
@@ -667,7 +664,7 @@ class LostCreations:
         self._node_of[record_id] = node_id
 
     def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
-        if not node.pending and not node.owned and node.late_until < self._clock():
+        if not node.pending and not node.owned and node.late_until < monotonic():
             del self._nodes[node_id]
 
 
@@ -714,17 +711,16 @@ class ResourceKinds(Generic[L]):
     :param kinds: in the order in which things are deleted: what uses others comes before them.
     """
 
-    def __init__(self, provider: str, kinds: Iterable[ResourceKind[L]], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, kinds: Iterable[ResourceKind[L]]) -> None:
         self._provider = provider
         self._kinds = tuple(kinds)
-        self._clock = clock
         self._due: dict[str, float] = {}
         self._repeats = Repeats(_TOLD_SECONDS)
 
     def all(self) -> Iterator[L]:
         """Everything that may be ours. Trouble with one kind does not hide the others, unless the kind is vital."""
         for kind in self._kinds:
-            if self._due.get(kind.name, float("-inf")) <= self._clock():
+            if self._due.get(kind.name, float("-inf")) <= monotonic():
                 yield from self._list(kind)
 
     def delete(self, resource: L) -> None:
@@ -748,7 +744,7 @@ class ResourceKinds(Generic[L]):
         self._repeats.over(kind.name)
         # What is there must be seen in two sweeps in a row.
         ours = any(resource.metadata.get(PROVIDER_KEY) == self._provider for resource in found)
-        self._due[kind.name] = self._clock() + (0.0 if ours else kind.idle_seconds)
+        self._due[kind.name] = monotonic() + (0.0 if ours else kind.idle_seconds)
         return found
 
 
@@ -876,21 +872,20 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     COMPLETE: ClassVar[str] = "complete"
 
-    def __init__(self, cloud: InstanceCloud[R], log: Log, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, cloud: InstanceCloud[R], log: Log) -> None:
         super().__init__()
         self.cloud = cloud
         self.log = log
-        self.clock = clock
         #: When the state began, and when the framework looked last.
-        self.since = clock()
-        self.advanced_at = clock()
+        self.since = monotonic()
+        self.advanced_at = monotonic()
         #: Id of the instance in lists; ``external_id`` may say more.
         self.record_id: str | None = None
         self._call: Future[Any] | None = None
         self._waiter: Waiter | None = None
 
     def advance(self) -> Any:
-        self.advanced_at = self.clock()
+        self.advanced_at = monotonic()
         self.next_advance_seconds = SAFETY_SECONDS
         if self._waiter is not None:
             self.cloud.inventory.touch(self._waiter)
@@ -910,7 +905,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
     def go(self, state: str) -> bool:
         """Change the state; for ``return self.go(...)``: it is looked at at once."""
         self.state = state
-        self.since = self.clock()
+        self.since = monotonic()
         return True
 
     def end(self) -> None:
@@ -973,7 +968,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def reached(self, when: float) -> bool:
         """Is it this time yet? If not, the framework comes back then."""
-        left = when - self.clock()
+        left = when - monotonic()
         if left <= 0:
             return True
         self.next_advance_seconds = min(SAFETY_SECONDS, left)

@@ -34,7 +34,7 @@ log = logging.getLogger("nodepool.driver.statemachine.Inventory")
 COMPLETE_SECONDS: Final = 20.0
 #: Several are asked for one by one if there are so many times as many.
 SINGLY_OF: Final = 10
-#: How long it is known that an instance is gone.
+#: How long it is known that an instance has ended.
 GONE_SECONDS: Final = 900.0
 
 
@@ -123,19 +123,17 @@ class Inventory(Generic[R]):
         fetch: Callable[[str | None], Iterable[R]],
         since: Callable[[str], str | None] = no_changes,
         lag_seconds: float = 0.0,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self._fetch = fetch
         self._since = since
         self._lag_seconds = lag_seconds
-        self._clock = clock
         self._changed = threading.Condition()
         self._records: dict[str, R] = {}
         #: When the list began in which an instance was last seen.
         self._seen: dict[str, float] = {}
         self._gone: dict[str, float] = {}
-        #: Those of them that nobody has seen.
+        #: Those of them that no one has seen.
         self._never_seen: set[str] = set()
         #: When the latest list, and the latest complete list, began.
         self.listed_at = float("-inf")
@@ -152,13 +150,13 @@ class Inventory(Generic[R]):
         self._waiting_until = float("-inf")
         #: Lists that failed since the beginning.
         self.failed_lists = 0
-        #: Gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
+        #: Gives one instance as it is now; blocks. Raises NotFound when it has ended: that is the proof.
         self.look_at: Callable[[str], R] = lambda _: cast("R", None)
         #: While at most so many instances are waited for, each is asked for, in place of a list; 0 = never.
         self.looks_singly = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
+        self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True))
         #: Called after each list, in the thread that listed, with instances that are new or changed, or have ended.
         self.on_news: Callable[[list[R]], None] = lambda records: None
         #: Called after each list, in the thread that listed, whether anything changed or not.
@@ -178,9 +176,9 @@ class Inventory(Generic[R]):
 
         Parameters as those of `Waiter`.
 
-        :param not_before: an earlier list is of no use, in seconds of the inventory's clock.
+        :param not_before: an earlier list is of no use, in monotonic seconds.
         """
-        waiter = Waiter(kind, wake, max(self._clock(), not_before), record_id, complete)
+        waiter = Waiter(kind, wake, max(monotonic(), not_before), record_id, complete)
         with self._changed:
             self._add(waiter)
             if self._thread is None and not self._stopped:
@@ -191,7 +189,7 @@ class Inventory(Generic[R]):
     def _add(self, waiter: Waiter) -> None:
         """Called with the lock. The thread looks at all waiters when it is woken: only if it has to list earlier."""
         self.pace.add(waiter)
-        if self.pace.next_for(waiter, self._clock(), self.listed_at) < self._waiting_until:
+        if self.pace.next_for(waiter, monotonic(), self.listed_at) < self._waiting_until:
             self._changed.notify_all()
 
     def _start(self) -> threading.Thread | None:
@@ -203,7 +201,7 @@ class Inventory(Generic[R]):
     def touch(self, waiter: Waiter) -> None:
         """The waiter still waits."""
         with self._changed:
-            waiter.touched = self._clock()
+            waiter.touched = monotonic()
             if waiter.told or not self.pace.has(waiter):
                 waiter.told = False
                 self._add(waiter)
@@ -220,7 +218,7 @@ class Inventory(Generic[R]):
         :param happened: what was waited for came; False = it was given up.
         """
         with self._changed:
-            self.pace.done(waiter, self._clock(), happened)
+            self.pace.done(waiter, monotonic(), happened)
 
     def stop(self) -> None:
         """End the thread; it is not waited for."""
@@ -238,7 +236,7 @@ class Inventory(Generic[R]):
     # -- what is known --
 
     def get(self, record_id: str) -> R | None:
-        """An instance as last seen; None = not seen, or gone."""
+        """An instance as last seen; None = not seen, or deleted."""
         with self._changed:
             return self._records.get(record_id)
 
@@ -250,7 +248,7 @@ class Inventory(Generic[R]):
     def absence_is_certain(self, since: float) -> bool:
         """Would lists have shown an instance that was there at that time?
 
-        After a complete list that lacks it there must have been one of changes, which may say that it is gone. While
+        After a complete list that lacks it there must have been one of changes, which may say that it is deleted. While
         something needs complete lists, and there are no others, a second one must do.
         """
         since += self._lag_seconds
@@ -259,21 +257,21 @@ class Inventory(Generic[R]):
             return self.complete_at > since and (another or not self._by_changes)
 
     def made(self, record_id: str, since: float) -> None:
-        """A creation that began then has made an instance. Where ids are names, an earlier one may have been gone."""
+        """A creation that began then has made an instance. Where ids are names, an earlier one may be deleted."""
         with self._changed:
             if self._gone.get(record_id, since) < since:
                 del self._gone[record_id]
                 self._never_seen.discard(record_id)
 
     def set_gone(self, record_id: str, was_there: bool = True) -> None:
-        """The cloud said so elsewhere.
+        """The cloud stated so elsewhere.
 
-        :param was_there: somebody has seen the instance. Else it may come yet: where ids are names, an order that was
+        :param was_there: someone has seen the instance. Else it may come yet: where ids are names, an order that was
             given up may be late. Then a list that begins later, and has it, counts.
         """
         with self._changed:
             self._records.pop(record_id, None)
-            self._gone[record_id] = self._clock()
+            self._gone[record_id] = monotonic()
             if was_there:
                 self._never_seen.discard(record_id)
             else:
@@ -290,7 +288,7 @@ class Inventory(Generic[R]):
         Of those who ask at the same time one asks the cloud. Raises what the cloud says.
         """
         with self._changed:
-            fresh = self._clock() - self.complete_at <= max_age
+            fresh = monotonic() - self.complete_at <= max_age
         if not fresh:
             self._complete.get_new()
         return self.known()
@@ -302,7 +300,7 @@ class Inventory(Generic[R]):
 
         :param complete: all instances; else the changed ones, if there is a time to ask from.
         """
-        started = self._clock()
+        started = monotonic()
         with self._changed:
             latest = "" if complete or not self._by_changes else self._latest_change
         since = self._since(latest) if latest else None
@@ -337,7 +335,7 @@ class Inventory(Generic[R]):
     ) -> tuple[list[R], list[Waiter]]:
         """Store a list; returns what is new, and who is to be woken.
 
-        :param gone: instances of which the cloud has said so.
+        :param gone: instances of which the cloud says so.
         """
         news: list[R] = []
         changed: set[str] = set()
@@ -396,7 +394,7 @@ class Inventory(Generic[R]):
         while True:
             with self._changed:
                 while not self._stopped and (pause := self._pause()) > 0:
-                    self._waiting_until = self._clock() + pause
+                    self._waiting_until = monotonic() + pause
                     self._changed.wait(None if pause == float("inf") else pause)
                     self._waiting_until = float("-inf")
                 if self._stopped:
@@ -406,7 +404,7 @@ class Inventory(Generic[R]):
     def complete_is_due(self) -> bool:
         """Are all instances to be listed now, and not only the changed ones?"""
         with self._changed:
-            return self._clock() - self.complete_at > COMPLETE_SECONDS or self.pace.complete_wanted()
+            return monotonic() - self.complete_at > COMPLETE_SECONDS or self.pace.complete_wanted()
 
     def _few(self) -> Set[str]:
         """Which instances to ask for one by one; none = list.
@@ -420,7 +418,7 @@ class Inventory(Generic[R]):
             return awaited if len(awaited) == 1 or len(awaited) * SINGLY_OF <= len(known) else set()
 
     def _look(self, record_ids: Iterable[str]) -> tuple[list[R], list[str]]:
-        """Instances as they are, and the ids of those that are gone; blocks. Raises what the cloud says."""
+        """Instances as they are, and the ids of those that are deleted; blocks. Raises what the cloud says."""
         found, gone = [], []
         for record_id in record_ids:
             try:
@@ -431,18 +429,18 @@ class Inventory(Generic[R]):
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nothing waits. Called with the lock."""
-        now = self._clock()
+        now = monotonic()
         return self.pace.next_list(now, self.listed_at) - now
 
     def poll(self, complete: bool) -> None:
         """One turn of the thread: list, and decide when to list again. Does not raise."""
-        started, held = self._clock(), self.held.seconds
+        started, held = monotonic(), self.held.seconds
         try:
             if not complete and (few := self._few()):
                 found, gone = self._ask(partial(self._look, few))
                 self._tell(*self._take(found, started, complete=False, gone=gone))
             elif complete or not self._by_changes:
-                # Others may want one, too, and nobody lists beside them.
+                # Others may want one, too, and no one lists beside them.
                 self._complete.get_new()
             else:
                 self.refresh(complete=False)
@@ -450,11 +448,11 @@ class Inventory(Generic[R]):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:
                 self.failed_lists += 1
-                pause = self.pace.failed(self._clock())
+                pause = self.pace.failed(monotonic())
             log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
-                now = self._clock()
+                now = monotonic()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
                 self.pace.worked(now, took=now - started - (self.held.seconds - held))
 
@@ -506,7 +504,7 @@ class Waiter:
         self.touched = since
         self.record_id = record_id
         self.complete = complete
-        #: Was it woken, and has not said yet that it still waits?
+        #: Was it woken, and has not stated yet that it still waits?
         self.told = False
         #: Whose it is: they wait as long as a list waits for its turn.
         self.work = held_work()
@@ -523,7 +521,7 @@ class Waiter:
 class ListPace:
     """The waiters of one inventory, and the time of its next list.
 
-    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that nobody holds any more is
+    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that no one holds any more is
     forgotten.
     """
 
@@ -584,7 +582,7 @@ class ListPace:
         return {held for waiter in self._waiters for held in waiter.work}
 
     def awaited(self) -> set[str] | None:
-        """The instances of which news are waited for; None = somebody waits for something else."""
+        """The instances of which news are waited for; None = someone waits for something else."""
         found = {record_id for record_id, known in self._by_record.items() if known}
         return None if None in found else cast("set[str]", found)
 
@@ -626,7 +624,7 @@ class ListPace:
         return pause
 
     def next_list(self, now: float, listed_at: float) -> float:
-        """When to list again; infinite while nobody waits. Lets go of forgotten waiters.
+        """When to list again; infinite while no one waits. Lets go of forgotten waiters.
 
         :param listed_at: when the latest list began.
         """
@@ -638,7 +636,7 @@ class ListPace:
                 # Else it makes no difference; hundreds may wait.
                 due = min(due, self._due(waiter, now, listed_at, part))
         if len(self._by_record) > 2 * len(self._waiters):
-            # Of waiters that nobody held any more.
+            # Of waiters that no one held any more.
             self._by_record = {record_id: known for record_id, known in self._by_record.items() if known}
         return min(max(due, self._not_before), self._next_paid(listed_at))
 
@@ -704,21 +702,21 @@ SILENT_SECONDS: Final = 30.0
 
 
 class WatchedInventory(Inventory[R]):
-    """Instances of one provider, as told last. Thread-safe. Ids may be used again: `revive`.
+    """Instances of one provider, as reported last. Thread-safe. Ids may be used again: `revive`.
 
     An instance can be asked for by its id: `InstanceCloud.get_instance`.
 
     Parameters as those of `Inventory`.
     """
 
-    # A watch tells nothing of what was gone before it began, and the next list is far away.
+    # A watch tells nothing of what was deleted before it began, and the next list is far away.
     absent_seconds = 0.5
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        #: Something is not told by watches: instances are listed while something waits, as in `Inventory`.
+        #: Something is not reported by watches: instances are listed while something waits, as in `Inventory`.
         self.lists = False
-        #: Called once, when somebody waits for the first time: begin to watch. Must not block.
+        #: Called once, when someone waits for the first time: begin to watch. Must not block.
         self.on_start: Callable[[], None] = lambda: None
         #: Called, in the thread of the watch, with an instance that has ended, as it was known. Must not block.
         self.on_end: Callable[[R], None] = lambda record: None
@@ -727,9 +725,9 @@ class WatchedInventory(Inventory[R]):
     # -- what watches tell --
 
     def put(self, record: R) -> None:
-        """A watch told of an instance. One with the id of an instance that is gone is another one."""
+        """A watch reported an instance. One with the id of an instance that is deleted is another one."""
         with self._changed:
-            now = self._heard_at = self.listed_at = self._clock()
+            now = self._heard_at = self.listed_at = monotonic()
             self._gone.pop(record.id, None)
             self._never_seen.discard(record.id)
             self._seen[record.id] = now
@@ -748,16 +746,16 @@ class WatchedInventory(Inventory[R]):
         self._tell(*taken)
 
     def remove(self, record_id: str, another: bool = False, since: float = float("inf")) -> None:
-        """A watch told that an instance is gone, or lists it no more.
+        """A watch reported that an instance has ended, or lists it no more.
 
-        :param another: an instance with the same id was made meanwhile, of which the watch has not told yet.
+        :param another: an instance with the same id was made meanwhile, which the watch has not reported yet.
         :param since: when the watch's list began that lacks it: such a list says nothing of an instance that another
-            list, which began later, has shown. Infinite = the watch told the end itself.
+            list, which began later, has shown. Infinite = the watch reported the end itself.
         """
         with self._changed:
             if self._seen.get(record_id, float("-inf")) >= since:
                 return
-            now = self._heard_at = self.listed_at = self._clock()
+            now = self._heard_at = self.listed_at = monotonic()
             known = self._records.pop(record_id, None)
             self._seen.pop(record_id, None)
             if not another:
@@ -772,10 +770,10 @@ class WatchedInventory(Inventory[R]):
     def heard(self) -> None:
         """A watch gave a sign of life."""
         with self._changed:
-            self._heard_at = self._clock()
+            self._heard_at = monotonic()
 
     def revive(self, record_id: str) -> None:
-        """An instance is about to be made whose id was that of another one, which is gone."""
+        """An instance is about to be made whose id was that of another one, which is deleted."""
         with self._changed:
             self._gone.pop(record_id, None)
 
@@ -794,7 +792,7 @@ class WatchedInventory(Inventory[R]):
             self._changed.notify_all()
 
     def _pause(self) -> float:
-        now = self._clock()
+        now = monotonic()
         due = self.pace.next_list(now, self.listed_at)
         if due != float("inf") and not self.lists and not self.pace.complete_wanted():
             due = max(due, self._heard_at + SILENT_SECONDS, self.complete_at + SILENT_SECONDS)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -27,22 +27,25 @@ from nodepool import exceptions, log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import PoolWorkerView
+from nodepool.driver.framework.keyscan import CheckFailed
 from nodepool.driver.framework.rate import Driven, TimeLimit, ended
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine.adapter import Instance, StateMachine
 from nodepool.driver.statemachine.cloud import RunningLaunch
 from nodepool.driver.statemachine.deletion import DeletingProvider, removal
-from nodepool.driver.statemachine.instance import describe, for_node, hostname, take_instance
+from nodepool.driver.statemachine.instance import describe, diskimage_of, for_node, hostname, take_instance
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
+from nodepool.model.image import CHECK_BY_LABEL
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, images_missing
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
+from nodepool.plan.promotion import Trial
 from nodepool.tracing import spans
 
 #: Who defines one of these is polled in each pass.
@@ -219,11 +222,10 @@ class NodeLaunch(RunningLaunch):
         provider: DeletingProvider,
         handler: NodeRequestHandler,
         node: Node,
-        clock: Callable[[], float] = monotonic,
         *,
         resumed: bool = False,
     ) -> None:
-        super().__init__(provider, node, clock)
+        super().__init__(provider, node)
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
@@ -240,7 +242,6 @@ class NodeLaunch(RunningLaunch):
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
-        self._clock = clock
         self.log = get_annotated_logger(
             logging.getLogger(log_names.state_machine_launcher(provider.name)),
             event_id=handler.request.event_id,
@@ -252,14 +253,24 @@ class NodeLaunch(RunningLaunch):
         )
         #: In which step it is, and since when. Replaced as a whole; any thread may read it.
         self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
-        self._begun = clock()
+        self._begun = monotonic()
         self._attempt = 1
         #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
         #: the node when it locked it, and makes so many attempts at most.
-        self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
+        #: One more is that with a candidate.
+        self._earlier = (node.version or 0) * (self.launch_retries + 1) if resumed else 0
+        #: Which upload the first attempt is to use, while a new one is tried (CA-2).
+        diskimage = diskimage_of(self.label)
+        self._trial: Trial | None = None
+        if diskimage is not None:
+            self._trial = handler.pw.trial(self.label.name, diskimage.name, self.request)
+        if resumed and self._trial is not None and not self._trial.is_check:
+            self._trial = None
+        #: Does the attempt go on with an instance that another launcher has made of a candidate?
+        self._continues_candidate = False
         self._attempt_begun = self._begun
         #: Of the attempt.
-        self.limit = TimeLimit(self.launch_timeout, self.held, clock)
+        self.limit = TimeLimit(self.launch_timeout, self.held)
         #: May any attempt have made an instance?
         self._made = False
         self._error: Exception | None = None
@@ -296,17 +307,20 @@ class NodeLaunch(RunningLaunch):
             except Exception as error:  # noqa: BLE001 - logged where it is judged
                 self._error = error
             else:
+                # Before it can be used.
+                self._end_trial(None)
                 self._end(states.READY)
                 return
             decision = yield from self._judge(self._error)
             if not isinstance(decision, Retry):
                 break
             self._attempt += 1
-            self._attempt_begun = self._clock() + decision.delay_seconds
-            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held, self._clock)
+            self._attempt_begun = monotonic() + decision.delay_seconds
+            self.limit = TimeLimit(decision.delay_seconds + self.launch_timeout, self.held)
             attempt = self._try_again(decision.delay_seconds, self._error)
         if self.node.external_id is None and self.others:
             self.node.external_id = self.others[0]
+        self._end_trial(self._error)
         self.log.info("Launch abandoned: %s", decision.reason)
         self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
@@ -316,7 +330,7 @@ class NodeLaunch(RunningLaunch):
         """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
         node, now = self.node, wall_time()
         age = now - (node.state_time or now)
-        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
+        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held)
         ordered = None
         # Its answer may have been lost with that launcher.
         found, named, cloud_away = yield from self._look(may_be_late=True)
@@ -361,7 +375,12 @@ class NodeLaunch(RunningLaunch):
         while not self.zk.nodes.surely_locked(node):
             # Cut off from ZooKeeper: the node may be deleted elsewhere just now, and its place filled.
             yield plan.PACE.longest_seconds
-        image_id, node.image_id = provider.image_of(self.label)
+        wanted = None if self._trial is None else self._trial.upload
+        if ordered is not None:
+            # It was made of that one.
+            wanted = provider.upload_of(node)
+            self._continues_candidate = wanted is not None and wanted.is_on_trial
+        image_id, node.image_id = provider.image_of(self.label, wanted)
         tags = for_node(node.key, self.pool.name, self.settings.name)
         machine = provider.make_create_machine(
             hostname(node.id), self.label, image_id, tags, self.request, node.az, self.log
@@ -372,7 +391,7 @@ class NodeLaunch(RunningLaunch):
         if ordered is not None:
             cast("Any", machine).adopt(ordered)
         yield from self._create(machine)
-        begun, created = self._attempt_begun, self._clock()
+        begun, created = self._attempt_begun, monotonic()
         reports.report_boot(self.settings.name, created - begun)
         self._trace_part(spans.BOOT, created - begun)
         if getattr(self.label, "host_key_checking", True):
@@ -434,7 +453,8 @@ class NodeLaunch(RunningLaunch):
         else:
             self.log.info("Instance %s was created", external_id)
             self.provider.calls.worked()
-        if external_id != self._id_in_advance:
+        if external_id != self._id_in_advance or (self._trial is not None and self._trial.is_candidate):
+            # Who goes on with the launch of a candidate must know its image.
             self.zk.nodes.save(node)
         # What is stored later replaces it.
         self._id_in_advance = None
@@ -450,12 +470,17 @@ class NodeLaunch(RunningLaunch):
         keys = yield from self._answer(
             provider.scans.scan(node.interface_ip, node.connection_port, self.boot_timeout, node.connection_type)
         )
-        seconds = self._clock() - created
+        seconds = monotonic() - created
         reports.report_scan(self.settings.name, seconds)
         self._trace_part(spans.SCAN, seconds)
-        if getattr(self.label, "ready_check", None):
-            self._note("check")
-            keys = yield from self._answer(provider.checks.check(node, self.label))
+        key_file = str(getattr(self.label, "ready_check_key", None))
+        checks = [(getattr(self.label, "ready_check", None), getattr(self.label, "ready_check_timeout", 0.0))]
+        if self._trial is not None and self._trial.is_check and (promotion := self._trial.upload.candidate) is not None:
+            checks.append((promotion.check, promotion.check_timeout))
+        for command, timeout in checks:
+            if command and command != CHECK_BY_LABEL:
+                self._note("check")
+                keys = yield from self._answer(provider.checks.check(node, command, timeout, key_file))
         # Unless the instance brought them.
         if not node.host_keys:
             node.host_keys = list(keys)
@@ -525,7 +550,7 @@ class NodeLaunch(RunningLaunch):
         spans.part_ended(name, self.request, self.node, self._attempt, seconds)
 
     def _trace_attempt(self, error: str) -> None:
-        seconds, name = self._clock() - self._attempt_begun, self.settings.name
+        seconds, name = monotonic() - self._attempt_begun, self.settings.name
         spans.attempt_ended(self.request, self.node, name, self._attempt, seconds, error)
 
     # -- failures --
@@ -533,6 +558,16 @@ class NodeLaunch(RunningLaunch):
     def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
         """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
+        if self._trial is not None and self._trial.is_candidate and kind is Failure.CONFIGURATION:
+            # The label is as good as before.
+            kind = Failure.INSTANCE
+        if self._trial is not None and self._trial.is_check:
+            if isinstance(error, CheckFailed):
+                self.launch_retries = self._attempt
+        elif self._end_trial(error) or self._continues_candidate:
+            self._continues_candidate = False
+            # A request never fails because of a candidate: this attempt does not count, and the next uses another.
+            self.launch_retries += 1
         if kind is Failure.HELD:
             self.log.info("Not launched now: %s", error)
         else:
@@ -563,6 +598,14 @@ class NodeLaunch(RunningLaunch):
             self.others.extend(found)
         cloud_away = cloud_away or provider.calls.circuit_open
         return plan.after_failure(kind, self._attempt, self.launch_retries, circuit_open=cloud_away)
+
+    def _end_trial(self, error: Exception | None) -> bool:
+        """The first attempt ended; did it use a candidate? :param error: why it failed; None = the node is ready."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return False
+        self._handler.pw.trial_ended(self.node, trial, error, monotonic() - self._attempt_begun)
+        return trial.is_candidate
 
     def _log_failure(self, error: Exception) -> None:
         text = f"Attempt {self._attempt} of {self.launch_retries} failed"
@@ -657,7 +700,7 @@ class NodeLaunch(RunningLaunch):
         if error is not None:
             why = why or classify(error)
         if self.node.state == states.READY:
-            self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
+            self.log.info("Node is ready after %.1f s", monotonic() - self._begun)
         if state == states.READY:
             self._report(states.READY if error is None else launch_outcome(error)[1], str(error or ""))
             self._trace_attempt(str(error or ""))
@@ -686,7 +729,7 @@ class NodeLaunch(RunningLaunch):
         self._launch_ended(self.node, result, text)
         reports.report_launch(
             result,
-            (self._clock() - self._begun) * 1000,
+            (monotonic() - self._begun) * 1000,
             provider=self.settings.name,
             az=self.node.az,
             requestor=self.request.requestor,

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from functools import cache
 from logging import DEBUG, WARNING
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.interface import CleanupTask
+from nodepool.driver.statemachine.adapter import Adapter, Instance, Log, Resource
 from nodepool.driver.statemachine.deletion import DeletingProvider
 from nodepool.driver.statemachine.instance import GONE, INSTALLATION_KEY, node_id_of, of_installation, others, upload_of
 from nodepool.exceptions import NotFound, ZKConflict, ZKException
@@ -21,15 +22,10 @@ from nodepool.guard import Guard
 from nodepool.metrics import reports
 from nodepool.model import states
 from nodepool.model.event import LostInstance, named, with_loss
+from nodepool.model.node import Node
 from nodepool.plan.launch import meaning
 from nodepool.plan.retries import SeenTwice
-
-if TYPE_CHECKING:
-    from nodepool.driver.interface import CleanupTask
-    from nodepool.driver.statemachine.adapter import Instance, Log, Resource
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
-
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds until another look where something seems to be left over, or may be soon.
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -199,9 +195,9 @@ def _identity(resource: Resource) -> Hashable:
 # instance is one event. Its node is deleted if it is ready and unallocated. One that is in use is left to its owner.
 # One on which another provider has its nodes is marked, and that provider does the same with each of these (T-15).
 
-#: States of nodes that have an instance, which nobody deletes.
+#: States of nodes that have an instance, which no one deletes.
 ALIVE: Final = frozenset((states.READY, states.IN_USE, states.HOLD))
-#: What nobody takes is forgotten.
+#: What no one takes is forgotten.
 _MOST: Final = 1000
 #: How long an instance must be missing that the cloud cannot be asked for, in seconds: three lists at least.
 UNPROVED_SECONDS: Final = 120.0
@@ -223,12 +219,9 @@ class LostInstances:
     :param lag_seconds: of lists, see `InstanceCloud`.
     """
 
-    def __init__(
-        self, provider: DeletingProvider, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, provider: DeletingProvider, log: Log, lag_seconds: float) -> None:
         self._provider = provider
         self._log = log
-        self._clock = clock
         adapter = provider.adapter
         #: Can the cloud be asked for one instance? Drivers written for 11.0.0 cannot.
         self._can_ask = getattr(adapter, "instance_cloud", None) is not None or _overrides(adapter)
@@ -269,7 +262,7 @@ class LostInstances:
         :param alive: see `alive`, before the list began.
         """
         there, ends = self._compare(alive, listed)
-        now = self._clock()
+        now = monotonic()
         absent = alive.keys() - there - ends.keys()
         if not self._can_ask:
             absent &= self._shown

@@ -73,7 +73,7 @@ class RunningTransfers:
             self.stop_now()
 
     def stop_now(self) -> None:
-        """Nobody waits any more for those that run."""
+        """No one waits any more for those that run."""
         with self._lock:
             stop, self._stop = self._stop, None
         if stop is not None:
@@ -134,7 +134,7 @@ class StateMachineProvider(DeletingProvider):
         self.scheduler.drain()
 
     def join(self) -> None:
-        """What still runs is left as it is: whoever comes next finds it (G-14)."""
+        """What still runs is left as it is: who comes next finds it (G-14)."""
         self.scheduler.abandon()
         self.scheduler.join()
         self.transfers.stop_now()
@@ -220,7 +220,7 @@ class StateMachineProvider(DeletingProvider):
             )
 
     def deleteImage(self, name: str, id: Any) -> None:
-        """Delete an image; one that is gone already is no error.
+        """Delete an image; one that is not there is no error.
 
         :param id: what the upload gave, or what `listImages` shows.
         """

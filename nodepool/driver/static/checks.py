@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.driver.framework import keyscan
@@ -23,14 +23,12 @@ from nodepool.driver.framework.cloud_errors import CheckResult
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.guard import settle
 from nodepool.model.event import short
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason
 from nodepool.model.status import HostStatus, Maintenance, MaintenanceRecords, Mode
 from nodepool.plan import static
 from nodepool.plan.maintenance import next_end, of_host
-
-if TYPE_CHECKING:
-    from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.zookeeper import ZooKeeper
 
 T = TypeVar("T")
 
@@ -190,15 +188,11 @@ class HostMonitor:
     Logs what is wrong with a host when that changes, and as long as it stays less and less often.
 
     :param hosts: the configuration.
-    :param wall: seconds since the epoch.
     """
 
-    def __init__(
-        self, hosts: Mapping[static.HostId, static.HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
-    ) -> None:
+    def __init__(self, hosts: Mapping[static.HostId, static.HostSpec], log: logging.Logger) -> None:
         self._hosts = hosts
         self.log = log
-        self._wall = wall
         self._health: dict[static.HostId, static.HostHealth] = {}
         #: When a host is checked again: by the clock of the provider, and in seconds since the epoch.
         self._next: dict[static.HostId, tuple[float, float]] = {}
@@ -230,10 +224,10 @@ class HostMonitor:
 
         :param now: of any clock that only goes forward, in seconds.
         """
-        at = self._wall()
+        at = wall_time()
         text = str(error) or type(error).__name__
         health = self._set(host, static.after_failure(self.health(host), text, at, self._quarantine_after(host)))
-        # Somebody must change something; S-3.
+        # Someone must change something; S-3.
         pause = (
             static.RETRY.longest_seconds if isinstance(error, HostKeysMissing) else static.RETRY.pause(health.failures)
         )
@@ -248,7 +242,7 @@ class HostMonitor:
         checked = [each.up for each in self._health.values() if each.up is not None]
         if static.is_our_network(checked.count(False), len(checked)):
             return None
-        return static.quarantine_pause(health, self._wall())
+        return static.quarantine_pause(health, wall_time())
 
     def retry_now(self, host: static.HostId, *, forget: bool) -> None:
         """The quarantine of a host is over: it is checked at once.
@@ -262,7 +256,7 @@ class HostMonitor:
     def worked(self, host: static.HostId) -> None:
         """Note that a host passed its check."""
         before = self.health(host)
-        health = self._set(host, static.after_success(before, self._wall()))
+        health = self._set(host, static.after_success(before, wall_time()))
         self._next.pop(host, None)
         self._told.pop(host, None)
         if before.up is False:
@@ -368,16 +362,11 @@ class Quarantines:
     """The maintenance records of a provider's hosts. Any thread may ask; only `quarantine` blocks.
 
     Without a cache, in a command, none is known: the launchers put a quarantined host's node on hold.
-
-    :param wall: seconds since the epoch.
     """
 
-    def __init__(
-        self, zk: ZooKeeper, hosts: Mapping[static.HostId, static.HostSpec], wall: Callable[[], float] = wall_time
-    ) -> None:
+    def __init__(self, zk: ZooKeeper, hosts: Mapping[static.HostId, static.HostSpec]) -> None:
         self._zk = zk
         self._hosts = hosts
-        self._wall = wall
         self._read = False
         #: Who writes the records of this launcher.
         self.by = f"launcher {socket.gethostname()}"
@@ -385,18 +374,18 @@ class Quarantines:
     def of(self, host: static.HostId) -> Maintenance | None:
         """Why a host is out of service now; None = it is not."""
         records = self._records()
-        return of_host(records, *host, self._wall()) if records else None
+        return of_host(records, *host, wall_time()) if records else None
 
     def held(self) -> Mapping[static.HostId, Maintenance]:
         """All hosts that are out of service now."""
-        records, now = self._records(), self._wall()
+        records, now = self._records(), wall_time()
         if not any(kind == "host" for kind, _ in records):
             return _NONE
         return {host: record for host in self._hosts if (record := of_host(records, *host, now)) is not None}
 
     def seconds_to_next_end(self) -> float:
         """Until the next record ends by itself; infinite = none does."""
-        now = self._wall()
+        now = wall_time()
         end = next_end(self._records(), now)
         return math.inf if end is None else max(0.0, end - now)
 
@@ -407,7 +396,7 @@ class Quarantines:
 
         :raises ZKException: it could not be asked.
         """
-        records, now = self._zk.maintenance.read_all(), self._wall()
+        records, now = self._zk.maintenance.read_all(), wall_time()
         return {host for host in hosts if of_host(records, *host, now) is None}
 
     @property
@@ -424,7 +413,7 @@ class Quarantines:
         :return: False = an operator has quarantined it.
         :raises ZKException: it is not done.
         """
-        now = self._wall()
+        now = wall_time()
         record = Maintenance("host", str(host), Mode.QUARANTINE, reason, self.by, since or now, now + seconds, True)
         return self._zk.maintenance.put_automatic(record, now)
 

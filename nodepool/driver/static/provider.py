@@ -11,35 +11,31 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
-from nodepool.driver.framework.handler_hooks import node_logger
+from nodepool.driver.framework.cloud_errors import CheckResult
+from nodepool.driver.framework.handler_hooks import PoolWorkerView, node_logger
 from nodepool.driver.framework.quota_support import follow
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Done, Provider
 from nodepool.driver.static.checks import HostChecker, HostMonitor, Quarantines, cause, host_checks, is_alive
+from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard, as_exception
 from nodepool.model import states
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText, no_access
-from nodepool.model.status import HostStatus
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import HostStatus, Maintenance
 from nodepool.plan import static
 from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan, too_few_slots
 from nodepool.plan.triage import MIN_READY_REQUESTOR, RequestKind, can_match
 from nodepool.zk import paths
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.cloud_errors import CheckResult
-    from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.model.status import Maintenance
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.zk.cache import RecordCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
 RESYNC_SECONDS: Final = 60.0
@@ -80,15 +76,9 @@ class StaticProvider(Provider):
     PAUSE_AT_QUOTA: ClassVar[bool] = False
     LAUNCHES: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        provider_config: StaticProviderConfig,
-        clock: Callable[[], float] = monotonic,
-        wall: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, provider_config: StaticProviderConfig) -> None:
         self.provider: StaticProviderConfig = provider_config
         self.name = provider_config.name
-        self._clock = clock
         self._hosts = provider_config.hosts()
         self.log = logging.getLogger(log_names.static_provider(self.name))
         self._idle = threading.Event()
@@ -97,8 +87,7 @@ class StaticProvider(Provider):
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
         self._workers: set[PoolWorkerView] = set()
-        self._wall = wall
-        self._monitor = HostMonitor(self._hosts, self.log, wall)
+        self._monitor = HostMonitor(self._hosts, self.log)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
         self._failed: dict[HostId, Exception] = {}
@@ -128,7 +117,7 @@ class StaticProvider(Provider):
     def prepare(self, zk_conn: ZooKeeper) -> None:
         """Everything that `start` does but the thread; then `run_once` may be called."""
         self.zk = zk_conn
-        self._quarantines = Quarantines(zk_conn, self._hosts, self._wall)
+        self._quarantines = Quarantines(zk_conn, self._hosts)
         self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._quarantines, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
@@ -186,7 +175,7 @@ class StaticProvider(Provider):
         """
         if not self._quarantines.known:
             return UNKNOWN_SECONDS
-        now = self._clock()
+        now = monotonic()
         self._take_results(now)
         held = self._look_at_quarantines()
         if self._found:
@@ -244,7 +233,7 @@ class StaticProvider(Provider):
         for host, record in before.items():
             if host not in held:
                 # One that would have held longer was ended by an operator. Clocks of hosts differ.
-                ended_early = not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
+                ended_early = not record.is_over(wall_time() + CLOCK_SKEW_SECONDS)
                 self._monitor.retry_now(host, forget=ended_early)
                 self.log.info("Static host %s is not quarantined any more; it is checked now", host)
         for host, record in held.items():
@@ -268,7 +257,7 @@ class StaticProvider(Provider):
         if since is not None and since < health.since:
             since = None
         if self._quarantines.quarantine(host, reason, seconds, since=since):
-            self._quarantined_since[host] = since or self._wall()
+            self._quarantined_since[host] = since or wall_time()
             self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
 
     def _apply(self, plan: StaticPlan) -> None:
@@ -373,7 +362,7 @@ class StaticProvider(Provider):
         return task
 
     def nodeDeletedNotification(self, node: Node) -> None:
-        """Somebody else removed a node: its slot is empty now."""
+        """Another removed a node: its slot is empty now."""
         if self._registry.spec_of(node) is not None:
             self.wake()
 
@@ -534,7 +523,7 @@ class StaticNodeCleanup(Done):
         self._slot_empty = slot_empty
 
     def finish(self) -> None:
-        """End, in any case with the node gone or unlocked."""
+        """End, in any case with the node deleted or unlocked."""
         try:
             if self._node.lock is not None:
                 self._registry.unlock(self._node)
@@ -544,7 +533,7 @@ class StaticNodeCleanup(Done):
     def checked(self, check: Future[HostFacts]) -> None:
         """The host's check ended: go on. Called in a thread of the pool; blocks for a round trip."""
         try:
-            # A callback of a future: nobody else would hear of it. The launcher tries again (X-5).
+            # A callback of a future: no one else would hear of it. The launcher tries again (X-5).
             with Guard(log, "Node %s could not be recycled", self._node.id):
                 if check.cancelled():
                     # The provider is stopped. The node stays `deleting`; the successor does this again.
@@ -665,13 +654,13 @@ class StaticRegistry:
 
         Host and slot of a node hardly change, so a record from the cache will do; only nodes that the cache does not
         know yet are read, and those that a client wrote without their slot: another launcher may have given them one.
-        One that is gone by then may have given its slot to another one, which is not in the list.
+        One that is deleted by then may have given its slot to another one, which is not in the list.
         """
         while True:
             known = {node.id: node for node in self._zk.nodeIterator() if not self._lacks_slot(node)}
             listed = self._zk.getNodes()
             found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
-            # What is there and cannot be read, or has a name that nobody asks for, is no node of ours.
+            # What is there and cannot be read, or has a name that no one asks for, is no node of ours.
             missing = {node_id for node_id, node in found.items() if node is None and paths.is_name(node_id)}
             if missing == self._zk.nodes.existing(missing):
                 return [node for node in found.values() if node is not None and node.provider == self._provider_name]
@@ -722,13 +711,13 @@ class StaticRegistry:
         try:
             self._zk.deleteNode(doomed)
         except ZKException:
-            # It is `deleting`: whoever looks after released nodes finishes this.
+            # It is `deleting`: who looks after released nodes finishes this.
             self.unlock(doomed)
             raise
         return True
 
     def recycle(self, node: Node, facts: HostFacts | None) -> bool:
-        """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
+        """Remove a released node that we hold locked; ends with the node deleted or unlocked. One round trip.
 
         :param facts: register the slot again in the same write, unless another node has it; None = only remove. The
             node of a quarantined host is followed by one on hold.
@@ -749,7 +738,7 @@ class StaticRegistry:
             except ZKConflict:
                 if new is None:
                     raise
-                # Somebody waits for the lock. The slot is registered again by the next pass.
+                # Someone waits for the lock. The slot is registered again by the next pass.
                 new = None
                 self._zk.replaceNode(node, None)
         except ZKException as error:
@@ -777,7 +766,7 @@ class SlotIndex:
 
     Any thread may ask. ``_lock`` guards the two maps; it is held for dictionary work only.
 
-    :param nodes: the cache of nodes; it lets go of the index when nobody else holds it.
+    :param nodes: the cache of nodes; it lets go of the index when no one else holds it.
     :param slot_of: the slot of a node; None = it is in none. Must not block.
     """
 

@@ -23,20 +23,18 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import clipped
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
-from nodepool.model.request import parent_of
+from nodepool.model.request import NodeRequest, parent_of
 from nodepool.model.status import FailedLaunch, LaunchesStatus
-from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, Stage
+from nodepool.plan.triage import MIN_READY_REQUESTOR, Progress, RequestKind, RequestQueue, Stage
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import RequestKind, RequestQueue
 
-#: Seconds after which a request is looked at again whose lock somebody else held.
+#: Seconds after which a request is looked at again whose lock another held.
 LOCKED_RETRY_SECONDS: Final = 0.25
 
-#: What is said of a request in a stage without a reason of its own.
+#: What is stated of a request in a stage without a reason of its own.
 STAGE_REASONS: Final = {
     Stage.WAITING: reasons.NEXT_PASS,
     Stage.DEFERRED: reasons.REQUEST_LOCKED,
@@ -201,7 +199,7 @@ class Desk:
     @property
     def why_paused(self) -> Reason:
         """What the first of the requests that wait for room waits for."""
-        # By another thread's look some may have gone meanwhile.
+        # By another thread's look some may have been deleted meanwhile.
         cases = [self._locked[request_id] for request_id in sorted(self._paused)[:1] if request_id in self._locked]
         return reasons.pool_paused(cases[0].progress.request_id, cases[0].reason) if cases else reasons.POOL_PAUSED
 
@@ -306,7 +304,7 @@ class Desk:
         return Explanation(request_id, Stage.WAITING, reason, waiting.since)
 
     def snapshot(self) -> Snapshot:
-        """All that can be said now. Any thread."""
+        """All that can be stated now. Any thread."""
         buckets = self._queue.buckets()
         kinds = [(bucket.kind, len(bucket), self.explanations.of_kind(bucket.kind)) for bucket in buckets]
         cases = [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
@@ -345,7 +343,7 @@ class Explanation(NamedTuple):
 class WaitingKind(NamedTuple):
     """Why the requests of a kind wait.
 
-    :param since: when it was said for the first time, seconds since the epoch.
+    :param since: when it was stated for the first time, seconds since the epoch.
     """
 
     reason: Reason

@@ -12,22 +12,19 @@ from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.quota_support import follow
+from nodepool.driver.framework.quota_support import ChangedNodes, follow
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
-from nodepool.plan.shares import SERVED_IN, FairOrder, Ledger, Policy
-from nodepool.plan.triage import RequestKind
+from nodepool.plan.shares import SERVED_IN, Amounts, FairKey, FairOrder, Ledger, Policy, TenantUse
+from nodepool.plan.triage import PoolInfo, RequestKind, RequestQueue
 
 if TYPE_CHECKING:
     import logging
 
     from nodepool.config.objects import Config
-    from nodepool.driver.framework.quota_support import ChangedNodes
     from nodepool.launcher.pool.desk import Desk
     from nodepool.model.node import QuotaInformation
     from nodepool.model.request import NodeRequest, OrderKey
-    from nodepool.plan.shares import Amounts, FairKey, TenantUse
-    from nodepool.plan.triage import PoolInfo, RequestQueue
     from nodepool.zk.nodes import NodepoolCache
 
 
@@ -140,6 +137,10 @@ class PoolOrder:
         if not self.on:
             return order
         return (*self._order.rank_begun(self._kind(request), order, self._ledger.held_by(request.key)), *order[1:])
+
+    def moved(self, kind: RequestKind) -> bool:
+        """As `FairOrder.moved`."""
+        return self.on and self._order.moved(kind)
 
     def overtakes(self, kind: RequestKind, order: OrderKey) -> bool:
         """Does a request go before all that wait for room in the pool?"""

@@ -17,35 +17,31 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import partial
 from logging import DEBUG
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import log_declined
-from nodepool.driver.handler import allocate
+from nodepool.driver.handler import NodeRequestHandler, allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.fair import YIELD_SECONDS
-from nodepool.launcher.pool.view import PoolView, RequestView
+from nodepool.launcher.pool.view import Pool, PoolView, RequestView
 from nodepool.launcher.shared import GRACE_SECONDS
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons, states
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
 from nodepool.model.status import POOL_MARK
 from nodepool.plan import triage
+from nodepool.plan.shares import FairKey
 from nodepool.plan.triage import Bucket, Stage
 from nodepool.tracing import spans
 from nodepool.zk import paths
+from nodepool.zk.connection import Reply
 from nodepool.zk.transactions import TransactionFailed, result
-
-if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import Pool
-    from nodepool.model.node import Node
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.shares import FairKey
-    from nodepool.zk.connection import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100
@@ -122,9 +118,14 @@ class Intake:
             if self._fulfilled >= MAX_FULFILLED or self._launched >= MAX_LAUNCHED:
                 self._more = True
                 return
+            if not (self._view.launches or len(self._view.ready)):
+                # Nothing is left to hand out: the order of the others does not matter.
+                if not (self._take_head(heap[-1][2], None) and len(heap[-1][2])):
+                    heap.pop()
+                continue
             known, number, bucket = heap[0]
             # What was served meanwhile may have made the share of its tenant larger.
-            if order.on and (key := order.key(bucket.kind, bucket.head_key)) > known:
+            if order.moved(bucket.kind) and (key := order.key(bucket.kind, bucket.head_key)) > known:
                 heapq.heapreplace(heap, (key, number, bucket))
                 continue
             until = min((key for key, _, _ in heap[1:3]), default=None)
@@ -139,14 +140,14 @@ class Intake:
         :param until: with it more may be taken, as long as their keys are not above this one; None = all.
         """
         kind, request_id = bucket.kind, bucket.head
-        # Ready nodes may have gone since the pass began.
+        # Ready nodes may have been deleted since the pass began.
         again = triage.triage_kind(kind, self._view)
         if isinstance(again, triage.Wait):
             self._pool.desk.explanations.waits(kind, again.reason)
             return False
         request = self._pool.open_request(request_id)
         if request is None:
-            # Taken, finished or gone since the pass began; the record is newer than the queue.
+            # Taken, finished or deleted since the pass began; the record is newer than the queue.
             self._pool.queue.discard(request_id)
             return True
         try:
@@ -255,7 +256,7 @@ class Batch:
         """
         handlers: list[NodeRequestHandler] = []
         for cached, nodes in self._pool.take_interrupted():
-            # It is deleted, and the request served anew, as if nothing could be gone on with.
+            # It is deleted, and the request served anew, as if nothing could be continued.
             with Guard(self._pool.log, "Launches of request %s are not continued", cached.id, but=ZKConnectionError):
                 handler = self._pool.make_handler(cached.copy())
                 handler.node_set.interrupted = nodes
@@ -347,7 +348,7 @@ class Batch:
         return True
 
     def _let_go_unlocked(self, handlers: Sequence[NodeRequestHandler]) -> None:
-        """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
+        """After an error no one knows whether a request is locked: it is judged again by what the cache says."""
         for handler in handlers:
             if handler.progress.stage is Stage.LOCKING:
                 self._pool.desk.close(handler.request.key, Stage.WAITING)
@@ -486,7 +487,7 @@ class FastPath:
             and isinstance(problem, TransactionFailed)
             and requests.lock_dir_was_there(service.handler.request, problem)
         ):
-            # Left by somebody who had the lock before: the same again, with the directory.
+            # Left by someone who had the lock before: the same again, with the directory.
             service.lock_dir_exists = True
             self._pool.launcher.lock_dir_lingers(request_id)
             self._send(request_id, service)
@@ -573,7 +574,7 @@ class Declines:
     def decline_all(self, bucket: Bucket, reason: Reason) -> bool:
         """Decline the requests of a kind, each in one write; blocks until all are answered.
 
-        A request that somebody else holds or changed meanwhile is left; it comes back as an event.
+        A request that another holds or changed meanwhile is left; it comes back as an event.
 
         :return: are there more than fit in one pass?
         """
@@ -642,7 +643,7 @@ class Declines:
             return
         except ZKException as problem:
             self.log.debug("Request %s was not declined: %s", request.id, problem)
-            # Held by somebody for a moment: looked at again like one whose lock was taken.
+            # Held by someone for a moment: looked at again like one whose lock was taken.
             self._pool.desk.defer(request.key, reasons.REQUEST_LOCKED)
             return
         self._pool.note_declined(request, reason)
@@ -657,7 +658,7 @@ class Declines:
             requests = self._pool.zk.requests
             if not requests.lock_dir_was_there(request, failed):
                 raise
-            # Left by somebody who had the lock before: the same again, with the directory.
+            # Left by someone who had the lock before: the same again, with the directory.
             result(requests.send_unlocked(request, lock_dir_exists=True))
 
 

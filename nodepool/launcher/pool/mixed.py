@@ -3,18 +3,18 @@
 
 A launcher holds such a request, the whole, and submits a request for each part of its nodes. Any pool of any launcher
 serves a part like every other request. When all parts are fulfilled, one transaction gives their nodes to the whole and
-fulfils it. Requests for parts are ephemeral: they end with the lock of the whole, and their nodes are free then. First
-which parts there are (`split`), then which whole gives way to another one, then the thread that holds them.
+fulfils it. Requests for parts are ephemeral: they end with the lock of the whole, and their nodes are free then. Which
+parts there are is in `nodepool.plan.triage.split`. First which whole gives way to another one, then the thread that
+holds them.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -26,10 +26,11 @@ from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What, grouped
-from nodepool.model.reasons import SEVERAL_POOLS, ReasonCode
+from nodepool.model.reasons import REQUEST_TOO_LARGE, Reason, ReasonCode
 from nodepool.model.request import PART_REQUESTOR, NodeRequest, described, origin_of, parent_of
 from nodepool.plan import triage
 from nodepool.plan.launch import PATIENCE_SECONDS, stands_before
+from nodepool.plan.triage import parts_for
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.zk import paths
@@ -39,52 +40,9 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.launcher.shared import EventRing, MaintenanceState, PoolRegistry
     from nodepool.model.node import Node
-    from nodepool.plan.triage import PoolInfo, RequestKind, Verdict
+    from nodepool.plan.triage import PoolInfo, RequestKind
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
-
-
-@functools.lru_cache(maxsize=1000)
-def split(
-    node_types: tuple[str, ...], mixed: frozenset[str], pools: tuple[PoolInfo, ...]
-) -> tuple[tuple[int, ...], ...] | None:
-    """The parts of a request that no pool can serve alone: positions in ``node_types``. None = it is not split.
-
-    The pool that has most of its labels is to serve the first part; each label that it lacks is a part of its own.
-
-    :param mixed: labels with ``mixed-nodesets``.
-    :param pools: all that are registered, and those that may come back.
-    """
-    wanted = set(node_types)
-    if wanted.isdisjoint(mixed) or any(pool.labels >= wanted for pool in pools):
-        return None
-    able = [pool for pool in pools if wanted & pool.labels and wanted - pool.labels <= mixed]
-    if not able or not wanted <= {label for pool in pools for label in pool.labels}:
-        return None
-    first = max(able, key=lambda pool: (sum(label in pool.labels for label in node_types), -pool.priority, pool.id))
-    parts = grouped(range(len(node_types)), lambda at: "" if node_types[at] in first.labels else node_types[at])
-    return tuple(map(tuple, parts.values()))
-
-
-def parts_for(
-    kind: RequestKind, node_types: Sequence[str], mixed: frozenset[str], pools: Sequence[PoolInfo]
-) -> tuple[tuple[int, ...], ...] | None:
-    """The parts of a request, of pools that serve its tenant (`split`); None = it is not split.
-
-    If these pools have not all labels, others count, too: a part that they deny fails, and says why.
-    """
-    theirs = tuple(replace(pool, labels=pool.labels_for(kind)) if pool.access else pool for pool in pools)
-    return split(tuple(node_types), mixed, theirs) or split(tuple(node_types), mixed, tuple(pools))
-
-
-def judge(
-    kind: RequestKind, me: PoolInfo, registered: Sequence[PoolInfo], absent: Sequence[PoolInfo], mixed: frozenset[str]
-) -> Verdict:
-    """`plan.triage.screen`, but what is served by several pools is declined by none."""
-    found = triage.screen(kind, me, registered, absent)
-    if isinstance(found, triage.Decline) and parts_for(kind, kind.labels, mixed, (*registered, *absent)) is not None:
-        return triage.Leave(SEVERAL_POOLS)
-    return found
 
 
 def pending_of(tenant_name: str, requests: Iterable[NodeRequest]) -> list[NodeRequest]:
@@ -168,10 +126,11 @@ class MixedWorker(Worker):
         config: Callable[[], Config],
         maintenance: MaintenanceState,
         events: EventRing,
+        excess: Callable[[RequestKind], Reason | None],
     ) -> None:
         super().__init__("MixedWorker", zk.client, logging.getLogger(log_names.MIXED_WORKER), IDLE_SECONDS)
         self._zk, self._cache, self._pools = zk, cache, pools
-        self._config, self._maintenance, self._events = config, maintenance, events
+        self._config, self._maintenance, self._events, self._excess = config, maintenance, events, excess
         self._wholes: dict[str, _Whole] = {}
         #: Left by the cache thread; '' = any may have changed. Deque operations are atomic.
         self._changed: deque[str] = deque([""])
@@ -219,7 +178,11 @@ class MixedWorker(Worker):
             self._new.update([changed] if changed else self._cache.requests.ids())
         for whole in list(self._wholes.values()):
             with Guard(self.log, "Request %s is looked at again", whole.request.id, but=ZKConnectionError):
-                self._look(whole)
+                try:
+                    self._look(whole)
+                except ZKTooLarge as error:
+                    self._fail_too_large(whole.request, error)
+                    self._end(whole)
         more = self._take_some()
         while self._doomed and self._doomed[0][0] <= monotonic():
             self._zk.requests.delete(self._doomed[0][1])
@@ -264,7 +227,9 @@ class MixedWorker(Worker):
             self._candidates.add(request_id)
             kind = triage.RequestKind.of(request), tuple(request.node_types)
             if kind not in known:
-                known[kind] = parts_for(*kind, mixed, pools) if held.isdisjoint(kind[1]) else None
+                parts = parts_for(*kind, mixed, pools) if held.isdisjoint(kind[1]) else None
+                # Parts of what never fits the limits of its tenant would hold nodes in vain.
+                known[kind] = None if parts is None or self._excess(kind[0]) is not None else parts
             if (parts := known[kind]) is not None:
                 found.append((request, parts))
         # Until it is seen that they are taken.
@@ -283,8 +248,7 @@ class MixedWorker(Worker):
         try:
             self._zk.requests.send_lock(request)()
         except ZKTooLarge as error:
-            log.warning("It cannot be served: %s", error)
-            request.fail_in_short()
+            self._fail_too_large(request, error)
             self._zk.requests.save_unlocked(request)
             return
         except ZKConflict as conflict:
@@ -294,6 +258,12 @@ class MixedWorker(Worker):
         whole = self._wholes[request.key] = _Whole(request, dict.fromkeys(parts))
         log.info("Its nodes come from several pools (%s)", described(request), extra=origin_of(request))
         self._ask(whole)
+
+    def _fail_too_large(self, request: NodeRequest, error: ZKTooLarge) -> None:
+        self._log(request).warning("It cannot be served: %s", error)
+        request.fail_in_short()
+        text, code = REQUEST_TOO_LARGE.text, REQUEST_TOO_LARGE.code.value
+        self._events.add(f"request {request.id}", What.FAILED, text, code)
 
     def _ask(self, whole: _Whole) -> None:
         """Submit requests for all parts that have none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -17,28 +18,32 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.launcher.pool.desk import TROUBLE, Desk, LaunchLog
-from nodepool.launcher.pool.fair import PoolOrder
-from nodepool.launcher.pool.mixed import judge, pending_of
-from nodepool.launcher.shared import Turns
+from nodepool.launcher.pool.fair import PoolOrder, TenantLedger
+from nodepool.launcher.pool.mixed import pending_of
+from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry, Turns
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.config_keys import FREE_ROOM
 from nodepool.model.event import What, grouped
-from nodepool.model.node import QuotaInformation, first_shortage
+from nodepool.model.node import Node, QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.launch import OPEN_REQUEST_STATES, missing_labels
 from nodepool.plan.triage import (
     MIN_READY_REQUESTOR,
+    Leave,
     PoolInfo,
     ReadyNodes,
     RequestKind,
     RequestQueue,
+    Verdict,
     is_free,
+    judge,
     why_failed,
 )
-from nodepool.runtime.providers import facade_for
+from nodepool.runtime.providers import Providers, facade_for
 
 if TYPE_CHECKING:
     import logging
@@ -48,13 +53,10 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.fair import TenantLedger
-    from nodepool.launcher.shared import EventRing, FreeCounts, MaintenanceState, PoolRegistry
-    from nodepool.model.node import Node
+    from nodepool.launcher.canary import Trials
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import AccessRule, Maintenance
-    from nodepool.plan.triage import Verdict
-    from nodepool.runtime.providers import Providers
+    from nodepool.plan.promotion import Trial
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodes import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -85,9 +87,11 @@ class PoolView:
         self._me = PoolInfo(pool.launcher_id, pool.provider_name, frozenset(), 0, False)
         self._registered: Sequence[PoolInfo] = ()
         self._absent: Sequence[PoolInfo] = ()
-        self._mixed: frozenset[str] = frozenset()
+        self._config: Config | None = None
         self._verdicts: dict[RequestKind, Verdict] = {}
-        #: What the driver said of a kind: until when that holds, for which configuration, and what.
+        #: Labels, and how many nodes of each are free -> what requests for them wait for, of this pass.
+        self._waits: dict[tuple[object, ...], Reason] = {}
+        #: What the driver stated of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
         #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
         self._probe_at: dict[str, float] = {}
@@ -99,21 +103,25 @@ class PoolView:
         """
         pool = self.pool
         # The registry gives the same object as long as it does not change.
-        registered, absent, mixed = pool.registered_pools(), pool.absent_pools(), pool.launcher.config().mixed_labels
+        registered, absent, config = pool.registered_pools(), pool.absent_pools(), pool.launcher.config()
         me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused, access=pool.access)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
-        if not same or self._mixed != mixed or len(self._verdicts) > MAX_KINDS:
+        if not same or self._config is not config or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
-        self._me, self._registered, self._absent, self._mixed = me, registered, absent, mixed
+        self._me, self._registered, self._absent, self._config = me, registered, absent, config
+        self._waits.clear()
         self.launches = pool.provider.LAUNCHES
         self.tenants.begin_pass()
-        self.turns.begin_pass(pool.launcher_id, registered, by_room=pool.launcher.config().placement == FREE_ROOM)
+        self.turns.begin_pass(pool.launcher_id, registered, by_room=config.placement == FREE_ROOM)
 
     def screened(self, kind: RequestKind) -> Verdict:
-        """`plan.triage.screen` for this pool and the registered pools of now."""
+        """`plan.triage.judge` for this pool and the registered pools of now."""
         found = self._verdicts.get(kind)
         if found is None:
-            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, self._mixed)
+            mixed = self.pool.launcher.config().mixed_labels
+            found = self._verdicts[kind] = judge(kind, self._me, self._registered, self._absent, mixed)
+        if isinstance(found, Leave) and found.reason is reasons.SEVERAL_POOLS:
+            return Leave(self.pool.launcher.tenant_excess(kind) or found.reason)
         return found
 
     def held(self, kind: RequestKind) -> Reason | None:
@@ -164,7 +172,11 @@ class PoolView:
         if self.ready.could_serve(kind.labels) and not self.ready.could_serve(kind.labels, kind):
             return reasons.NODES_OF_OTHERS
         free = {label: self.ready.count(label) for label in kind.labels}
-        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free) or reasons.NO_READY_NODE
+        known = (kind.labels, *free.values())
+        if known not in self._waits:
+            found = gateway.wait_reason(self.pool.provider, self.pool.pool_name, kind.labels, free)
+            self._waits[known] = found or reasons.NO_READY_NODE
+        return self._waits[known]
 
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
@@ -495,6 +507,12 @@ class Pool:
     def keep_console(self, node: Node, text: str) -> None:
         self.launch_log.keep_console(node.key, text)
 
+    def trial(self, label: str, image: str, request: NodeRequest) -> Trial | None:
+        return self.launcher.trials.choose(self.provider_name, label, image, request)
+
+    def trial_ended(self, node: Node, trial: Trial, error: Exception | None, seconds: float) -> None:
+        self.launcher.trials.ended(node, trial, error, seconds)
+
     def launch_error(self, node: Node) -> str:
         return self.launch_log.error_of(node.key)
 
@@ -514,6 +532,7 @@ class Launcher:
     free_counts: FreeCounts
     events: EventRing
     maintenance: MaintenanceState
+    trials: Trials
     config: Callable[[], Config]
     siblings: Callable[[], Sequence[Pool]]
     all_pools: Callable[[], Sequence[Pool]]
@@ -521,6 +540,28 @@ class Launcher:
     known_tenant_use: Callable[[str], QuotaInformation]
     passed: Callable[[str], None]
     lock_dir_lingers: Callable[[str], None]
+
+    def tenant_excess(self, kind: RequestKind) -> Reason | None:
+        """The limit of its tenant that a request over several pools is larger than; None = none is known.
+
+        A label of other launchers only counts as one instance, if their pools publish how many nodes they can have.
+        """
+        name, need = kind.tenant_name or "", QuotaInformation()
+        limits, pools = self.config().tenant_resource_limits.get(name), self.siblings()
+        if limits is None:
+            return None
+        with Guard(self.log, "What a request of tenant %s needs is not known", name, level=DEBUG, traceback=False):
+            for label in kind.labels:
+                sizes = [needed(pool, [label]) for pool in pools if pool.has_provider and label in pool.labels]
+                others = [pool.capacity for pool in self.pools.registered() if label in pool.labels]
+                sizes = sizes or [QuotaInformation(instances=1 if others and all(others) else 0)]
+                # They may be of different sizes, and any of the pools may make it.
+                amounts = [size.quota["compute"] for size in sizes]
+                need.add(QuotaInformation(**{key: min(one.get(key, 0) for one in amounts) for key in amounts[0]}))
+            found = first_shortage(_limit(limits), QuotaInformation(), need)
+            if found is not None:
+                return reasons.tenant_limit(name, found.resource, limit=found.limit, used=0, needed=found.needed)
+        return None
 
 
 # `FreeNodes`: which nodes may a pool hand out now? Which one is deleted for a request that waits for room (Q-8, Q-9)?
@@ -652,7 +693,7 @@ def _oldest(nodes: Iterable[Node]) -> Node | None:
 
 # Tenant resource limits (rules A-8, Q-15, Q-16).
 
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -665,7 +706,7 @@ class TenantCheck:
         self._used: dict[str, QuotaInformation] = {}
         #: Tenants whose first request waits for room in the limits, in this pass, and what it waits for.
         self._reserved: dict[str, Reason] = {}
-        #: tenant -> what was said of the last error
+        #: tenant -> what was logged of the last error
         self._errors: dict[str, str] = {}
 
     def begin_pass(self) -> None:
@@ -736,7 +777,7 @@ class TenantCheck:
         return [node for node in self._pool.cache.nodes.values() if node.tenant_name == tenant]
 
     def _report(self, tenant: str, error: Exception) -> None:
-        """Once for each error, not at each look; with a traceback if nobody expected it."""
+        """Once for each error, not at each look; with a traceback if no one expected it."""
         text = f"{type(error).__name__}: {error}"
         if self._errors.get(tenant) == text:
             return
@@ -782,7 +823,7 @@ def has_place(
     name = node.tenant_name
     if not name or name not in limits:
         return True
-    # A ready node that somebody took is under his lock, where changes are not read otherwise.
+    # A ready node that someone took is under his lock, where changes are not read otherwise.
     cache.nodes.refresh_stale()
     if not cache.nodes.wait_settled(SETTLE_SECONDS):
         return False

@@ -16,34 +16,29 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.handler import NodeRequestHandler
 from nodepool.launcher.pool.intake import POLL_SECONDS, Intake
-from nodepool.launcher.pool.view import Pool
+from nodepool.launcher.pool.view import Launcher, Pool
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
-from nodepool.model.record import is_finite
-from nodepool.model.request import described, origin_of
-from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, PoolComponent
+from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest, described, origin_of
+from nodepool.model.status import DEFAULT_PRIORITY, RUNNING, TOGETHER, PoolComponent, amounts
+from nodepool.plan.triage import RequestKind
 from nodepool.runtime.worker import Worker
 from nodepool.tracing import spans
 from nodepool.version import release_string
 from nodepool.zk.components import Registration
 
-if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.view import Launcher
-    from nodepool.model.node import Node
-    from nodepool.model.reasons import Reason
-    from nodepool.model.request import NodeRequest
-    from nodepool.plan.triage import RequestKind
-
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
-#: The same while there are launches that may be gone on with soon.
+#: The same while there are launches that may be continued soon.
 RESUME_LOOK_SECONDS: Final = 0.25
 
 
@@ -209,7 +204,7 @@ class PoolWorker(Worker):
         self.entry.update(paused=self.desk.paused or held)
 
     def _wind_down(self) -> float:
-        """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
+        """A pass of a pool that retires. No one else can finish what it holds locked (G-6, L-17)."""
         self._launcher.pools.gone_for_good(self.launcher_id)
         self.entry.remove()
         self._intake.fast_path.collect()
@@ -221,7 +216,7 @@ class PoolWorker(Worker):
         return POLL_SECONDS
 
     def _check_session(self) -> None:
-        """Locks of a lost session are gone, and with them the right to serve (A-19, L-9)."""
+        """Locks of a lost session do not hold any more, and with them the right to serve (A-19, L-9)."""
         epoch = self._client.session_epoch
         if epoch == self._epoch:
             return
@@ -264,7 +259,7 @@ def _drain(changes: deque[str]) -> set[str]:
 #: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
 SIBLINGS_SECONDS: Final = 5.0
 SIBLINGS_LOOK_SECONDS: Final = 0.1
-#: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
+#: Our own entry is written once more when it was not seen in so many passes: someone may have removed it.
 LOOKS_FOR_ITSELF: Final = 50
 #: So often it is asked how many nodes the pool can have, in seconds.
 CAPACITY_SECONDS: Final = 2.0
@@ -332,9 +327,8 @@ class PoolEntry:
         if monotonic() < self._next_capacity:
             return known
         self._next_capacity = monotonic() + CAPACITY_SECONDS
-        told = gateway.pool_capacity(self._context.provider, self._context.pool_name)
-        # With another number, such as "without limit", nobody could read the entry.
-        found = {label: nodes for label, nodes in told.items() if type(nodes) in (int, float) and is_finite(nodes)}
+        # With another number, such as "without limit", no one could read the entry.
+        found = amounts(gateway.pool_capacity(self._context.provider, self._context.pool_name))
         same = found.keys() == known.keys() and all(abs(found[key] - known[key]) <= known[key] / 8 for key in found)
         return known if same else found
 
@@ -349,6 +343,8 @@ class PoolEntry:
         for one in gateway.limit_status(self._context.provider, self._context.pool_name):
             if one.limit is not None:
                 found[one.resource] = min(one.limit, found.get(one.resource, one.limit))
+                if one.scope == "cloud" and len(self._context.config.pools) > 1:
+                    found[f"{TOGETHER}{one.resource}"] = one.limit
         return found
 
     def remove(self) -> None:
@@ -438,7 +434,7 @@ class WaitingLines:
         bucket_size = self._pool.queue.count(kind)
         request = self._pool.cache.requests.get(self._pool.queue.oldest(kind) or "")
         if request is None:
-            # Taken or gone since the pass.
+            # Taken or deleted since the pass.
             return
         log = get_annotated_logger(
             self.log, event_id=request.event_id, node_request_id=request.id, trace_id=spans.log_id(request)

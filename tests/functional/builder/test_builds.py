@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import signal
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.functional.builder.confined import USER
 from tests.functional.builder.site import SMALL, BuilderSite
+from tests.support.command_line import CommandLine
 from tests.support.image_znodes import Build
 from tests.support.launcher import BuilderProcess
 from tests.support.wait import wait_for
@@ -41,6 +43,23 @@ def test_formats_and_checksums(site: BuilderSite) -> None:
     log = site.build_log(build)
     assert log.count("Build completed successfully") == 1
     assert log.endswith("Exit code: 0\n")
+    site.wait_nothing_remains()
+    assert builder.stop(signal.SIGINT, STOP_SECONDS) == 0
+
+
+def test_import(site: BuilderSite) -> None:
+    """I-1, I-6: a real image, as the file of another tool, is imported for providers of two formats."""
+    site.configure([{**SMALL, "formats": ["qcow2"]}])
+    builder = site.start()
+    file = site.directory / "made.qcow2"
+    shutil.copyfile(site.file(site.wait_build("small"), "qcow2"), file)
+    site.configure([{"name": "imported", "formats": ["qcow2", "raw"], "pause": True}])
+    done = CommandLine(site.config)("image-import", "imported", "--file", str(file), "--wait")
+    assert done.status == 0, done
+    build = site.wait_build("imported")
+    assert site.sums(build, "qcow2")["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert site.file(build, "raw").exists()
+    assert "Making raw of qcow2: qemu-img convert" in site.build_log(build)
     site.wait_nothing_remains()
     assert builder.stop(signal.SIGINT, STOP_SECONDS) == 0
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -94,6 +95,25 @@ def test_from_build_to_node(site: BuilderSite, place: Place, provider: OpenStack
     assert node.username == "zuul"
     place.wait_no_nodes()
     remove_image(site, place, provider, external_id)
+    place.wait_empty()
+
+
+def test_from_file_to_node(site: BuilderSite, place: Place, provider: OpenStackProvider) -> None:
+    """I-1, I-8: the file of an image is imported, uploaded and booted from."""
+    site.configure([{**SMALL, "formats": ["qcow2"]}])
+    site.start()
+    file = site.directory / "made.qcow2"
+    shutil.copyfile(site.file(site.wait_build("small"), "qcow2"), file)
+    extra = site.configure(use_image(provider, {"name": "imported", "pause": True}), [provider])
+    site.records.request_build("imported", {"file": str(file)})
+    external_id = check_stored(site, place.cloud, site.wait_upload("imported", provider.name))
+    place.launch(provider, extra=extra)
+    request = place.fulfilled(place.zuul.submit(["small"]))
+    assert place.cloud.server_of(request.nodes[0]).image.id == external_id
+    place.use(request)
+    place.wait_no_nodes()
+    provider.section["diskimages"], provider.pool["labels"] = [], []
+    site.configure([], [provider])
     place.wait_empty()
 
 

@@ -16,6 +16,7 @@ from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.exceptions import ZKConnectionError
 from nodepool.metrics.catalog import IMAGE_UPDATE
 from nodepool.metrics.registry import Distribution
+from nodepool.model.image import ImageUpload, Promotion
 from nodepool.plan.images import UploadJob
 from nodepool.plan.retries import Backoff
 from nodepool.zk import caches
@@ -72,6 +73,28 @@ def test_upload(make_site: MakeSite) -> None:
     assert measured.count == 1
     assert site.shared.uploads.as_status() == {}
     assert site.pass_once() is None, "there is nothing more to do"
+
+
+def test_candidate(make_site: MakeSite) -> None:
+    """CA-1: the first upload is used at once, the next one is older than it for those who know no candidates."""
+    site = make_site(image={"promote_canary": 0.2, "promote_check": "true"})
+    first = site.build()
+    site.pass_once()
+    (current,) = site.uploads(first)
+    assert current.candidate is None
+    second = site.build()
+    site.pass_once()
+    (candidate,) = site.uploads(second)
+    assert candidate.candidate == Promotion(check="true", canary=0.2)
+    assert (candidate.state, candidate.state_time) == ("ready", present(current.state_time) - 0.001)
+    found = site.store.most_recent_upload(IMAGE, "cloud"), site.cache.snapshot().image(IMAGE).candidate("cloud")
+    assert [one and one.build_id for one in found] == [first.id, second.id]
+    assert site.pass_once() is None, "it is uploaded"
+    # Marks that are no promotion of ours are candidates all the same.
+    for mark in (True, {"canary": 3}, {"canary": "much"}):
+        assert (
+            ImageUpload.from_dict({"state": "ready", "candidate": mark}, IMAGE, "b", "p", "1").candidate == Promotion()
+        )
 
 
 def test_while_it_runs(site: ImageSite, znodes: PoolZnodes) -> None:

@@ -26,6 +26,7 @@ from nodepool.model.node import Node
 from nodepool.stats import StatsReporter, normalize_statsd_name
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.version import release_string
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
 
 LOG = logging.getLogger("driver")
@@ -157,7 +158,8 @@ def test_configuration(item: Any, wanted: list[Any], tmp_path: Path) -> None:
 def test_rates_and_counts() -> None:
     """Calls wait and are logged; launches are counted, and what the launcher counts itself is not."""
     slept, lines = list[float](), list[tuple[Any, ...]]()
-    limiter = RateLimiter("cloud", 2, clock=lambda: 5.0, sleep=slept.append)
+    ManualClock().rules()
+    limiter = RateLimiter("cloud", 2, sleep=slept.append)
     for _ in range(2):
         with modules.RateLimitInstance(limiter, lambda *args: lines.append(args), "Listed"):
             pass

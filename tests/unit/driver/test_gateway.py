@@ -18,6 +18,7 @@ from nodepool.driver.gateway import NamedHook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
+from tests.support.manual_clock import ManualClock
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
     "driver": ("Driver", (Driver,)),
@@ -127,6 +128,17 @@ def test_failing_calls() -> None:
         noted.append(gateway.failing_calls("cloud", 2))
     assert noted == [{}, {"asks": "OSError: reset"}, {}, {}, {"asks": "OSError: late"}, {}]
     assert gateway.failing_calls("another", 0) == {}
+
+
+def test_slow_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OV-2: how slow a call was is forgotten after a while: the next one of its kind may be late."""
+    clock = ManualClock()
+    monkeypatch.setattr(gateway, "monotonic", clock)
+    asks: NamedHook[[], None] = NamedHook("asks", Raises(""))
+    asks("cloud", provider(asks=lambda: setattr(clock, "now", clock.now + 42.0)))
+    for seconds, found in ((100.0, {"asks": 42.0}), (21.0, {})):
+        clock.now += seconds
+        assert gateway.slow_calls("cloud", 10.0) == found
 
 
 # -- policies of some hooks, and what a provider need not say itself (reference/driver 2)

@@ -62,7 +62,7 @@ class Records(dict[str, Any]):
         self.empty: set[str] = set()
         self.is_locked, self.is_empty = self.locked.__contains__, self.empty.__contains__
         self.listeners: list[Callable[..., None]] = []
-        self.add_listener = self.listeners.append
+        self.add_listener, self.remove_listener = self.listeners.append, self.listeners.remove
 
     def is_left(self, record_id: str) -> bool:
         return record_id not in self.locked

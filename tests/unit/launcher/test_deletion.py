@@ -16,7 +16,7 @@ from nodepool.driver.framework.rate import HeldTime
 from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
 from nodepool.plan.launch import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
-from tests.support.manual_clock import monotonic_clock
+from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
@@ -26,11 +26,11 @@ from tests.unit.launcher.conftest import Passes, home, raising
 class Task:
     """A deletion that ends when the test says so; ``held`` is how long it waited for a limit of our own."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, over: bool = False) -> None:
+    def __init__(self, *, over: bool = False) -> None:
         self.over = threading.Event()
         if over:
             self.over.set()
-        self.held = HeldTime(clock)
+        self.held = HeldTime()
         self.error: object = None
 
     def is_alive(self) -> bool:
@@ -56,7 +56,7 @@ class Deletion(Passes):
             return self.begin(provider, node)
 
         patch.setattr(FakeProvider, "startNodeCleanup", begin)
-        clock = monotonic_clock(patch, home(DeletedNodeWorker), now=time.monotonic())
+        clock = ManualClock(time.monotonic()).rules()
         super().__init__(launcher, znodes, self.worker, clock)
 
     def used(self, count: int = 1) -> list[str]:
@@ -138,7 +138,7 @@ def test_cloud_answers_again(deletion: Deletion) -> None:
 @pytest.mark.parametrize("end", ["dies", "takes too long", "was held"])
 def test_deletion_that_does_not_end_well(deletion: Deletion, end: str) -> None:
     """X-5: after its time the lock is free, and it begins anew. A wait for a limit of our own does not count."""
-    task = Task(deletion.clock)
+    task = Task()
     deletion.begin = lambda *_: task
     node_id = deletion.znodes.add_node("used", external_id="x")
     deletion.run()

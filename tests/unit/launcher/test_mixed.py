@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.pool.mixed import MixedWorker, judge, parts_for, pending_of, split
+from nodepool.launcher.pool.mixed import MixedWorker, pending_of
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import PART_REQUESTOR
 from nodepool.model.status import AccessRule
-from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, RequestKind, judge, parts_for, split
 from tests.support.local_launcher import fake_provider
 from tests.support.observed import request
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Patch, Still, home
 
 POOLS = {"1": "a c", "2": "b", "3": "b c d", "4": "e"}
@@ -124,6 +125,44 @@ def test_part_that_the_tenant_may_not_have(still: Still, znodes: PoolZnodes, clo
     (found,) = [event for event in launcher.nodepool.events.last(100) if event.subject == f"request {request_id}"]
     assert found.code == ReasonCode.ACCESS_TENANT.value
     assert found.text.endswith("tenant t1 has no access: allowed-tenants of the pool")
+
+
+@pytest.mark.parametrize(
+    ("limit", "launchers", "state", "parts"), [(1, 1, "requested", 0), (1, 2, "requested", 0), (2, 2, "pending", 2)]
+)
+def test_larger_than_the_limit_of_its_tenant(
+    still: Still, znodes: PoolZnodes, cloud_name: str, limit: int, launchers: int, state: str, parts: int
+) -> None:
+    """MN-7: it is not split, and waits with nothing in its hands, as such a request for one pool does."""
+    sections = [
+        fake_provider(name, (label,), cloud=cloud_name, pool_max_servers=5)
+        for name, label in (("one", "a"), ("two", "b"))
+    ]
+    limits = [{"tenant-name": "t1", "max-servers": limit}]
+    settings: dict[str, Any] = {
+        "labels": {"a": {}, "b": {"mixed-nodesets": True}},
+        "tenant-resource-limits": limits,
+    }
+    launcher = still(sections[: 3 - launchers], **settings)
+    worker = launcher.worker("one")
+    other = [still(sections[1:], **settings)] if launchers == 2 else []
+    pools = launcher.worker("one").context.registered_pools
+
+    def published() -> bool:
+        for one in (launcher, *other):
+            for worker in one.nodepool.pool_threads.current():
+                worker.run_once()
+        return [bool(pool.capacity) for pool in pools()] == [True, True]
+
+    wait_for("both pools are published", published)
+    request_id = znodes.submit(["a", "b"], tenant_name="t1")
+    launcher.knows_requests(1)
+    worker, mixed = launcher.worker("one"), launcher.nodepool.mixed.current
+    worker.run_once()
+    mixed.run_once()
+    assert (znodes.request_state(request_id), len(znodes.children("/nodepool/requests"))) == (state, parts + 1)
+    texts = [reason.text for reason in worker.desk.explanations.told().values()]
+    assert texts == ([] if parts else ["tenant t1 uses 0 of 1 instances, 2 more needed"])
 
 
 def test_what_counts_for_a_tenant() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import islice
@@ -136,6 +137,25 @@ def test_shares_of_what_came_just_now(still: Still, znodes: PoolZnodes, cloud_na
     worker.run_once()
     made = [node for node in znodes.nodes().values() if node["state"] != "in-use"]
     assert [node["tenant_name"] for node in made] == ["late"]
+
+
+def test_many_tenants_wait_for_a_host(still: Still, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """FS-1: the driver is asked once a pass what all of them wait for; the first one in the order gets the host."""
+    hosts = [{"name": "127.2.4.1", "labels": ["small"], "host-key-checking": False}]
+    pools = [{"name": "main", "nodes": hosts}]
+    launcher = still([{"name": "one", "driver": "static", "pools": pools}], tenant_shares=[{"tenant-name": "t7"}])
+    worker = launcher.worker()
+    znodes.add_node("in-use", tenant_name="t0")
+    wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
+    requests = [znodes.submit(["small"], tenant_name=f"t{number % 20}") for number in range(40)]
+    launcher.knows_requests(40)
+    launcher.passes(worker, "one is served", lambda: "fulfilled" in map(znodes.request_state, requests))
+    assert [znodes.request_state(request) for request in requests[:3]] == ["requested", "fulfilled", "requested"]
+    asked: list[str] = []
+    monkeypatch.setattr(worker.context.provider, "waitReason", lambda pool, *_: asked.append(pool))
+    worker.run_once()
+    assert asked == ["main"]
+    assert len(worker.desk.explanations.told()) == 20
 
 
 def test_what_would_yield_does_not_begin(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
@@ -573,8 +593,8 @@ class Turn(Turns):
     """Of the first pool, or of another one."""
 
     def __init__(self, pool: PoolInfo = POOLS[0], clock: ManualClock | None = None) -> None:
-        self.clock, self.nodes = clock or ManualClock(), Records()
-        super().__init__(FreeCounts(cast(Any, self.nodes)), self.clock)
+        self.clock, self.nodes = (clock or ManualClock()).rules(), Records()
+        super().__init__(FreeCounts(cast(Any, self.nodes)))
         self.begin_pass(pool.id, POOLS)
 
     def leaves(self, request: NodeRequest) -> bool:
@@ -585,13 +605,16 @@ class Turn(Turns):
         return bool(others)
 
 
-def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
-    """Requests whose first choice is a pool."""
+def requests() -> Iterator[NodeRequest]:
     for number in range(100_000):
         request = NodeRequest(f"200-{number:010}")
         request.node_types = ["small"]
-        if first_choice(request.key, POOLS) is owner:
-            yield request
+        yield request
+
+
+def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
+    """Requests whose first choice is a pool."""
+    return (request for request in requests() if first_choice(request.key, POOLS) is owner)
 
 
 REQUEST = next(requests_of(POOLS[1]))
@@ -609,6 +632,27 @@ def test_not_passed_over_for_ever() -> None:
     turn.clock.pass_seconds(2 * FORGET_SECONDS)
     turn.begin_pass(POOLS[0].id, POOLS)
     assert turn.leaves(REQUEST)
+
+
+def test_pools_that_share_a_cloud(still: Still, cloud_name: str) -> None:
+    """A-25, FS-4: together they have no more chance, and no more room, than their cloud has."""
+    sections = [fake_provider(name, cloud=f"{cloud_name}-{name}", limits={"instances": 20}) for name in ("one", "two")]
+    sections[0]["pools"].append({**sections[0]["pools"][0], "name": "second"})
+    launcher = still(sections, tenant_shares=[{"tenant-name": "a"}])
+    pools = launcher.worker().context.registered_pools
+
+    def published() -> bool:
+        for worker in launcher.nodepool.pool_threads.current():
+            worker.run_once()
+        return all(pool.limits and pool.capacity for pool in pools())
+
+    wait_for("all are published", published)
+    shared = {pool.provider_name: (pool.limits.get("*instances"), pool.capacity.get("*")) for pool in pools()}
+    assert shared == {"one": (20, 20), "two": (None, None)}
+    turns = Turns(launcher.nodepool.free_counts)
+    turns.begin_pass("", pools())
+    chosen = Counter(turns.of_others(RequestKind.of(one), one)[0].provider_name for one in islice(requests(), 2000))
+    assert 0.45 < chosen["one"] / 2000 < 0.55
 
 
 def test_error_defers(tenants: Tenants, caplog: pytest.LogCaptureFixture) -> None:

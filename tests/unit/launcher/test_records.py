@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.shared import EventRing, MaintenanceEvents, MaintenanceState, ReloadEvents, why_held
+from nodepool.launcher.shared import EventRing, MaintenanceState, RecordEvents, ReloadEvents, why_held
 from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Registry, get_client
 from nodepool.model.node import Node
@@ -51,7 +51,8 @@ def test_maintenance_events() -> None:
     records: Any = Records()
     records.snapshot = lambda: dict(records)
     ring = EventRing()
-    MaintenanceEvents(records, ring)
+    cache: Any = SimpleNamespace(nodes=Records(), maintenance=records, images=Records())
+    RecordEvents(cache, ring)
     begun = Maintenance("provider", "cloud", Mode.PAUSE, since=5.0, by="alice")
     events = []
     for record in (begun, replace(begun, until=500.0), replace(begun, mode=Mode.DRAIN)):
@@ -95,7 +96,7 @@ def test_records_of_the_launcher(
 
 def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/metrics 1: at once, after changes but at most once a second, and once a minute."""
-    clock, nodes = ManualClock(), list[Node]()
+    clock, nodes = ManualClock().rules(), list[Node]()
     cache: Any = SimpleNamespace(**{name: SimpleNamespace(values=list) for name in ("requests", "pools")})
     cache.nodes = SimpleNamespace(values=lambda: nodes)
     monkeypatch.setattr(home(StatsWorker), "Election", lambda *_: SimpleNamespace(is_leader=lambda: True))
@@ -104,7 +105,7 @@ def test_gauges_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     with StatsdServer() as server:
         client = present(get_client(server.environ))
         launcher: Any = SimpleNamespace(cache=cache, zk=SimpleNamespace(client=None))
-        worker = StatsWorker(client, Registry(lambda: client), launcher, clock)
+        worker = StatsWorker(client, Registry(lambda: client), launcher)
 
         def sent(seconds: float, *, more: int = 0) -> list[str]:
             for _ in range(more):

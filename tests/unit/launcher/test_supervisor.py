@@ -66,8 +66,8 @@ class Registry(PoolRegistry):
     def __init__(self) -> None:
         self.records: list[PoolComponent] = []
         self.meanwhile: list[PoolComponent] | None = None
-        self.clock, self.asked = ManualClock(), 0
-        super().__init__(cast(Any, self), self.clock)
+        self.clock, self.asked = ManualClock().rules(), 0
+        super().__init__(cast(Any, self))
 
     def values(self) -> list[PoolComponent]:
         self.asked += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from nodepool.model.image import BuildView, ImagesView, ImageView
+from nodepool.model.image import BuildView, ImageSource, ImagesView, ImageView, Promotion
 from nodepool.plan import images as plan
 from tests.support.image_views import build, build_of, image, images, upload
 from tests.support.image_views import image as image_view
@@ -210,6 +210,24 @@ def test_record_is_left_to_its_builder() -> None:
 # -- local files
 
 
+def test_candidates_push_nothing_out() -> None:
+    """CA-1, CA-8, CA-9: the two last good uploads stay, whatever was tried since; one can go back."""
+    good = [ready(number, upload(1, time=10.0 * number)) for number in (1, 2, 3)]
+    tried = [ready(number, upload(1, time=29.0 + number / 10, rolled_back=True)) for number in (4, 5, 6)]
+    newest = ready(7, upload(1, time=29.999, candidate=Promotion()))
+    view = image(*good, *tried, newest)
+    current, candidate = view.current_upload("cloud"), view.candidate("cloud")
+    assert (current.build_id, candidate.build_id) == ("b3", "b7")  # type: ignore[union-attr]
+    verdicts = plan.judge_image(wanted({"cloud": "qcow2"}), view, NOW, ("debian",))
+    # Those of the two newest builds stay, too: they would be uploaded again.
+    assert {one.build_id for one in verdicts} == {"b1", "b4", "b5"}
+    found = plan.choose_rollback(view, "cloud")
+    assert [one.build_id for one in found if not isinstance(one, str)] == ["b2", "b3"]
+    # Who deletes the upload in use has the candidate used.
+    alone = image(newest)
+    assert (alone.current_upload("cloud"), alone.candidate("cloud")) == (candidate, None)
+
+
 @rows(__file__, "files_that_go")
 def test_files_that_go(
     use: dict[str, Any],
@@ -266,6 +284,17 @@ def test_wait_for_a_build(
     view = view_of(last).image("debian")
     assert wait.look(view) == (None if good is None else plan.End(good, text or ""))
     assert [one.id for one in wait.running(view)] == [one.id for one in view.builds_in("building")]
+
+
+def test_wait_for_an_import() -> None:
+    """I-2: what builders build meanwhile is not waited for."""
+    wait, made = plan.BuildWait(image(build("b1", "building")), ImageSource("/a.qcow2")), build("b3", "failed", 3.0)
+    assert made.record is not None
+    made.record.set_source(ImageSource("/a.qcow2"))
+    assert wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0))) is None
+    found = wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0), made))
+    assert found is not None
+    assert "b3 has failed" in found.text
 
 
 def test_provider_that_refuses_for_days() -> None:

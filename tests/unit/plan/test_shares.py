@@ -124,11 +124,20 @@ def test_work_follows_the_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cloud", {"instances": 20, "cores": 80}, True),
         ("lab", {"instances": 7}, False),
         ("cloud lab gone", {"instances": 27, "cores": 110}, False),
+        # Two pools of a provider share the limit of its cloud; the third one has nothing to do with it.
+        ("c/1 c/2", {"instances": 100}, True),
+        ("c/1", {"instances": 90}, True),
+        ("c/1 c/2 c/own cloud", {"instances": 130, "cores": 80}, False),
     ],
 )
 def test_room(names: str, room: Mapping[str, float], fixed: bool) -> None:
-    """FS-3: limits; where there are none, what nodes take."""
-    limits: dict[str, dict[str, float]] = {"cloud": {"instances": 20, "cores": 80}}
+    """FS-3, FS-4: limits; where there are none, what nodes take."""
+    limits: dict[str, dict[str, float]] = {
+        "cloud": {"instances": 20, "cores": 80},
+        "c/own": {"instances": 10},
+        "c/1": {"instances": 90, "*instances": 100},
+        "c/2": {"instances": 100, "*instances": 100},
+    }
     taken: dict[str, dict[str, float]] = {"lab": {"instances": 7, "cores": 30, "ram": 9}}
     assert room_of(names.split(), limits, lambda name: taken.get(name, {})) == (room, fixed)
     assert dominant({"instances": 1}, {"instances": 0}) == (1.0, "instances")

@@ -24,6 +24,7 @@ from nodepool.web import history
 from nodepool.web.history import MOST_BYTES, MOST_ENDED, MOST_OPEN, MOST_STATES, STEPS, History, HistoryWorker, Life
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed
+from tests.support.manual_clock import ManualClock
 from tests.support.observed import NOW
 from tests.support.web_records import HOSTILE
 from tests.support.web_site import GivenSnapshots, WebSite
@@ -38,17 +39,21 @@ class Keeper:
     """
 
     def __init__(self, path: Path, now: float = NOW) -> None:
-        self.now = now
-        self.history = History(lambda: self.now)
+        self.clock = ManualClock(now).rules("time")
+        self.history = History()
         self.snapshots = GivenSnapshots(WebSnapshot(0, observed.seen()))
-        self.worker = HistoryWorker(self.history, self.snapshots, str(path), lambda: self.now)
+        self.worker = HistoryWorker(self.history, self.snapshots, str(path))
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
 
     def passes(self, seconds: float = 0.0, **fields: Any) -> None:
         """A pass after so many seconds.
 
         :param fields: what is seen from now on, see `observed.seen`.
         """
-        self.now += seconds
+        self.clock.now += seconds
         seen = observed.seen(*fields.pop("requests", ()), **fields) if fields else self.snapshots.snapshot.observed
         self.snapshots.snapshot = WebSnapshot(0, seen.at(self.now))
         self.worker.run_once()
@@ -108,7 +113,7 @@ def test_life_of_a_request_and_its_node(start: Start) -> None:
     one.note(request(states.REQUESTED), request(states.PENDING, NOW + 1))
     one.note(node(states.BUILDING, NOW + 2), node(states.READY, NOW + 20))
     one.note(request(states.FULFILLED, NOW + 21, nodes=[NODE]))
-    one.now += 22
+    one.clock.now += 22
     one.remove("request", REQUEST)
     over = one.life("request", REQUEST)
     assert (over.result, over.ended, over.waited) == ("fulfilled", NOW + 22, 21 + 412)
@@ -383,7 +388,7 @@ def test_charts(start: Start) -> None:
     fulfilled = [observed.request(number, state=states.FULFILLED, state_time=one.now + 5) for number in range(20)]
     for number, request in enumerate(fulfilled):
         request.created_time = one.now + 5 - (100 if number == 0 else 10)
-    one.now += 5
+    one.clock.now += 5
     one.note(*fulfilled)
     waiting = [observed.request(9, "absent"), observed.request(10, state=states.PENDING)]
     for seconds in (10, 10, 60):

@@ -307,14 +307,14 @@ def test_commands_are_safe_to_paste() -> None:
 
 def test_kept_answers_are_bounded() -> None:
     """By age, number and length of all."""
-    clock = ManualClock()
-    kept = KeptAnswers(clock)
+    clock = ManualClock().rules("time")
+    kept = KeptAnswers()
     kept.put("a", b"x")
     assert (bodies(kept, "a"), bodies(kept, "b")) == ([b"x"], [])
     clock.pass_seconds(KEPT_SECONDS)
     assert bodies(kept, "a") == []
     for size, most in ((1, MOST_ANSWERS), (MOST_BYTES // 2, 2)):
-        kept = KeptAnswers(clock)
+        kept = KeptAnswers()
         for number in range(most):
             kept.put(number, bytes(size))
         assert bodies(kept, 0) == [bytes(size)]
@@ -327,6 +327,12 @@ def test_kept_answers_are_bounded() -> None:
 def bodies(kept: KeptAnswers, key: object) -> list[bytes]:
     answer = kept.get(key)
     return [] if answer is None else [answer.body]
+
+
+def test_glossary() -> None:
+    """Each page leads to it."""
+    assert '<a href="./glossary">' in page("/nodes")
+    assert "<dt>decline</dt><dd>A pool&#39;s answer that it can never serve a request." in page("/glossary")
 
 
 def test_records_that_ended() -> None:
@@ -364,8 +370,13 @@ def test_records_that_ended() -> None:
     assert '<a href="../nodes/0000000090">0000000090</a>' in text
     for word, location in (("192.0.2.90", "./nodes/0000000090"), ("200-70", "./requests/200-0000000070")):
         assert get("/search", params={"q": word}).headers["location"] == location
+    # A node in use of a request that Zuul has removed.
+    used = WebSnapshot(1, observed.seen(nodes=observed.known(observed.node(92, allocated_to="200-0000000070"))))
+    text = page("/nodes", used, history=kept())
+    assert '<a href="./requests/200-0000000070">' in text
+    assert ">night</td>" in text
     assert get("/nodes/0000000091").status_code == 404
-    history, node = History(lambda: NOW), observed.node(91)
+    history, node = History(), observed.node(91)
     history.note("node", node.key, node)
     history.take_notes()
     assert "Node 0000000091 began or ended just now<" in page("/nodes/0000000091", history=history)

@@ -203,7 +203,6 @@ class RestCalls:
         login: RestLogin,
         sizes: Mapping[str, BucketSize],
         default: BucketSize,
-        clock: Callable[[], float] = monotonic,
         ceiling: float = 0.0,
     ) -> None:
         self.provider = provider
@@ -211,8 +210,8 @@ class RestCalls:
         self._http = http
         self._api = api
         self._login = login
-        self._classes = RateClasses(sizes, default, clock, self._sleep)
-        self._ceiling = RateLimiter(provider, ceiling, clock, self._sleep)
+        self._classes = RateClasses(sizes, default, self._sleep)
+        self._ceiling = RateLimiter(provider, ceiling, self._sleep)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -411,7 +410,7 @@ token_login_log = logging.getLogger("nodepool.driver.framework.TokenLogin")
 
 #: A token is renewed so long before it ends, in seconds, or at half its life if that is later.
 RENEW_SECONDS: Final = 300.0
-#: After a refusal nobody asks again for so long: an account is locked for less.
+#: After a refusal no one asks again for so long: an account is locked for less.
 REFUSED_SECONDS: Final = 10.0
 #: Where a machine or a container asks for its own identity. The addresses are those of all clouds, and of Google in
 #: IPv6 (GCE_METADATA_HOST in GoogleCloudPlatform/k8s-config-connector); of EC2 in IPv6; of ECS; of EKS; then the names
@@ -526,10 +525,9 @@ class TokenLogin(abc.ABC):
     :param provider: its name, for errors.
     """
 
-    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str) -> None:
         keep_metadata_direct()
         self.provider = provider
-        self._clock = clock
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._token: str | None = None
@@ -582,7 +580,7 @@ class TokenLogin(abc.ABC):
     def headers(self) -> Mapping[str, str]:
         """See `RestLogin`."""
         with self._lock:
-            now, present = self._clock(), self._as_headers()
+            now, present = monotonic(), self._as_headers()
             if now < self._renew_at:
                 return present
             valid = now < self._ends_at
@@ -606,11 +604,11 @@ class TokenLogin(abc.ABC):
     def _renewed(self, since: float) -> Mapping[str, str]:
         """Only one thread at a time.
 
-        :param since: when the caller began to wait. Of those who waited for a call without an answer nobody makes
+        :param since: when the caller began to wait. Of those who waited for a call without an answer no one makes
             another one: each would take as long.
         """
         with self._lock:
-            now = self._clock()
+            now = monotonic()
             valid = now < self._ends_at
             if now < self._renew_at:
                 # Another thread was quicker.
@@ -626,7 +624,7 @@ class TokenLogin(abc.ABC):
                 if isinstance(error, cloud_errors.LoginRefused):
                     self._refused, self._refused_at = error, now
                 else:
-                    self._away, self._away_at = error, self._clock()
+                    self._away, self._away_at = error, monotonic()
                 if not valid:
                     raise
                 self._renew_at = min(self._ends_at, now + REFUSED_SECONDS)

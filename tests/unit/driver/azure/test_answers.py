@@ -196,7 +196,7 @@ def test_operation(
     # It waits for real; a function of the module.
     monkeypatch.setitem(ImageTime.looks.__globals__, "wait_wanted", lambda *_: True)
     client, http = arm(*answers)
-    clock = ManualClock()
+    clock = ManualClock().rules()
 
     def wanted() -> None:
         if seconds is None:
@@ -204,11 +204,11 @@ def test_operation(
         clock.pass_seconds(seconds)
 
     if not words:
-        assert follow(client, RestAnswer(202, "at once", headers), "x", wanted, clock) == output
+        assert follow(client, RestAnswer(202, "at once", headers), "x", wanted) == output
         assert len(http.asked) == len(answers)
         return
     with pytest.raises(output, match=words):
-        follow(client, RestAnswer(202, None, headers), "x", wanted, clock)
+        follow(client, RestAnswer(202, None, headers), "x", wanted)
 
 
 # -- is a VM absent? --

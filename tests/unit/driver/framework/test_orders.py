@@ -171,8 +171,8 @@ def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:
 )
 def test_late_calls(bound: TimeBound, seconds: list[int]) -> None:
     """G-16: logged again and again, less and less often, each call for itself; until it returns."""
-    clock = ManualClock()
-    calls = RunningCalls(clock)
+    clock = ManualClock().rules()
+    calls = RunningCalls()
     numbers = [calls.begin("launch", "cloud", clock(), bound, SimpleNamespace(), ("small",))]
     found: dict[int, list[int]] = {0: [], 7: []}
     for second in range(1, 10_900):

@@ -16,7 +16,7 @@ from tests.support.tables import rows
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock().rules()
 
 
 # -- turns --
@@ -69,7 +69,7 @@ class Server:
 def test_cached_answers(clock: ManualClock, caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
     """reference/driver 12: the first call blocks; an old answer is given once more while a new one is asked for."""
     server, later = Server(), ManualExecutor(eager=False)
-    cached = LazyExecutorTTLCache(10, later, clock)(server)
+    cached = LazyExecutorTTLCache(10, later)(server)
     server.error = error
     with pytest.raises(type(error), match="it is down"):
         cached()
@@ -104,11 +104,11 @@ def test_cached_answers(clock: ManualClock, caplog: pytest.LogCaptureFixture, er
 
 @pytest.fixture
 def held(clock: ManualClock) -> rate.HeldTime:
-    return rate.HeldTime(clock)
+    return rate.HeldTime()
 
 
 def test_waits_at_the_same_time_count_once(clock: ManualClock, held: rate.HeldTime) -> None:
-    limit = rate.TimeLimit(10, held, clock)
+    limit = rate.TimeLimit(10, held)
     with rate.working_for((held,)), rate.held_up():
         clock.pass_seconds(2)
         with rate.held_up():
@@ -118,4 +118,4 @@ def test_waits_at_the_same_time_count_once(clock: ManualClock, held: rate.HeldTi
     clock.pass_seconds(1)
     assert (held.seconds, limit.left) == (9, 9)
     # What was before does not make a later limit longer.
-    assert rate.TimeLimit(10, held, clock).left == 10
+    assert rate.TimeLimit(10, held).left == 10

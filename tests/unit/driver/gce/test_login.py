@@ -24,7 +24,7 @@ class Http:
     """Answers with what the test wrote, by the path of the address."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock().rules()
         self.answers: dict[str, HttpAnswer | NoAnswer] = {}
         self.sent: list[tuple[str, str, dict[str, str]]] = []
 
@@ -45,7 +45,7 @@ class Http:
         return answer
 
     def login(self, file: str | None) -> GoogleLogin:
-        return GoogleLogin("north", file, self, self.clock)  # type: ignore[arg-type]
+        return GoogleLogin("north", file, self)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -63,9 +63,9 @@ class Calls(ComputeEngine):
 
 class Rig:
     def __init__(self, **listed: list[Operation] | Exception) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock().rules()
         self.calls = Calls(**listed)
-        self.operations = instances.InsertOperations("north", self.calls, self.clock)
+        self.operations = instances.InsertOperations("north", self.calls)
         self.woken = 0
 
     def wake(self) -> None:
@@ -124,8 +124,8 @@ def test_proof_of_absence(
 
 class Zones(SilentZones):
     def __init__(self, *zones: str) -> None:
-        self.now = ManualClock()
-        super().__init__("north", zones, self.now)
+        self.now = ManualClock().rules()
+        super().__init__("north", zones)
 
     def fail(self, zone: str, times: int = FAILURES) -> None:
         for _ in range(times):

@@ -84,9 +84,9 @@ class Client:
 class Launcher:
     def __init__(self, *there: IbmFloatingIp, kept: int = 10) -> None:
         self.client = Client(*there)
-        self.clock = ManualClock()
+        self.clock = ManualClock().rules()
         config = load(section(pool={"public-ipv4": True, "floating-ip-pool": kept}))
-        self.ips = IbmFloatingIps(config, self.client, self.clock)  # type: ignore[arg-type]
+        self.ips = IbmFloatingIps(config, self.client)  # type: ignore[arg-type]
 
     def bind(self, name: str = HOST, nic: str = NIC, permit: Callable[[], None] = lambda: None) -> IbmFloatingIp:
         return self.ips.bind(name, f"id-{GROUP}", "us-south-1", nic, permit)

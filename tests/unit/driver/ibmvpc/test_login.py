@@ -82,7 +82,7 @@ IDENTITY = "http://169.254.169.254/instance_identity/v1"
 
 
 def login(directory: Path, http: RecordedHttp, *lines: str) -> IbmLogin:
-    return IbmLogin("south", write(directory, *lines), http, http.clock)
+    return IbmLogin("south", write(directory, *lines), http)
 
 
 @pytest.mark.parametrize(("lines", "sent"), driver_table("ibmvpc", "ways"))

@@ -31,13 +31,13 @@ class Region:
     """A client of a region that the test changes, and what is known of the region."""
 
     def __init__(self, **provider: Any) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock().rules()
         self.asked: list[str] = []
-        self.known_groups = Fact(lambda: self.ids("groups"), self.clock)
+        self.known_groups = Fact(lambda: self.ids("groups"))
         self.of: dict[str, Any] = {"vpcs": {"ci": "vpc-1"}, "keys": {"zuul": "key-1"}, "groups": {"Default": "g0"}}
         self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": driver_table("ibmvpc", "subnets_of_a_region")}
         config = support.load(support.section(**provider))
-        self.facts = IbmFacts(config, self, self.clock)  # type: ignore[arg-type]
+        self.facts = IbmFacts(config, self)  # type: ignore[arg-type]
         self.label = label_of(config)
 
     def ids(self, kind: str) -> dict[str, str]:

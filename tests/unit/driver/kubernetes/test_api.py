@@ -50,8 +50,8 @@ class PatientClient(KubeClient):
     """No time passes but that for which it waits."""
 
     def __init__(self, connection: ClusterConnection) -> None:
-        self.clock = ManualClock()
-        super().__init__(connection, self.clock)
+        self.clock = ManualClock().rules()
+        super().__init__(connection)
 
     def _sleep(self, seconds: float) -> None:
         self.clock.pass_seconds(seconds)

@@ -310,8 +310,8 @@ def test_pod_of_a_launch() -> None:
         pod = objects.PodView({"metadata": {"name": "p", "namespace": "main-7", "uid": "u"}})
         return pod._replace(terminating=terminating, verdict=objects.Verdict(**verdict))
 
-    clock = ManualClock()
-    judge = PodJudge("where", LOG, clock)
+    clock = ManualClock().rules()
+    judge = PodJudge("where", LOG)
     trouble = view(problem="CreateContainerConfigError", later=True)
     for _ in range(2):
         assert not judge.look(trouble)

@@ -38,7 +38,6 @@ def client() -> StandIn:
 @pytest.fixture
 def cloud(client: StandIn) -> Iterator[ProjectCloud]:
     made = ProjectCloud("os", client)
-    made.clock = ManualClock()
     yield made
     made.stop()
 
@@ -66,6 +65,7 @@ def cloud(client: StandIn) -> Iterator[ProjectCloud]:
 )
 def test_projects_without_rights(cloud: ProjectCloud, client: StandIn, seen: str, answers: Any, looks: Any) -> None:
     """KU-10, OS-1, OS-5: was a project deleted, or have our rights not come yet?"""
+    clock = ManualClock().rules()
     if seen:
         others = [project(f"os-{number}") for number in range(MANY_PROJECTS)]
         client.lists = [([*others, project()] if seen == "many" else [project()], "1"), ([project("os-new")], "2")]
@@ -76,7 +76,7 @@ def test_projects_without_rights(cloud: ProjectCloud, client: StandIn, seen: str
         cloud.list_instances(None)
     client.answers.update({(method, PATH): answer for method, answer in answers.items()})
     for what, seconds, kind in looks:
-        cloud.clock.pass_seconds(seconds)  # type: ignore[attr-defined]
+        clock.pass_seconds(seconds)
         look = cloud.get_instance if what == "get" else cloud.delete_instance
         if kind is None:
             look("os-7")

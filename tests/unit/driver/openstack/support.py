@@ -193,9 +193,9 @@ class FastTransport(Transport):
     def __init__(self, *answers: Any, interval: float = 0) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
-        self.clock = ManualClock(100.0)
+        self.clock = ManualClock(100.0).rules()
         self.client: Any = SimpleNamespace(request=self._answer, close=lambda: None)
-        super().__init__("cloud-a", object(), interval, make_client=lambda *_: self.client, clock=self.clock)
+        super().__init__("cloud-a", object(), interval, make_client=lambda *_: self.client)
         self.stopped = self.waiting = ManualStop(self.clock)
 
     def _answer(self, url: str, method: str, **arguments: Any) -> Any:

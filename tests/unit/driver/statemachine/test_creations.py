@@ -27,8 +27,8 @@ class Creations(LostCreations):
     """With a clock, and instances that lists show by their ids."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        super().__init__(PROVIDER, self.clock)
+        self.clock = ManualClock().rules()
+        super().__init__(PROVIDER)
 
     def strange(self, *records: Any) -> list[str]:
         listed = [seen(record) if isinstance(record, str) else record for record in records]

@@ -34,8 +34,8 @@ class Losing:
         if proves:
             patch.setattr(MachineAdapter, "whyLost", lambda _self, _external_id: REASON)
             patch.setattr(MachineAdapter, "isGone", lambda _self, external_id: self._is_gone(external_id))
-        self.site, self.clock = make(), ManualClock()
-        self.lost = LostInstances(self.site.provider, self.site.provider.log, lag, self.clock)
+        self.site, self.clock = make(), ManualClock().rules()
+        self.lost = LostInstances(self.site.provider, self.site.provider.log, lag)
 
     def _is_gone(self, external_id: Any) -> bool:
         self.asked.append(external_id)

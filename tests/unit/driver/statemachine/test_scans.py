@@ -116,10 +116,8 @@ def test_descriptors_that_are_short(scans: Scans, monkeypatch: pytest.MonkeyPatc
 def begin(scans: Scans, server: SshServer, command: str, timeout: float, **more: Any) -> Any:
     """A ready-check of a node at a server."""
     node: Any = SimpleNamespace(interface_ip="127.0.0.1", connection_port=server.port, username=server.user)
-    label = SimpleNamespace(ready_check=command, ready_check_timeout=timeout, ready_check_key=str(server.client_key))
     vars(node).update((name, value) for name, value in more.items() if hasattr(node, name))
-    vars(label).update((name, value) for name, value in more.items() if hasattr(label, name))
-    return scans.check(node, label)
+    return scans.check(node, command, timeout, more.get("ready_check_key", str(server.client_key)))
 
 
 def odd_key() -> str:

@@ -47,8 +47,8 @@ class Lab:
 
     def __init__(self) -> None:
         self.zk = FailingZooKeeper()
-        self.clock = ManualClock()
-        self.wall = ManualClock(1_000_000.0)
+        self.clock = ManualClock().rules()
+        self.wall = ManualClock(1_000_000.0).rules("time")
         self.providers: list[StaticProvider] = []
 
     def provider(self, *hosts: dict[str, Any], settled: bool = False, **more: Any) -> StaticProvider:
@@ -56,7 +56,7 @@ class Lab:
 
         :param more: see `load`.
         """
-        provider = StaticProvider(load(*hosts, **more), self.clock, self.wall)
+        provider = StaticProvider(load(*hosts, **more))
         provider.prepare(self.zk)
         self.providers.append(provider)
         if settled:

@@ -74,9 +74,9 @@ class Calls:
     """:ivar slept: seconds of each wait, which pass at once."""
 
     def __init__(self, *answers: HttpAnswer | Exception, **options: Any) -> None:
-        self.http, self.clock = Http(*answers), ManualClock()
+        self.http, self.clock = Http(*answers), ManualClock().rules()
         self.calls = rest_calls.RestCalls(
-            "cloud-1", self.http, Api(), TokenOfCalls(), {}, BucketSize(100, 0), self.clock, **options
+            "cloud-1", self.http, Api(), TokenOfCalls(), {}, BucketSize(100, 0), **options
         )
         self.calls.stopped = ManualStop(self.clock)
         self.slept = self.calls.stopped.pauses
