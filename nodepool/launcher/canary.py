@@ -59,7 +59,7 @@ IDLE_SECONDS: Final = 30.0
 LEFTOVER_SECONDS: Final = 60.0
 #: From a request for a check that failed, but not by the image, to the next one.
 CHECK_PAUSE_SECONDS: Final = 60.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -227,7 +227,7 @@ class CanaryWorker(Worker):
             self._end(image, upload, verdict)
         return None
 
-    # -- the check: a launcher requests a node of the candidate, as any client does, and whoever serves it checks it --
+    # -- the check: a launcher requests a node of the candidate, as any client does, and who serves it checks it --
 
     def _checks(self, path: str) -> list[NodeRequest]:
         return [request for request in self._cache.requests.values() if checked_upload(request) == path]
