@@ -58,6 +58,8 @@ SPACE_SECONDS: Final = 60.0
 #: The vendor of an image is asked no longer than this for a checksum, and again after these pauses when that failed.
 LOOK_SECONDS: Final = 30.0
 LOOK_BACKOFF: Final = Backoff(60.0, 3600.0)
+#: Failed attempts of one builder after which the request for an import is removed.
+MOST_IMPORTS: Final = 10
 #: A reason that lasts is logged again after so long.
 REMIND_SECONDS: Final = 3600.0
 
@@ -81,6 +83,8 @@ class BuildQueue:
         self._own: dict[str, deque[str]] = {}
         #: Looks at the checksums of an image's vendor that have failed in a row.
         self._failed_looks: dict[str, int] = {}
+        #: ZooKeeper's number of the request for an import, and how many attempts for it have failed.
+        self._failed_imports: dict[str, tuple[int, int]] = {}
         #: Images without room for a build.
         self.without_room = Repeats(REMIND_SECONDS)
 
@@ -115,6 +119,14 @@ class BuildQueue:
             before = self._histories.get(image.name, BuildHistory())
             self._histories[image.name] = replace(before, look_at=wall_time() + seconds)
             return seconds
+
+    def import_failed(self, image: str, request_zxid: int) -> int:
+        """How many attempts for the same request have failed, with this one."""
+        with self._lock:
+            zxid, count = self._failed_imports.get(image, (0, 0))
+            count = count + 1 if zxid == request_zxid else 1
+            self._failed_imports[image] = (request_zxid, count)
+            return count
 
     def failed(self, image: str, build_id: str, created_zxid: int, settings: Hashable) -> None:
         """A build of this builder has failed.
@@ -279,6 +291,9 @@ class BuildWorker(Worker):
             self._attempt = None
         if not ready:
             self._note_failure(image, view, attempt)
+            if view.requested_source and self._queue.import_failed(image.name, view.request_zxid) >= MOST_IMPORTS:
+                # It may fetch all of the file each time, and nothing else is built meanwhile.
+                attempt.give_up()
         return 0.0
 
     def _still_as(self, view: ImageView) -> bool:
@@ -393,6 +408,8 @@ class BuildAttempt:
         self._estimate = estimate
         self._source = source
         self._requested = None if source is None or source.checksum_url else source
+        #: The request for it when it began.
+        self._first: ImageBuildRequest | None = None
         #: The same import cannot succeed later (I-5).
         self._refused = False
         self._run: DibRun | None = None
@@ -423,7 +440,8 @@ class BuildAttempt:
         record.builder, record.builder_id = shared.host, shared.builder_id
         record.formats = sorted(self._formats)
         if self._source is not None:
-            record.tell_source(self._source)
+            record.set_source(self._source)
+        self._first = None if self._requested is None else self._request()
         shared.store.new_build(record, under=lock)
         self.log.info("Building image %s, build %s", record.image_name, record.key)
         progress, begun = BuildProgress(wall_time(), self._estimate), monotonic()
@@ -437,7 +455,7 @@ class BuildAttempt:
                 record.state = states.FAILED
             else:
                 self._complete(monotonic() - begun)
-            asked = self._request() if self._refused or not problem else None
+            asked = self._asked() if self._refused or not problem else None
             stored = self._store(lock) and record.state == states.READY
             if stored or self._refused:
                 self._serve_request(asked)
@@ -593,25 +611,40 @@ class BuildAttempt:
         build_metrics.report_sizes(record.image_name, sizes)
         record.state = states.READY
         if self._source is not None:
-            record.tell_source(self._source)
+            record.set_source(self._source)
         record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
         record.tell(seconds, sum(sizes.values()))
 
     def _request(self) -> ImageBuildRequest | None:
-        """What somebody asked for that this build is; None: nobody did, or it is not known."""
+        """The request that this build serves; None: there is none, or it is not known."""
         with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
             request = self._shared.store.build_request(self.record.image_name)
             # I-3: an import is served by this very import only.
             return None if request is None or request.source != self._requested else request
         return None
 
+    def give_up(self) -> None:
+        """Remove the request for this import, unless someone asked again."""
+        self.log.error("The request for image %s is removed: too many imports have failed", self.record.image_name)
+        self._serve_request(self._first)
+
+    def _asked(self) -> ImageBuildRequest | None:
+        """The request that this build serves, before it becomes ready; None: there is none.
+
+        Who asked again since an import began has another file, unless it was imported by its checksum.
+        """
+        asked, wanted, first = self._request(), self._requested, self._first
+        if asked is None or wanted is None or (wanted.checksum and not self._refused):
+            return asked
+        return asked if first is not None and asked.version == first.version else None
+
     def _serve_request(self, asked: ImageBuildRequest | None) -> None:
         """B-4: remove a request now that there is a ready build, unless it came after that.
 
-        :param asked: as `_request` said before the build became ready.
+        :param asked: as `_asked` returned it.
         """
         now = None if asked is None else self._request()
-        if now is not None and asked is not None and (now.state_time, now.source) == (asked.state_time, asked.source):
+        if now is not None and asked is not None and (now.state_time, now.version) == (asked.state_time, asked.version):
             with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
                 self._shared.store.remove_build_request(self.record.image_name, now.version)
 

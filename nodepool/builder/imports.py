@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 #: Variable of the program's environment with its job. Arguments could be read by other users, and an address may let
 #: everybody read the file.
 _JOB: Final = "NODEPOOL_IMPORT"
-PROGRAM: Final = (sys.executable, "-m", "nodepool.builder.imports")
+#: Nothing is imported from the directory in which the builder happens to be.
+PROGRAM: Final = (sys.executable, "-P", "-m", "nodepool.builder.imports")
 #: Exit code: the same import cannot succeed later. Others: it may.
 REFUSED: Final = 3
 #: How the line of output with the checksum begins that the vendor's list has.
@@ -50,7 +51,7 @@ _CHUNK_BYTES: Final = 1 << 20
 _RECEIVED_BYTES: Final = 1 << 16
 #: For a connection, and for the next bytes.
 _TIMEOUT_SECONDS: Final = (30.0, 60.0)
-#: Pauses after errors in a row; bytes that arrive end the row.
+#: Pauses after errors in a row; bytes that have not arrived before end the row.
 _PAUSES: Final = (1.0, 2.0, 4.0, 8.0)
 #: Between two lines about how far it is, in seconds.
 _SHOW_SECONDS: Final = 10.0
@@ -98,7 +99,7 @@ def vendor_checksum(source: ImageSource, environment: Mapping[str, str], seconds
 
 
 def sweep(files: ImageFiles) -> None:
-    """Remove incomplete files that nobody goes on with. Blocks for the file system. Raises OSError."""
+    """Remove incomplete files that no import continues. Blocks for the file system. Raises OSError."""
     directory = files.directory / PARTIAL
     for path in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):
@@ -145,17 +146,12 @@ def _import(session: requests.Session, source: ImageSource, output: Path, direct
     directory.mkdir(exist_ok=True)
     key = hashlib.sha256(f"{source.place} {source.checksum}".encode()).hexdigest()[:32]
     part = directory / f"{output.name.rpartition('-')[0]}-{key}"
-    if source.is_file:
-        copy(Path(source.place), part)
-        found = _digests(part, source.checksum)
-    else:
-        resumed = fetch(session, source.place, part)
-        found = _digests(part, source.checksum)
-        if resumed and not _is_right(found, source.checksum):
-            # What an earlier attempt has left may be of another file.
-            _forget(part)
-            fetch(session, source.place, part)
-            found = _digests(part, source.checksum)
+    try:
+        found = _had(session, source, part)
+    except Refused:
+        # Nothing will go on with it.
+        _forget(part)
+        raise
     try:
         if not _is_right(found, source.checksum):
             algorithm, _, wanted = source.checksum.partition(":")
@@ -169,6 +165,21 @@ def _import(session: requests.Session, source: ImageSource, output: Path, direct
         part.replace(target)
     finally:
         _forget(part)
+
+
+def _had(session: requests.Session, source: ImageSource, part: Path) -> dict[str, str]:
+    """Have all of the file in ``part``; returns its `_digests`."""
+    if source.is_file:
+        copy(Path(source.place), part)
+        return _digests(part, source.checksum)
+    resumed = fetch(session, source.place, part)
+    found = _digests(part, source.checksum)
+    if resumed and not _is_right(found, source.checksum):
+        # What an earlier attempt has left may be of another file.
+        _forget(part)
+        fetch(session, source.place, part)
+        found = _digests(part, source.checksum)
+    return found
 
 
 def _digests(path: Path, checksum: str) -> dict[str, str]:
@@ -206,13 +217,18 @@ def copy(path: Path, part: Path) -> None:
     """Blocks. Raises OSError, Refused."""
     if not path.is_file():
         raise OSError(f"there is no file {path}")
-    _check_size(path.stat().st_size, allocated_bytes(path), part.parent)
+    before = path.stat()
+    _check_size(before.st_size, allocated_bytes(path.resolve()), part.parent)
     _tell(f"Copying {path}")
     command = ["cp", "--reflink=auto", "--sparse=auto", "--", str(path), str(part)]
     done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         _forget(part)
         raise OSError(done.stderr.decode("utf-8", "replace") or f"cp: exit code {done.returncode}")
+    after = path.stat()
+    if (before.st_ino, before.st_size, before.st_mtime_ns) != (after.st_ino, after.st_size, after.st_mtime_ns):
+        _forget(part)
+        raise OSError(f"{path} was written to while it was copied")
 
 
 # A file behind an address. What has arrived is kept for the next attempt, also of the next process.
@@ -226,16 +242,17 @@ def fetch(session: requests.Session, url: str, part: Path) -> bool:
     """
     from requests.exceptions import InvalidSchema, InvalidURL, RequestException, SSLError
 
-    resumed, failures = part.exists(), 0
+    resumed, failures, most = part.exists(), 0, _size(part)
     while True:
-        before = _size(part)
         try:
             _fetch_rest(session, url, part)
             return resumed
         except (InvalidSchema, InvalidURL) as error:
             raise Refused(f"only https is followed: {error}") from None
         except (RequestException, Broken) as error:
-            failures = 1 if _size(part) > before else failures + 1
+            # Not what came again: a server may break each time, or announce more than it has.
+            failures = 1 if _size(part) > most else failures + 1
+            most = max(most, _size(part))
             if failures > len(_PAUSES) or isinstance(error, SSLError):
                 raise
             _tell(f"{error}; going on with byte {_size(part)} in {_PAUSES[failures - 1]:g} s")
@@ -265,7 +282,9 @@ def _fetch_rest(session: requests.Session, url: str, part: Path) -> None:
             _forget(part)
             raise Broken("the server has sent another part than the one it was asked for")
         length = answer.headers.get("Content-Length", "")
-        size = begun + int(length) if length.isdecimal() else None
+        # Of a packed answer it is not what arrives.
+        packed = answer.headers.get("Content-Encoding", "identity") != "identity"
+        size = begun + int(length) if length.isdecimal() and not packed else None
         _check_size(size or 0, (size or begun) - begun, part.parent)
         if not begun:
             _write_note(part, answer.headers, size)
@@ -363,7 +382,7 @@ def _with_checksum(session: requests.Session, source: ImageSource) -> ImageSourc
     if checksum is None:
         raise OSError(f"{source.checksum_url} has no SHA-256 and no SHA-512 of {name}")
     _tell(f"{CHECKSUM}{checksum}")
-    return ImageSource(source.place, checksum, source.format)
+    return replace(source, checksum=checksum)
 
 
 # What an image is by its bytes. What is no image is not sent to a cloud, where every user could read it.

@@ -4,9 +4,8 @@
 First those that show: ``nodepool images``, ``image-list``, ``dib-image-list``, ``image-status``, ``alien-image-list``
 and ``image-log``. Then those that change: ``image-build`` and ``image-import`` with the wait for them, ``image-pause``,
 ``image-unpause``, ``image-delete``, ``dib-image-delete``, ``image-promote`` and ``image-rollback``, and how images that
-an operator names
-are found. Those of released Nodepool print nothing for programs when they succeed, and a line for people. Last the
-backup of what ZooKeeper knows of images.
+an operator names are found. Those of released Nodepool print nothing for programs when they succeed, and a line for
+people. Last the backup of what ZooKeeper knows of images.
 """
 
 from __future__ import annotations
@@ -271,7 +270,7 @@ def do_image_build(options: argparse.Namespace, source: ImageSource | None = Non
         _check_used(options)
     with connect(config) as zk:
         # Before the request: the build may end soon.
-        follower = _BuildFollower(zk, name, imported=source is not None) if options.wait else None
+        follower = _BuildFollower(zk, name, source) if options.wait else None
         zk.images.request_build(name, source)
         problems = []
         if not read_hosts(zk.client, "builder"):
@@ -460,11 +459,11 @@ def do_image_rollback(options: argparse.Namespace) -> int:
 class _BuildFollower:
     """Waits for the end of the next build of an image.
 
-    :param imported: it is to be an import.
+    :param source: it is to be an import of it.
     :raises CommandError: ZooKeeper does not answer.
     """
 
-    def __init__(self, zk: ZooKeeper, image: str, *, imported: bool) -> None:
+    def __init__(self, zk: ZooKeeper, image: str, source: ImageSource | None) -> None:
         from nodepool.plan.images import BuildWait
         from nodepool.zk.caches import ImageCache
 
@@ -475,7 +474,7 @@ class _BuildFollower:
         self._cache.add_listener(lambda _: self._changed.set())
         if not self._cache.wait_ready(session.CONNECT_SECONDS):
             raise CommandError("the images could not be read from ZooKeeper in time")
-        self._wait = BuildWait(self._image(), imported=imported)
+        self._wait = BuildWait(self._image(), source)
 
     def _image(self) -> ImageView:
         return self._cache.snapshot().image(self._name)

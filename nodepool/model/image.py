@@ -152,7 +152,7 @@ class ImageBuild(_ImageRecord):
         value = self.extra.get(_CHECKSUM)
         return value if isinstance(value, str) else None
 
-    def tell_source(self, source: ImageSource) -> None:
+    def set_source(self, source: ImageSource) -> None:
         """Set `source` and `source_checksum`."""
         self.extra |= {_SOURCE: source.shown} | ({_CHECKSUM: source.checksum} if source.checksum else {})
 

@@ -397,11 +397,12 @@ class BuildWait:
     """Waits for the first build that ends after it was asked for. For one thread.
 
     :param before: the image before. A build that runs then is waited for: the request is for that one, too (6.3).
-    :param imported: an import was asked for, which is none of the builds that run.
+    :param source: an import of it was asked for, which is none of the builds that run.
     """
 
-    def __init__(self, before: ImageView, *, imported: bool = False) -> None:
-        self._old = {build.id for build in before.builds.values() if imported or build.state != states.BUILDING}
+    def __init__(self, before: ImageView, source: ImageSource | None = None) -> None:
+        self._source = source
+        self._old = {build.id for build in before.builds.values() if source or build.state != states.BUILDING}
         self._seen: set[str] = set()
 
     def running(self, image: ImageView) -> list[BuildView]:
@@ -410,7 +411,7 @@ class BuildWait:
 
     def look(self, image: ImageView) -> End | None:
         """None = go on waiting."""
-        new = {build.id: build for build in image.builds.values() if build.id not in self._old}
+        new = {build.id: build for build in image.builds.values() if self._is_meant(build)}
         gone = self._seen - new.keys()
         self._seen |= new.keys()
         ended = sorted(
@@ -422,6 +423,11 @@ class BuildWait:
         if gone:
             return End(False, f"Build {image.name}-{min(gone)} was not finished: its record does not exist any more")
         return None
+
+    def _is_meant(self, build: BuildView) -> bool:
+        """Builders may build the image while they wait for the file of an import (I-2)."""
+        source = None if build.record is None else build.record.source
+        return build.id not in self._old and (self._source is None or source == self._source.shown)
 
 
 def _build_end(image: str, build: BuildView) -> End:

@@ -194,7 +194,7 @@ class World(Events):
         rich = rich_provider(self.sshd.port, launch_timeout)
         return [cloud, rich, static_provider(self.sshd.port, self.sshd.host_keys)]
 
-    def wait_registered(self, seconds: float = 60.0) -> None:
+    def wait_registered(self, seconds: float = 120.0) -> None:
         """Blocks until all launchers run and serve."""
 
         def registered() -> bool:

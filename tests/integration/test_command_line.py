@@ -187,7 +187,7 @@ class CommandSteps:
         if verb == "terminal":
             done = self._nodepool.on_terminal(*arguments)
         else:
-            done = self._nodepool(*arguments, answer=step.get("answer", ""))
+            done = self._nodepool.within(*arguments, answer=step.get("answer", ""))
         for what, wanted in {"status": 0, "err": "", **step}.items():
             if what in (verb, "answer"):
                 continue

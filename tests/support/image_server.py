@@ -35,6 +35,10 @@ class ImageServer:
         self.go_on = threading.Event()
         self.waiting = threading.Event()
         self.ranges = True
+        #: So many bytes more are announced than there are.
+        self.announced = 0
+        #: After one answer it has no files any more.
+        self.then_nothing = False
         #: More headers of an answer, and where requests are sent to instead.
         self.headers: dict[str, str] = {}
         self.location = ""
@@ -74,6 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range", "")
         site.asked.append((name, asked))
         data = site.files.get(name)
+        if site.then_nothing:
+            site.files.clear()
         if data is None or site.location:
             self.send_response(404 if data is None else 302)
             self.send_header("Location", site.location)
@@ -81,10 +87,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         tag = f'"{sha256(data)[:8]}"'
         begin = int(asked[6:-1]) if asked and site.ranges and self.headers.get("If-Range", tag) == tag else 0
+        if begin and begin >= len(data):
+            self.send_response(416)
+            self.end_headers()
+            return
         self.send_response(206 if begin else 200)
         if begin:
             self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        headers = {"Content-Length": str(len(data) - begin), "ETag": tag, **site.headers}
+        headers = {"Content-Length": str(len(data) - begin + site.announced), "ETag": tag, **site.headers}
         for header in headers.items():
             self.send_header(*header)
         self.end_headers()

@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import itertools
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
+from nodepool.builder import build as builds
 from nodepool.builder import imports
 from nodepool.builder.build import BuildQueue, BuildWorker
 from nodepool.builder.imports import listed_checksum
+from nodepool.clock import wall_time
 from nodepool.model.image import ImageSource
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import caches
@@ -132,6 +138,70 @@ def test_breaks(importing: BuildSite, server: ImageServer, qcow2: bytes, ranges:
     assert 0 == begins[0] < begins[1] <= 100_000
 
 
+@pytest.mark.parametrize("lie", ["more is announced", "it breaks anywhere"])
+def test_what_comes_again_is_no_progress(
+    server: ImageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    """I-4: a server that never sends all of it is given up after as many errors as one that sends nothing."""
+    server.files["a.raw"] = bytes(1 << 20)
+    if lie == "more is announced":
+        server.announced = 10
+    else:
+        server.ranges, server.breaks = False, [200_000, 100_000] * 20
+    monkeypatch.setattr(imports, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.ca))
+    with requests.Session() as session, pytest.raises(OSError):
+        imports.fetch(session, server.url("a.raw"), tmp_path / "part")
+    assert 4 <= len(server.asked) <= 8
+
+
+def test_size_of_a_packed_answer(server: ImageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I-4: what arrives is limited, not what is announced."""
+    server.files["a.raw"], server.headers = gzip.compress(bytes(1 << 20)), {"Content-Encoding": "gzip"}
+    monkeypatch.setattr(imports, "MOST_BYTES", 1 << 19)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.ca))
+    with requests.Session() as session, pytest.raises(imports.Refused, match="at most"):
+        imports.fetch(session, server.url("a.raw"), tmp_path / "part")
+
+
+def test_nothing_is_kept_of_what_is_refused(importing: BuildSite, server: ImageServer, qcow2: bytes) -> None:
+    """I-5: the server has the file no more when the rest is asked for."""
+    server.files["a.qcow2"], server.breaks, server.then_nothing = qcow2, [100_000], True
+    request(importing, url=server.url("a.qcow2"), sha256=sha256(qcow2))
+    importing.once()
+    assert "the server answers 404" in importing.log()
+    assert importing.site.store.build_request(IMAGE) is None
+    assert list((importing.site.files.directory / imports.PARTIAL).iterdir()) == []
+
+
+def test_file_that_is_being_written(importing: BuildSite, qcow2: bytes, tmp_path: Path) -> None:
+    """I-2: what was copied of it is no image; it is copied again later."""
+    file, image = tmp_path / "a.qcow2", importing.site.config.diskimages[IMAGE]
+    file.write_bytes(qcow2[:-512])
+    command = tmp_path / "bin" / "cp"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\n/bin/cp "$@" && printf more >> {file}\n')
+    command.chmod(0o755)
+    image.env_vars["PATH"] = f"{command.parent}:{os.environ['PATH']}"
+    request(importing, file=str(file))
+    importing.once()
+    assert importing.states() == ["failed"]
+    assert f"{file} was written to while it was copied" in importing.log()
+    assert importing.site.store.build_request(IMAGE) is not None
+    assert list((importing.site.files.directory / imports.PARTIAL).iterdir()) == []
+
+
+def test_room_for_the_file_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I-4: a link takes no room, a copy of its file does."""
+    (tmp_path / "a.raw").write_bytes(RAW)
+    (tmp_path / "link.raw").symlink_to("a.raw")
+    found = os.statvfs(tmp_path)
+    monkeypatch.setattr(imports, "_RESERVE_BYTES", found.f_bavail * found.f_frsize - len(RAW) // 2)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    with pytest.raises(OSError, match="it needs"):
+        imports.copy(tmp_path / "link.raw", tmp_path / "part")
+
+
 def test_what_an_earlier_attempt_left(
     importing: BuildSite, server: ImageServer, qcow2: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,6 +261,47 @@ def test_request_is_for_one_import(importing: BuildSite, tmp_path: Path, qcow2: 
     worker.join(60)
     importing.once()
     assert sorted(str(build.source) for build in importing.builds()) == sorted(["None", str(file)])
+    assert importing.site.store.build_request(IMAGE) is None
+
+
+@pytest.mark.parametrize("case", ["without checksum", "with checksum", "refused"])
+def test_same_file_is_asked_for_again(importing: BuildSite, tmp_path: Path, qcow2: bytes, case: str) -> None:
+    """I-3: it may be another one by now."""
+    file = tmp_path / "a.qcow2"
+    file.write_bytes(RAW if case == "refused" else qcow2)
+    wanted = {"file": str(file)} | ({"sha256": sha256(qcow2)} if case == "with checksum" else {})
+    command = tmp_path / "bin" / "cp"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\n/bin/cp "$@"; touch {tmp_path}/copied; until [ -e {tmp_path}/go ]; do sleep 0.02; done\n'
+    )
+    command.chmod(0o755)
+    importing.site.config.diskimages[IMAGE].env_vars["PATH"] = f"{command.parent}:{os.environ['PATH']}"
+    request(importing, **wanted)
+    worker = in_background(importing.once)
+    wait_for("the copy", (tmp_path / "copied").exists)
+    request(importing, **wanted)
+    (tmp_path / "go").touch()
+    worker.join(60)
+    assert importing.states() == ["failed" if case == "refused" else "ready"], importing.log()
+    assert (importing.site.store.build_request(IMAGE) is None) == (case == "with checksum")
+
+
+def test_import_that_fails_again_and_again(
+    importing: BuildSite, server: ImageServer, qcow2: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-5: the builder gives it up; who asks again has all attempts again."""
+    days = itertools.count(1)
+    monkeypatch.setattr(builds, "wall_time", lambda: wall_time() + 86_400 * next(days))
+    monkeypatch.setattr(builds, "MOST_IMPORTS", 3)
+    server.files["a.qcow2"] = qcow2
+    importing.site.config.diskimages[IMAGE].env_vars = {"REQUESTS_CA_BUNDLE": "/etc/ssl/certs/ca-certificates.crt"}
+    wanted = {"url": server.url("a.qcow2"), "sha256": sha256(qcow2)}
+    for attempts in (2, 3):
+        request(importing, **wanted)
+        for attempt in range(attempts):
+            assert importing.site.store.build_request(IMAGE) is not None, attempt
+            importing.once()
     assert importing.site.store.build_request(IMAGE) is None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from nodepool.model.image import BuildView, ImagesView, ImageView, Promotion
+from nodepool.model.image import BuildView, ImageSource, ImagesView, ImageView, Promotion
 from nodepool.plan import images as plan
 from tests.support.image_views import build, build_of, image, images, upload
 from tests.support.image_views import image as image_view
@@ -284,6 +284,17 @@ def test_wait_for_a_build(
     view = view_of(last).image("debian")
     assert wait.look(view) == (None if good is None else plan.End(good, text or ""))
     assert [one.id for one in wait.running(view)] == [one.id for one in view.builds_in("building")]
+
+
+def test_wait_for_an_import() -> None:
+    """I-2: what builders build meanwhile is not waited for."""
+    wait, made = plan.BuildWait(image(build("b1", "building")), ImageSource("/a.qcow2")), build("b3", "failed", 3.0)
+    assert made.record is not None
+    made.record.set_source(ImageSource("/a.qcow2"))
+    assert wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0))) is None
+    found = wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0), made))
+    assert found is not None
+    assert "b3 has failed" in found.text
 
 
 def test_provider_that_refuses_for_days() -> None:
