@@ -257,7 +257,8 @@ class BuildWorker(Worker):
         try:
             if imports.vendor_checksum(source, variables, LOOK_SECONDS) != known:
                 return 0.0
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # Also of variables that no program can have: other images must not wait for these.
             failure = error
         seconds = self._queue.looked(image, failed=failure is not None)
         if failure is not None:

@@ -349,6 +349,10 @@ def test_source_of_a_vendor(
     del server.files["SUMS"]
     assert asked_later() == ["SUMS"]
     assert "the server answers 404" in caplog.text
+    image.env_vars["A=B"] = "no program can have it"
+    assert asked_later() == []
+    assert "illegal environment variable name" in caplog.text
+    del image.env_vars["A=B"]
     # Between the image and its list: neither is taken.
     publish(qcow2 + b"x")
     server.files["cloud.qcow2"] = qcow2
