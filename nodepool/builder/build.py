@@ -441,7 +441,7 @@ class BuildAttempt:
         record.builder, record.builder_id = shared.host, shared.builder_id
         record.formats = sorted(self._formats)
         if self._source is not None:
-            record.tell_source(self._source)
+            record.set_source(self._source)
         self._first = None if self._requested is None else self._request()
         shared.store.new_build(record, under=lock)
         self.log.info("Building image %s, build %s", record.image_name, record.key)
@@ -612,12 +612,12 @@ class BuildAttempt:
         build_metrics.report_sizes(record.image_name, sizes)
         record.state = states.READY
         if self._source is not None:
-            record.tell_source(self._source)
+            record.set_source(self._source)
         record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
         record.tell(seconds, sum(sizes.values()))
 
     def _request(self) -> ImageBuildRequest | None:
-        """What somebody asked for that this build is; None: nobody did, or it is not known."""
+        """The request that this build serves; None: there is none, or it is not known."""
         with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
             request = self._shared.store.build_request(self.record.image_name)
             # I-3: an import is served by this very import only.

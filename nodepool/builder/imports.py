@@ -99,7 +99,7 @@ def vendor_checksum(source: ImageSource, environment: Mapping[str, str], seconds
 
 
 def sweep(files: ImageFiles) -> None:
-    """Remove incomplete files that nobody goes on with. Blocks for the file system. Raises OSError."""
+    """Remove incomplete files that no import continues. Blocks for the file system. Raises OSError."""
     directory = files.directory / PARTIAL
     for path in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):

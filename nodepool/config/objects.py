@@ -243,8 +243,8 @@ class DiskImage(ConfigValue):
     @property
     def promotion(self) -> Promotion | None:
         """How a new upload becomes the one that is used; None = at once."""
-        values = {one.name: getattr(self, f"promote_{one.name}") for one in fields(Promotion)}
-        given = {name: value for name, value in values.items() if value is not None}
+        names = [one.name for one in fields(Promotion)]
+        given = {name: value for name in names if (value := getattr(self, f"promote_{name}")) is not None}
         return Promotion(**given) if given else None
 
     @property

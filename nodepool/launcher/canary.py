@@ -28,7 +28,7 @@ from nodepool.model.image import CANDIDATE_LABEL, CHECK_BY_LABEL, ImageUpload, I
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import CHECK_REQUESTOR, NodeRequest, checked_upload
 from nodepool.model.status import CandidateStatus
-from nodepool.plan.launch import classify
+from nodepool.plan.launch import ANSWERED_REQUEST_STATES, classify
 from nodepool.plan.promotion import (
     CANARY,
     CHECK,
@@ -59,7 +59,7 @@ IDLE_SECONDS: Final = 30.0
 LEFTOVER_SECONDS: Final = 60.0
 #: From a request for a check that failed, but not by the image, to the next one.
 CHECK_PAUSE_SECONDS: Final = 60.0
-#: Longest wait for the cache to have read what it was told of.
+#: Longest wait for the cache to have read what was reported to it.
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -87,8 +87,9 @@ class Trials:
         #: Candidates that a job has used for its check.
         self.used: set[tuple[str, str]] = set()
         self._counts: dict[tuple[str, str], Arms] = {}
-        #: Nodes that were launched here -> their trial, and since when they are in use (seconds since the epoch).
-        self._nodes: dict[str, tuple[Trial, float | None]] = {}
+        #: Nodes that were launched here -> their trial, and since when they are in use, in seconds since the epoch. Who
+        #: did not see them in use knows when they were ready.
+        self._nodes: dict[str, tuple[Trial, float]] = {}
         cache.nodes.add_listener(self._node_changed)
 
     def choose(self, provider: str, label: str, image: str, request: NodeRequest) -> Trial | None:
@@ -109,7 +110,7 @@ class Trials:
         """See `PoolWorkerView.trial_ended`."""
         if error is None:
             with self._lock:
-                self._nodes[node.key] = (trial, None)
+                self._nodes[node.key] = (trial, wall_time())
             self._add(trial, Counts(launched=1, ready_seconds=seconds))
         elif classify(error) in OF_THE_IMAGE:
             if trial.is_check:
@@ -144,11 +145,11 @@ class Trials:
             if known is not None:
                 self._look(one, *known)
 
-    def _look(self, node_id: str, trial: Trial, since: float | None) -> None:
+    def _look(self, node_id: str, trial: Trial, since: float) -> None:
         node = self._cache.nodes.get(node_id)
         if node is not None and node.state == states.IN_USE:
             with self._lock:
-                self._nodes[node_id] = (trial, since or node.state_time)
+                self._nodes[node_id] = (trial, node.state_time or since)
         elif node is None or node.state not in (states.BUILDING, states.READY):
             with self._lock:
                 self._nodes.pop(node_id, None)
@@ -157,9 +158,7 @@ class Trials:
             elif node is not None and node.state == states.USED:
                 if trial.is_check:
                     self.used.add(trial.about)
-                # If nobody saw it in use, it was so for a moment.
-                seconds = (node.state_time or 0.0) - (since or math.inf)
-                if seconds <= EARLY_SECONDS:
+                if (node.state_time or math.inf) <= since + EARLY_SECONDS:
                     self._add(trial, Counts(early=1))
 
 
@@ -189,22 +188,26 @@ class CanaryWorker(Worker):
         steps: dict[tuple[str, str], Step] = {}
         statuses: list[CandidateStatus] = []
         found = [(image, one) for image in self._cache.images.snapshot().images.values() for one in image.candidates()]
-        for image, upload in found:
+        pairs = [about(upload, image.current_upload(upload.provider_name) or upload) for image, upload in found]
+        for (image, upload), pair in zip(found, pairs, strict=True):
             if upload.provider_name in self._config().providers:
                 with Guard(self.log, "Image %s: its candidate is left for now", image.name, but=ZKConnectionError):
-                    status = self._look(image, upload)
+                    status = self._look(image, upload, pair)
                     if status is not None:
                         statuses.append(status)
-                        pair = about(upload, image.current_upload(upload.provider_name) or upload)
                         steps[upload.provider_name, image.name] = Step(pair, status.step)
         self._trials.steps, self.statuses = steps, statuses
-        self._trials.forget_others({step.about for step in steps.values()})
+        self._trials.forget_others(set(pairs))
+        checked = {step.about[0] for step in steps.values() if step.step == CHECK}
+        for request in self._cache.requests.values():
+            if (path := checked_upload(request)) is not None and path not in checked:
+                self._end_check(request)
         if monotonic() >= self._sweep_at:
             self._sweep_at = monotonic() + IDLE_SECONDS
             self._remove_leftovers({_path(upload) for _, upload in found})
         return LOOK_SECONDS if steps else None
 
-    def _look(self, image: ImageView, upload: ImageUpload) -> CandidateStatus | None:
+    def _look(self, image: ImageView, upload: ImageUpload, pair: tuple[str, str]) -> CandidateStatus | None:
         """Note what was counted of a candidate, and end it if it is time; None = it is none any more."""
         current, promotion = image.current_upload(upload.provider_name), upload.candidate
         if current is None or promotion is None or current is upload:
@@ -212,22 +215,19 @@ class CanaryWorker(Worker):
         elif upload is not image.candidate(upload.provider_name):
             self._end(image, upload, Verdict(False, "a newer candidate took its place"), pause=False)
         else:
-            pair, now = about(upload, current), wall_time()
+            now = wall_time()
             evidence = self._note(upload, pair)
             verdict = judge(promotion, evidence, now)
-            if verdict.promoted is None and evidence.step == CHECK:
-                if promotion.check != CHECK_BY_LABEL:
-                    self._request_check(upload, image.name)
-            else:
-                self._end_checks(pair[0])
             if verdict.promoted is None:
+                if evidence.step == CHECK and promotion.check != CHECK_BY_LABEL:
+                    self._request_check(upload, image.name)
                 late = is_late(promotion, evidence, now)
                 place = (image.name, upload.provider_name, upload.build_id)
                 return CandidateStatus(*place, evidence.step, evidence.since, verdict.text, late)
             self._end(image, upload, verdict)
         return None
 
-    # -- the check: a launcher requests a node of the candidate, as any client does, and whoever serves it checks it --
+    # -- the check: a launcher requests a node of the candidate, as any client does, and who serves it checks it --
 
     def _checks(self, path: str) -> list[NodeRequest]:
         return [request for request in self._cache.requests.values() if checked_upload(request) == path]
@@ -241,10 +241,8 @@ class CanaryWorker(Worker):
         """Request a node of a candidate, unless one is requested."""
         path, now = path_of_upload(upload), wall_time()
         for request in self._checks(path):
-            if request.state == states.FULFILLED or (
-                request.state == states.FAILED and now > (request.state_time or now) + CHECK_PAUSE_SECONDS
-            ):
-                # It got a node of another image from a launcher of an old release, or none could be launched.
+            # It got a node of another image from a launcher of an old release, or none could be launched.
+            if request.state in ANSWERED_REQUEST_STATES and now > (request.state_time or now) + CHECK_PAUSE_SECONDS:
                 self._end_check(request)
         label = self._label_for_check(upload.provider_name, image)
         if label is None:
@@ -272,15 +270,11 @@ class CanaryWorker(Worker):
 
     def _label_for_check(self, provider: str, image: str) -> str | None:
         for pool in self._config().providers[provider].pools.values():
-            for label in pool.labels.values():
+            for label in pool.labels.values() if isinstance(pool.labels, dict) else ():
                 usable = getattr(label, "host_key_checking", False) and getattr(label, "ready_check_key", None)
                 if usable and getattr(getattr(label, "diskimage", None), "name", None) == image:
                     return str(label.name)
         return None
-
-    def _end_checks(self, path: str) -> None:
-        for request in self._checks(path):
-            self._end_check(request)
 
     def _end_check(self, request: NodeRequest) -> None:
         """Give back what a request for a check has, and remove it. Others may do so at the same time."""

@@ -152,7 +152,7 @@ class ImageBuild(_ImageRecord):
         value = self.extra.get(_CHECKSUM)
         return value if isinstance(value, str) else None
 
-    def tell_source(self, source: ImageSource) -> None:
+    def set_source(self, source: ImageSource) -> None:
         """Set `source` and `source_checksum`."""
         self.extra |= {_SOURCE: source.shown} | ({_CHECKSUM: source.checksum} if source.checksum else {})
 
@@ -264,6 +264,11 @@ class ImageUpload(_ImageRecord):
         own = {"rolled_back": self.rolled_back, "candidate": candidate, "verdict": self.verdict}
         return {**super().to_dict(now), **{name: value for name, value in own.items() if value}}
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Is it a candidate, or was it one until it was rolled back?"""
+        return self.candidate is not None or (self.rolled_back and bool(self.verdict))
+
     def become_candidate(self, promotion: Promotion, current: ImageUpload) -> None:
         """Make it ready, but older than the current one: launchers of 11.0.0 choose the newest (CA-1)."""
         self.state = states.READY
@@ -367,10 +372,10 @@ class ImageView:
     """One image.
 
     :param paused: is nothing to be built (the flag in ZooKeeper)?
-    :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
-    :param request_zxid: ZooKeeper's number of when somebody did so last. Unlike times it tells what came first.
+    :param build_requested: when someone asked for a build, in seconds since the epoch; None = no one does.
+    :param request_zxid: ZooKeeper's number of when someone did so last. Unlike times it tells what came first.
     :param requested_source: what is to be imported in place of a build; None = it is to be built, if it is.
-    :param build_locked: does somebody build it now?
+    :param build_locked: does someone build it now?
     :param builds: by id.
     """
 

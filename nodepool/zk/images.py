@@ -121,7 +121,7 @@ class ImageStore:
         data, stat = found
         source = None
         with contextlib.suppress(InvalidRecord):
-            # Whoever follows the images has logged it.
+            # The cache of images has logged it.
             source = caches.requested_source(data)
         locked = bool(transactions.children(self._client, caches.build_lock(image)))
         served = locked and any(build.state == states.BUILDING for build in self.builds(image))

@@ -87,7 +87,7 @@ def test_what_operators_see(builder: FakeBuilder, server: ImageServer, tmp_path:
     builder.wait_ready()
     assert run("image-import", IMAGE, "--file", str(file)).status == 0
     text = f"an import of {file} was asked for"
-    wait_for("nobody has it", lambda: "no builder has the file" in run("explain", IMAGE).out)
+    wait_for("explain says so", lambda: "no builder has the file" in run("explain", IMAGE).out)
     assert text in run("explain", IMAGE).out
     file.write_bytes(b"no image" * 100)
     failed = run("image-import", IMAGE, "--file", str(file), "--wait")

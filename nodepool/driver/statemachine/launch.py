@@ -266,6 +266,8 @@ class NodeLaunch(RunningLaunch):
             self._trial = handler.pw.trial(self.label.name, diskimage.name, self.request)
         if resumed and self._trial is not None and not self._trial.is_check:
             self._trial = None
+        #: Does the attempt go on with an instance that another launcher has made of a candidate?
+        self._continues_candidate = False
         self._attempt_begun = self._begun
         #: Of the attempt.
         self.limit = TimeLimit(self.launch_timeout, self.held)
@@ -377,6 +379,7 @@ class NodeLaunch(RunningLaunch):
         if ordered is not None:
             # It was made of that one.
             wanted = provider.upload_of(node)
+            self._continues_candidate = wanted is not None and wanted.is_on_trial
         image_id, node.image_id = provider.image_of(self.label, wanted)
         tags = for_node(node.key, self.pool.name, self.settings.name)
         machine = provider.make_create_machine(
@@ -450,7 +453,8 @@ class NodeLaunch(RunningLaunch):
         else:
             self.log.info("Instance %s was created", external_id)
             self.provider.calls.worked()
-        if external_id != self._id_in_advance:
+        if external_id != self._id_in_advance or (self._trial is not None and self._trial.is_candidate):
+            # Who goes on with the launch of a candidate must know its image.
             self.zk.nodes.save(node)
         # What is stored later replaces it.
         self._id_in_advance = None
@@ -554,14 +558,16 @@ class NodeLaunch(RunningLaunch):
     def _judge(self, error: Exception) -> Generator[float, None, plan.Decision]:
         """What follows an attempt that ended badly, when the cloud was asked what it left behind."""
         kind = classify(error)
+        if self._trial is not None and self._trial.is_candidate and kind is Failure.CONFIGURATION:
+            # The label is as good as before.
+            kind = Failure.INSTANCE
         if self._trial is not None and self._trial.is_check:
             if isinstance(error, CheckFailed):
                 self.launch_retries = self._attempt
-        elif self._end_trial(error):
+        elif self._end_trial(error) or self._continues_candidate:
+            self._continues_candidate = False
             # A request never fails because of a candidate: this attempt does not count, and the next uses another.
             self.launch_retries += 1
-            if kind is Failure.CONFIGURATION:
-                kind = Failure.INSTANCE
         if kind is Failure.HELD:
             self.log.info("Not launched now: %s", error)
         else:

@@ -290,7 +290,7 @@ def test_wait_for_an_import() -> None:
     """I-2: what builders build meanwhile is not waited for."""
     wait, made = plan.BuildWait(image(build("b1", "building")), ImageSource("/a.qcow2")), build("b3", "failed", 3.0)
     assert made.record is not None
-    made.record.tell_source(ImageSource("/a.qcow2"))
+    made.record.set_source(ImageSource("/a.qcow2"))
     assert wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0))) is None
     found = wait.look(image(build("b1", "ready", 1.0), build("b2", "ready", 2.0), made))
     assert found is not None

@@ -11,10 +11,10 @@ import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine import StateMachine
-from nodepool.exceptions import CapacityException, CloudUnavailableException
+from nodepool.exceptions import CapacityException, CloudUnavailableException, LaunchStatusException
 from nodepool.launcher.pool.desk import LaunchLog
 from nodepool.model import states
-from nodepool.model.image import ImageUpload
+from nodepool.model.image import ImageUpload, Promotion
 from tests.support.machine_driver import CreateMachine
 from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite, loads
@@ -57,6 +57,39 @@ def test_keys_of_a_launch_that_goes_on(make_site: MakeSite) -> None:
         site.zk.storeNode(node)
         handler.resume(node)
     wait_for("the launch ended", handler.launchesComplete)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ends"),
+    [
+        ({"candidate": Promotion()}, states.READY),
+        # It was rolled back meanwhile.
+        ({"rolled_back": True, "verdict": "5 of 5 nodes failed"}, states.READY),
+        ({}, states.FAILED),
+    ],
+)
+def test_launch_with_a_candidate_that_goes_on(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], ends: str
+) -> None:
+    """CA-2: also when another launcher goes on with it, no request fails because of a candidate."""
+    site = make_site({"launch-retries": 1})
+    handler = site.accept("small")
+    wait_for("the launch ended", handler.launchesComplete)
+    (node,) = handler.nodeset
+    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
+    vars(upload).update(fields)
+    monkeypatch.setattr(site.provider, "upload_of", lambda node: upload)
+
+    def fail(machine: StateMachine, external_id: Any) -> None:
+        raise LaunchStatusException("it does not boot")
+
+    monkeypatch.setattr(CreateMachine, "adopt", fail, raising=False)
+    # As the next launcher does, in one write.
+    vars(node)["_state"] = states.BUILDING
+    site.zk.storeNode(node)
+    handler.resume(node)
+    wait_for("the launch ended", handler.launchesComplete)
+    assert node.state == ends
 
 
 @pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
