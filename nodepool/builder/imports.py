@@ -129,7 +129,7 @@ def main() -> int:
 
 def _tell(text: str) -> None:
     """A line of output. What stands behind the path of an address may let everybody read the file."""
-    print(re.sub(r"\?[^\s'\")]+", "", " ".join(text.split())), flush=True)
+    print(re.sub(r"\?\S+", "", " ".join(text.split())), flush=True)
 
 
 def _session() -> requests.Session:

@@ -107,7 +107,7 @@ def test_imports_that_cannot_succeed(
         case "no room":
             server.headers["Content-Length"] = str(imports.MOST_BYTES)
         case "redirect to http":
-            server.location = "http://localhost/image.qcow2"
+            server.location = "http://localhost/image.qcow2?a)secret'secret"
         case "redirect to a file":
             server.location = "file:///etc/passwd"
         case "wish for another format":
@@ -119,6 +119,7 @@ def test_imports_that_cannot_succeed(
     (build,) = place.builds()
     assert (build.state, build.formats) == ("failed", [])
     assert problem in place.log()
+    assert "secret" not in place.log()
     assert place.files() == [imports.PARTIAL]
     assert (place.site.store.build_request(IMAGE) is not None) == stays
     if case not in ("no room", "unknown authority"):
@@ -370,10 +371,11 @@ def test_bad_request_in_zookeeper(importing: BuildSite, caplog: pytest.LogCaptur
     """I-1: it is logged, and is a request for a build; released builders know no other."""
     importing.site.config.diskimages[IMAGE].pause = False
     importing.site.store.request_build(IMAGE)
-    importing.site.client.kazoo.set(caches.build_request(IMAGE), b'{"url": "http://example.com"}')
+    importing.site.client.kazoo.set(caches.build_request(IMAGE), b'{"url": "http://example.com/a?secret"}')
     importing.once()
     assert importing.states() == ["ready"]
     assert "url must begin with https://" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @rows(__file__, "lists_of_checksums")
