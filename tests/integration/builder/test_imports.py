@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -365,6 +366,16 @@ def test_source_of_a_vendor(
     importing.site.store.request_build(IMAGE)
     importing.once()
     assert importing.states().count("ready") == 3
+
+
+def test_look_whose_builder_was_killed(server: ImageServer) -> None:
+    """I-7: it ends by itself, though the server goes on."""
+    server.files["SUMS"], server.pause_at = b"x" * 100, 1
+    source = {"place": server.url("a.qcow2"), "checksum_url": server.url("SUMS")}
+    job = {"NODEPOOL_IMPORT": json.dumps({"source": source, "seconds": 1.5})}
+    variables = {**os.environ, **job, "REQUESTS_CA_BUNDLE": str(server.ca)}
+    done = subprocess.run(imports.PROGRAM, env=variables, timeout=30, check=False)
+    assert done.returncode == -signal.SIGALRM
 
 
 def test_bad_request_in_zookeeper(importing: BuildSite, caplog: pytest.LogCaptureFixture) -> None:
