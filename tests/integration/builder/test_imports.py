@@ -351,6 +351,12 @@ def test_source_of_a_vendor(
     del server.files["SUMS"]
     assert asked_later() == ["SUMS"]
     assert "the server answers 404" in caplog.text
+    # A corrected configuration does not wait for the end of a pause.
+    image.source_checksum_url = server.url("OTHER-SUMS")
+    server.asked.clear()
+    importing.once()
+    assert [name for name, _ in server.asked] == ["OTHER-SUMS"]
+    image.source_checksum_url = server.url("SUMS")
     image.env_vars["A=B"] = "no program can have it"
     assert asked_later() == []
     assert "illegal environment variable name" in caplog.text
