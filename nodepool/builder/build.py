@@ -117,7 +117,8 @@ class BuildQueue:
             failures = self._failed_looks[image.name] = self._failed_looks.get(image.name, 0) + 1 if failed else 0
             seconds = LOOK_BACKOFF.pause(failures) if failed else image.rebuild_age_seconds
             before = self._histories.get(image.name, BuildHistory())
-            self._histories[image.name] = replace(before, look_at=wall_time() + seconds)
+            settings = (image.settings, image.rebuild_age_seconds)
+            self._histories[image.name] = replace(before, look_at=wall_time() + seconds, look_settings=settings)
             return seconds
 
     def import_failed(self, image: str, request_zxid: int) -> int:
@@ -257,7 +258,8 @@ class BuildWorker(Worker):
         try:
             if imports.vendor_checksum(source, variables, LOOK_SECONDS) != known:
                 return 0.0
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # Also of variables that no program can have: other images must not wait for these.
             failure = error
         seconds = self._queue.looked(image, failed=failure is not None)
         if failure is not None:

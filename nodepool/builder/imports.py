@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -80,7 +81,7 @@ def vendor_checksum(source: ImageSource, environment: Mapping[str, str], seconds
 
     :raises OSError: it cannot be had; the text says why.
     """
-    job = {_JOB: json.dumps({"source": asdict(source)})}
+    job = {_JOB: json.dumps({"source": asdict(source), "seconds": seconds})}
     try:
         done = subprocess.run(
             PROGRAM,
@@ -112,6 +113,8 @@ def main() -> int:
     """The program. The last line of its output says why it failed."""
     job = json.loads(os.environ[_JOB])
     source = ImageSource(**job["source"])
+    # A builder that was killed ends nothing.
+    signal.setitimer(signal.ITIMER_REAL, job.get("seconds", 0))
     try:
         with _session() as session:
             if source.checksum_url:
@@ -129,7 +132,7 @@ def main() -> int:
 
 def _tell(text: str) -> None:
     """A line of output. What stands behind the path of an address may let everybody read the file."""
-    print(re.sub(r"\?[^\s'\")]+", "", " ".join(text.split())), flush=True)
+    print(re.sub(r"\?\S+", "", " ".join(text.split())), flush=True)
 
 
 def _session() -> requests.Session:

@@ -53,8 +53,8 @@ class ImageSource:
         )
         if bool(file) == bool(url):
             raise InvalidRecord("give either a file or a url")
-        if file and (not file.startswith("/") or "\0" in file):
-            raise InvalidRecord(f"file must be an absolute path, got {file!r}")
+        if file and not (file.startswith("/") and file.isprintable()):
+            raise InvalidRecord(f"file must be an absolute path of printable characters, got {file!r}")
         problem = problem_of_address(url) if url else ""
         if problem:
             raise InvalidRecord(f"url {problem}")
@@ -90,7 +90,8 @@ def problem_of_address(text: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        return f"must begin with https:// and a host, got {text!r}"
+        # Without the address: its query is a secret, and errors are logged.
+        return "must begin with https:// and a host"
     return "must have no user and no password in it" if "@" in parts.netloc else ""
 
 

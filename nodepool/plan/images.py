@@ -57,6 +57,7 @@ class BuildHistory:
     :param counted: ids of failed builds that are there still, so that none counts twice.
     :param settings: what was configured then, see `WantedImage`.
     :param look_at: not before this moment the checksum of the vendor is looked at again, seconds since the epoch.
+    :param look_settings: ``settings`` and time between looks then; with others it is looked at at once.
     """
 
     failures: int = 0
@@ -65,6 +66,7 @@ class BuildHistory:
     counted: frozenset[str] = frozenset()
     settings: Hashable = None
     look_at: float = 0.0
+    look_settings: Hashable = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def _reason(
     newest = next(iter(view.ready_builds()), None)
     if newest is None or newest.record is None:
         return "there is no ready build"
-    due_at = max(newest.time + wanted.rebuild_age_seconds, history.look_at)
+    look_at = history.look_at if history.look_settings == (wanted.settings, wanted.rebuild_age_seconds) else 0.0
+    due_at = max(newest.time + wanted.rebuild_age_seconds, look_at)
     if now >= due_at:
         if wanted.source is not None:
             return _LOOK

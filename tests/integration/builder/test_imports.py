@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_imports_that_cannot_succeed(
         case "no room":
             server.headers["Content-Length"] = str(imports.MOST_BYTES)
         case "redirect to http":
-            server.location = "http://localhost/image.qcow2"
+            server.location = "http://localhost/image.qcow2?a)secret'secret"
         case "redirect to a file":
             server.location = "file:///etc/passwd"
         case "wish for another format":
@@ -119,6 +120,7 @@ def test_imports_that_cannot_succeed(
     (build,) = place.builds()
     assert (build.state, build.formats) == ("failed", [])
     assert problem in place.log()
+    assert "secret" not in place.log()
     assert place.files() == [imports.PARTIAL]
     assert (place.site.store.build_request(IMAGE) is not None) == stays
     if case not in ("no room", "unknown authority"):
@@ -349,6 +351,16 @@ def test_source_of_a_vendor(
     del server.files["SUMS"]
     assert asked_later() == ["SUMS"]
     assert "the server answers 404" in caplog.text
+    # A corrected configuration does not wait for the end of a pause.
+    image.source_checksum_url = server.url("OTHER-SUMS")
+    server.asked.clear()
+    importing.once()
+    assert [name for name, _ in server.asked] == ["OTHER-SUMS"]
+    image.source_checksum_url = server.url("SUMS")
+    image.env_vars["A=B"] = "no program can have it"
+    assert asked_later() == []
+    assert "illegal environment variable name" in caplog.text
+    del image.env_vars["A=B"]
     # Between the image and its list: neither is taken.
     publish(qcow2 + b"x")
     server.files["cloud.qcow2"] = qcow2
@@ -362,14 +374,25 @@ def test_source_of_a_vendor(
     assert importing.states().count("ready") == 3
 
 
+def test_look_whose_builder_was_killed(server: ImageServer) -> None:
+    """I-7: it ends by itself, though the server goes on."""
+    server.files["SUMS"], server.pause_at = b"x" * 100, 1
+    source = {"place": server.url("a.qcow2"), "checksum_url": server.url("SUMS")}
+    job = {"NODEPOOL_IMPORT": json.dumps({"source": source, "seconds": 1.5})}
+    variables = {**os.environ, **job, "REQUESTS_CA_BUNDLE": str(server.ca)}
+    done = subprocess.run(imports.PROGRAM, env=variables, timeout=30, check=False)
+    assert done.returncode == -signal.SIGALRM
+
+
 def test_bad_request_in_zookeeper(importing: BuildSite, caplog: pytest.LogCaptureFixture) -> None:
     """I-1: it is logged, and is a request for a build; released builders know no other."""
     importing.site.config.diskimages[IMAGE].pause = False
     importing.site.store.request_build(IMAGE)
-    importing.site.client.kazoo.set(caches.build_request(IMAGE), b'{"url": "http://example.com"}')
+    importing.site.client.kazoo.set(caches.build_request(IMAGE), b'{"url": "http://example.com/a?secret"}')
     importing.once()
     assert importing.states() == ["ready"]
     assert "url must begin with https://" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @rows(__file__, "lists_of_checksums")
